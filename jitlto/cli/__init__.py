@@ -1,0 +1,62 @@
+"""The command line: one module a command group, each imported only when its command runs."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from jitlto.errors import JitltoError
+
+# command → the module that holds a click command of that name (dashes and keywords spelled with underscores)
+_COMMANDS = {
+    "expand": "jitlto.cli.expand",
+    "render": "jitlto.cli.build",
+    "build": "jitlto.cli.build",
+    "ls": "jitlto.cli.database",
+    "show": "jitlto.cli.database",
+    "verify": "jitlto.cli.database",
+    "plan": "jitlto.cli.plan",
+    "doctor": "jitlto.cli.doctor",
+    "demo": "jitlto.cli.demo",
+}
+
+
+class _LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        module = _COMMANDS.get(cmd_name)
+        if module is None:
+            return None
+        command = getattr(importlib.import_module(module), cmd_name)
+        assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
+        return command
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="jitlto", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Kernel families for NVIDIA GPUs: build fragments, plan, link, launch.
+
+    \b
+    Start here:
+      jitlto demo                      build, link and (with a GPU) run the shipped family `search`
+      jitlto doctor                    what is installed, what is missing, how to get it
+    """
+
+
+def main() -> None:
+    """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage."""
+    try:
+        cli(prog_name="jitlto")
+    except JitltoError as error:
+        click.secho("error: ", fg="red", nl=False, err=True)
+        click.echo(str(error), err=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader (`| head`) has gone. Its exit is not our failure, and Python's own flush at exit would complain.
+        sys.stderr.close()
+        sys.exit(0)

@@ -1,0 +1,146 @@
+"""One tree of exceptions: everything that jitlto raises on purpose is a :class:`JitltoError`.
+
+A message says what is wrong, where it is, and what to do about it. The three parts are kept apart so that a
+command can lay them out and a program can read them.
+"""
+
+from __future__ import annotations
+
+
+class JitltoError(Exception):
+    """Base of all of jitlto's errors.
+
+    Parameters
+    ----------
+    what : str
+        What is wrong, in one sentence.
+    where : str, optional
+        The file, line, fragment, parameter or device concerned.
+    hint : str, optional
+        What to do about it.
+    """
+
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what, where, hint)
+        self.what = what
+        self.where = where
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by attributes: errors cross from worker processes with all that they carry."""
+        return (_rebuild, (type(self), self.__dict__.copy()))
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.what}" if self.where else self.what
+        return f"{text}\n  hint: {self.hint}" if self.hint else text
+
+
+def _rebuild(cls: type[JitltoError], state: dict[str, object]) -> JitltoError:
+    error = cls.__new__(cls)
+    Exception.__init__(error, state["what"], state["where"], state["hint"])
+    error.__dict__.update(state)
+    return error
+
+
+class ConfigError(JitltoError):
+    """An environment variable holds a value that jitlto cannot use."""
+
+
+class MatrixError(JitltoError):
+    """A matrix is malformed or breaks a rule of the matrix product."""
+
+
+class FamilyError(JitltoError):
+    """A ``family.toml`` is missing, malformed or contradicts itself."""
+
+
+class RenderError(JitltoError):
+    """A template cannot be rendered with one of its combinations."""
+
+
+class ToolchainError(JitltoError):
+    """A compiler, linker or other CUDA component is missing or unusable."""
+
+
+class LoggedError(JitltoError):
+    """An error that a tool below explained in a log of its own.
+
+    Parameters
+    ----------
+    log : str
+        The tool's log, unabridged.
+    """
+
+    def __init__(
+        self, what: str, *, where: str | None = None, hint: str | None = None, log: str = ""
+    ) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.log = log
+
+
+class CompileError(LoggedError):
+    """A source does not compile; ``log`` holds the compiler's own words."""
+
+
+class BuildError(JitltoError):
+    """Fragments compile one by one but do not make a sound database together."""
+
+
+class DatabaseError(JitltoError):
+    """A fragment database is missing, damaged, foreign or too new."""
+
+
+class RegistryError(JitltoError):
+    """No database, or more than one, holds the family asked for."""
+
+
+class PlanError(JitltoError):
+    """A configuration does not resolve to one set of fragments."""
+
+
+class UnknownParameterError(PlanError):
+    """A configuration names a parameter that the family does not have."""
+
+
+class UnknownValueError(PlanError):
+    """A configuration gives a parameter a value that no fragment has."""
+
+
+class AmbiguousConfigurationError(PlanError):
+    """A configuration leaves more than one fragment to choose from."""
+
+
+class MissingProviderError(PlanError):
+    """Nobody provides a symbol that a fragment requires."""
+
+
+class InterfaceMismatchError(PlanError):
+    """A provider and a requirer of one interface disagree about its types."""
+
+
+class LinkError(LoggedError):
+    """A plan does not link; ``log`` holds nvJitLink's error and info logs."""
+
+
+class VersionError(LinkError):
+    """A fragment's compiler and the nvJitLink at hand do not go together."""
+
+
+class ArchitectureError(LinkError):
+    """A fragment's architecture and the target architecture do not go together."""
+
+
+class UnresolvedSymbolError(LinkError):
+    """A linked kernel refers to a symbol that no input defines."""
+
+
+class NoDeviceError(JitltoError):
+    """No usable CUDA driver or device."""
+
+
+class LaunchError(JitltoError):
+    """A launch was refused before or by the driver."""
+
+
+class ArgumentError(LaunchError, TypeError):
+    """A launch argument does not fit the kernel's signature."""

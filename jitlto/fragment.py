@@ -1,0 +1,1 @@
+"""The vocabulary that both wings share: fragment keys, images, symbols, fragments."""
