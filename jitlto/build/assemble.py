@@ -1,0 +1,152 @@
+"""From a compiled source to a fragment: which kernel it holds, with which signature, and what it provides."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+from jitlto.build.compiler import Unit
+from jitlto.build.render import Rendered
+from jitlto.dtypes import same_type, scalar
+from jitlto.errors import BuildError
+from jitlto.fragment import Fragment, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
+from jitlto.mangling import demangle, parameter_types
+from jitlto.ptx import Declaration
+
+
+def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:
+    """Make the fragment of one compiled source.
+
+    Parameters
+    ----------
+    rendered : Rendered
+        The source.
+    unit : Unit
+        What it became.
+
+    Returns
+    -------
+    Fragment, dict of str to bytes
+        The fragment, and the bytes of its images by SHA-256.
+
+    Raises
+    ------
+    BuildError
+        If the source does not hold what its group's role promises, or the declared ``params`` contradict it.
+    """
+    module = unit.compiled.module
+    kernels = [s for s in module.provides if s.kind is SymbolKind.KERNEL]
+    if rendered.group.role is Role.ENTRYPOINT:
+        entry = _entry(rendered, kernels)
+        signature = _signature(rendered, module.declarations[entry])
+    else:
+        entry, signature = "", ()
+        _check_device(rendered, kernels, module.provides)
+    version = unit.compiled.version
+    images, blobs = [], {}
+    for architecture, data in unit.fatbins.items():
+        sha = hashlib.sha256(data).hexdigest()
+        images.append(Image(ImageKind.LTOIR, architecture, sha, len(data), "nvrtc", version))
+        blobs[sha] = data
+    text = unit.compiled.ptx.encode()
+    sha = hashlib.sha256(text).hexdigest()
+    images.append(Image(ImageKind.PTX, module.target, sha, len(text), "nvrtc", version, module.isa))
+    blobs[sha] = text
+    fragment = Fragment(
+        rendered.key,
+        rendered.group.role,
+        entry,
+        signature,
+        module.provides,
+        module.requires,
+        unit.compiled.weak,
+        tuple(sorted(images, key=lambda image: (image.kind, image.architecture))),
+    )
+    return fragment, blobs
+
+
+def _entry(rendered: Rendered, kernels: list[Symbol]) -> str:
+    wanted = rendered.group.entry
+    named = [s for s in kernels if wanted is None or base_name(s.name) == wanted]
+    if len(named) == 1:
+        return named[0].name
+    found = ", ".join(demangle(s.name) for s in kernels) or "none"
+    if not kernels:
+        what = "defines no __global__ function"
+        hint = "a template that is never instantiated leaves nothing: add an explicit instantiation"
+    elif wanted is not None:
+        what = f"has {len(named)} kernels called {wanted!r}; it defines {found}"
+        hint = "entry is the kernel's name without namespaces and arguments"
+    else:
+        what = f"defines {len(kernels)} kernels: {found}"
+        hint = 'say which is meant: entry = "<name>" in the group\'s table'
+    raise BuildError(what, where=rendered.origin, hint=hint)
+
+
+def base_name(symbol: str) -> str:
+    """The name of a function without return type, namespaces, template arguments and parameters.
+
+    >>> base_name("_ZN1a1kIfEEvPKT_")
+    'k'
+    """
+    text = demangle(symbol)
+    flat, depth = [], 0
+    for character in text:
+        depth += character == "<"
+        if depth == 0:
+            flat.append(character)
+        depth -= character == ">"
+    return re.split(r"::|\s", "".join(flat).partition("(")[0])[-1]
+
+
+def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
+    if kernels:
+        raise BuildError(f"defines a kernel, {demangle(kernels[0].name)}, in a device group", where=rendered.origin,
+                         hint="declare the group as [entrypoint.…], or make it a __device__ function")  # fmt: skip
+    if not provides:
+        raise BuildError(
+            "defines nothing that another fragment could call",
+            where=rendered.origin,
+            hint="static functions, __forceinline__ on an extern \"C\" function and templates that are never "
+            "instantiated leave nothing behind",
+        )
+
+
+def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]:
+    spelled = parameter_types(kernel.name)
+    declared = [_split(text, rendered) for text in rendered.params]
+    if spelled == ["void"]:
+        spelled = []
+    types = spelled if spelled is not None else [type_ for type_, _ in declared]
+    names = [name for _, name in declared] or [f"arg{number}" for number in range(len(types))]
+    where = f"{rendered.origin}, kernel {demangle(kernel.name)}"
+    if len(types) != len(kernel.parameters) or len(names) != len(types):
+        raise BuildError(
+            f"takes {len(kernel.parameters)} parameters, but params declares {len(declared)}",
+            where=where,
+            hint="list every parameter of the kernel in params, in order" + ("; an extern \"C\" kernel's name spells no types" if spelled is None else ""),
+        )
+    for position, (type_, name) in enumerate(declared):
+        if not same_type(type_, types[position]):
+            raise BuildError(f"parameter {name!r} is declared as {type_}, but the kernel takes {types[position]}",
+                             where=where, hint="params and the kernel must agree")  # fmt: skip
+    for type_, name, (size, _) in zip(types, names, kernel.parameters, strict=True):
+        known = scalar(type_)
+        expected = 8 if type_.rstrip().endswith(("*", "&")) else known.size if known else size
+        if expected != size:
+            raise BuildError(f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}",
+                             where=where, hint="params and the kernel must agree")  # fmt: skip
+    if len(set(names)) != len(names):
+        raise BuildError(f"params uses a name twice: {', '.join(names)}", where=where, hint="give each its own name")
+    return tuple(
+        Parameter(name, type_, size, alignment)
+        for name, type_, (size, alignment) in zip(names, types, kernel.parameters, strict=True)
+    )
+
+
+def _split(text: str, rendered: Rendered) -> tuple[str, str]:
+    match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*", text, re.S)
+    if not match:
+        raise BuildError(f"params entry {text!r} is not «type name»", where=rendered.origin,
+                         hint='write e.g. "const float* dataset"')  # fmt: skip
+    return match[1].strip(), match[2]

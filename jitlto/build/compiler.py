@@ -1,0 +1,175 @@
+"""Compiling in worker processes: NVRTC serialises threads, and a compiler that crashes must not take the build along."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+
+from jitlto import fatbin, nvrtc
+from jitlto.build.render import Rendered
+from jitlto.errors import BuildError, CompileError
+from jitlto.headers import HeaderSearch, Source
+from jitlto.versions import Architecture
+
+_BYTES_A_JOB = 1 << 30  # NVRTC stays below half of this on the heaviest CCCL headers
+_CONTEXT_LINES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What one source became: fatbins of LTO-IR by architecture beside all of :class:`~jitlto.nvrtc.Compiled`."""
+
+    compiled: nvrtc.Compiled
+    fatbins: dict[Architecture, bytes]
+
+
+def default_jobs() -> int:
+    """How many compilers may run at once: one a core that this process may use, and no more than memory bears."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return cores
+    return max(1, min(cores, memory // _BYTES_A_JOB))
+
+
+def compile_all(
+    sources: Sequence[Rendered],
+    search: HeaderSearch,
+    architectures: Sequence[Architecture],
+    options: Sequence[str],
+    *,
+    jobs: int,
+    done: Callable[[Rendered], None],
+) -> list[Unit]:
+    """Compile sources in worker processes, equal ones once.
+
+    Parameters
+    ----------
+    sources : sequence of Rendered
+        What to compile.
+    search : HeaderSearch
+        Where its headers are found.
+    architectures : sequence of Architecture
+        What LTO-IR to make.
+    options : sequence of str
+        Compiler options.
+    jobs : int
+        Worker processes.
+    done : callable
+        Told of each source that is compiled, in the order of completion.
+
+    Returns
+    -------
+    list of Unit
+        In the order of ``sources``.
+
+    Raises
+    ------
+    CompileError
+        At the first source that does not compile, with the compiler's lines, the source around them, the template
+        and the combination.
+    BuildError
+        If a compiler process dies.
+    """
+    by_text: dict[str, list[int]] = {}
+    for position, rendered in enumerate(sources):
+        by_text.setdefault(rendered.text, []).append(position)
+    units: dict[int, Unit] = {}
+    # spawn: a fork would carry over the threads' locks and the CUDA libraries of whoever called us.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(jobs, len(by_text)) or 1, mp_context=context) as pool:
+        try:
+            waiting = {
+                _submit(pool, search, rendered.text, architectures, options, ()): (positions, ())
+                for positions in by_text.values()
+                for rendered in [sources[positions[0]]]
+            }
+            _collect(pool, waiting, sources, search, architectures, options, units, done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [units[position] for position in range(len(sources))]
+
+
+_Waiting = dict["Future[Unit]", tuple[list[int], tuple[str, ...]]]
+
+
+def _collect(
+    pool: ProcessPoolExecutor,
+    waiting: _Waiting,
+    sources: Sequence[Rendered],
+    search: HeaderSearch,
+    architectures: Sequence[Architecture],
+    options: Sequence[str],
+    units: dict[int, Unit],
+    done: Callable[[Rendered], None],
+) -> None:
+    while waiting:
+        again: _Waiting = {}
+        for future in as_completed(waiting):
+            positions, extra = waiting[future]
+            rendered = sources[positions[0]]
+            try:
+                unit = future.result()
+            except CompileError as error:
+                # An include through a macro, which no reading of the text can follow: give that header too.
+                name = nvrtc.missing_header(error.log)
+                if name is None or name in extra or search.find(name) is None:
+                    raise explain(error, rendered, _source(search, rendered.text, extra)) from None
+                more = (*extra, name)
+                again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
+                continue
+            except BrokenProcessPool as error:
+                raise BuildError("a compiler process died", where=rendered.origin,
+                                 hint="out of memory, or a compiler bug: try --jobs 1 to see which source it is") from error  # fmt: skip
+            for position in positions:
+                units[position] = unit
+                done(sources[position])
+        waiting = again
+
+
+def explain(error: CompileError, rendered: Rendered, source: Source) -> CompileError:
+    """A compile error in terms of what the author wrote: template, combination, and the rendered lines concerned."""
+    log = error.log.replace(nvrtc.program_name(source), f"{rendered.key}.cu")
+    lines = rendered.text.splitlines()
+    numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(str(rendered.key))}\.cu\((\d+)\): \w*\s*error", log, re.M)})
+    excerpts = [excerpt(lines, number) for number in numbers[:_CONTEXT_LINES]]
+    rendered_lines = "\n  ...\n".join(excerpts) or excerpt(lines, 1, 2 * _CONTEXT_LINES + 1)
+    what = f"does not compile\n{_indent(log)}\n  rendered source:\n{rendered_lines}"
+    return CompileError(what, where=rendered.origin, hint=error.hint, log=log)
+
+
+def excerpt(lines: Sequence[str], number: int, context: int = _CONTEXT_LINES) -> str:
+    """The lines around line ``number`` (from 1), numbered, that one marked."""
+    first, last = max(1, number - context), min(len(lines), number + context)
+    return "\n".join(f"  {'>' if n == number else ' '} {n:4} | {lines[n - 1]}" for n in range(first, last + 1))
+
+
+def _indent(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _source(search: HeaderSearch, text: str, extra: Iterable[str]) -> Source:
+    return search.closure(text.encode(), extra)
+
+
+def _submit(
+    pool: ProcessPoolExecutor,
+    search: HeaderSearch,
+    text: str,
+    architectures: Sequence[Architecture],
+    options: Sequence[str],
+    extra: tuple[str, ...],
+) -> Future[Unit]:
+    return pool.submit(_compile, _source(search, text, extra), tuple(architectures), tuple(options))
+
+
+def _compile(source: Source, architectures: tuple[Architecture, ...], options: tuple[str, ...]) -> Unit:
+    compiled = nvrtc.compile_source(source, architectures, options)
+    return Unit(compiled, {a: fatbin.wrap_ltoir(ltoir, a) for a, ltoir in compiled.ltoir.items()})

@@ -1,0 +1,183 @@
+"""Rendering: one template and one combination give one ``.cu`` source."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import jinja2
+
+from jitlto.build import matrix
+from jitlto.errors import FamilyError, RenderError
+from jitlto.family import Family, Group
+from jitlto.fragment import FragmentKey
+
+_PLACEHOLDER = re.compile(r"@([A-Za-z_]\w*)@")
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """One source to compile, and where it came from.
+
+    Parameters
+    ----------
+    key : FragmentKey
+        The fragment that it will be.
+    group : Group
+        The group's declaration.
+    combination : dict of str to str
+        All parameters, those outside the key too.
+    text : str
+        The source.
+    params : tuple of str
+        The kernel's declared parameters, rendered.
+    """
+
+    key: FragmentKey
+    group: Group
+    combination: Mapping[str, str]
+    text: str
+    params: tuple[str, ...]
+
+    @property
+    def origin(self) -> str:
+        """Template, group and combination, for messages."""
+        return f"{self.group.template} (group {self.group.name}, {describe(self.combination)})"
+
+
+def describe(combination: Mapping[str, str]) -> str:
+    """A combination in one line."""
+    return ", ".join(f"{name}={value}" for name, value in combination.items()) or "the empty combination"
+
+
+def render_family(family: Family) -> Iterator[Rendered]:
+    """Render every combination of every group that has a template, groups by name, combinations in matrix order.
+
+    Raises
+    ------
+    MatrixError
+        If a matrix breaks a rule.
+    RenderError
+        If a template is malformed or uses an undefined name; it names file, line, group and combination.
+    FamilyError
+        If two combinations of a group have one key, or lack a key parameter.
+    """
+    for group in family.groups:
+        if group.matrix is not None and group.template is not None:
+            yield from _render_group(family, group, group.matrix, group.template)
+
+
+def matrix_warnings(family: Family) -> list[str]:
+    """What the matrices' naming conventions have to say, each with its file."""
+    return [
+        f"{group.matrix} at {warning.path}: {warning.message}"
+        for group in family.groups
+        if group.matrix is not None
+        for warning in matrix.load(group.matrix).warnings
+    ]
+
+
+def _render_group(family: Family, group: Group, matrix_path: Path, template: Path) -> Iterator[Rendered]:
+    renderer = _Jinja(group, template) if group.syntax == "jinja" else _CMake(group, template)
+    seen: dict[FragmentKey, Mapping[str, str]] = {}
+    for combination in matrix.load(matrix_path).combinations():
+        where = f"{family.path} [{group.role}.{group.name}]"
+        missing = [name for name in group.key if name not in combination]
+        if missing:
+            raise FamilyError(
+                f"key parameter {missing[0]!r} is not in the combination {describe(combination)} of {matrix_path}",
+                where=where,
+                hint="remove it from key, or give it in the matrix in every branch",
+            )
+        key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
+        if key in seen:
+            raise FamilyError(
+                f"two combinations of {matrix_path} have the key {key}: {describe(seen[key])}; and {describe(combination)}",
+                where=where,
+                hint="add the parameter that tells them apart to key",
+            )
+        seen[key] = combination
+        params = tuple(renderer.inline(text, combination, where) for text in group.params)
+        yield Rendered(key, group, combination, renderer.source(combination), params)
+
+
+class _Jinja:
+    """Jinja templates; an undefined name is an error, and templates may include others of their directory."""
+
+    def __init__(self, group: Group, template: Path) -> None:
+        self._group = group
+        self._path = template
+        # C++ is no HTML: nothing to escape.
+        self._environment = jinja2.Environment(  # noqa: S701
+            loader=jinja2.FileSystemLoader(template.parent),
+            undefined=jinja2.StrictUndefined,
+            keep_trailing_newline=True,
+        )
+
+    def source(self, combination: Mapping[str, str]) -> str:
+        try:
+            return self._environment.get_template(self._path.name).render(combination)
+        except Exception as error:  # noqa: BLE001 - a template is a program: it can raise anything
+            raise self._error(error, combination) from error
+
+    def inline(self, text: str, combination: Mapping[str, str], where: str) -> str:
+        try:
+            return self._environment.from_string(text).render(combination)
+        except jinja2.TemplateError as error:
+            raise RenderError(f"{error.message} in params entry {text!r} ({describe(combination)})", where=where,
+                              hint="params may use the names in the matrix") from error  # fmt: skip
+
+    def _error(self, error: Exception, combination: Mapping[str, str]) -> RenderError:
+        file, line = str(self._path), None
+        if isinstance(error, jinja2.TemplateSyntaxError):
+            file, line = error.filename or file, error.lineno
+        else:
+            # Jinja gives the frames of its compiled templates the templates' own files and lines.
+            for frame in traceback.extract_tb(error.__traceback__):
+                if Path(frame.filename).parent == self._path.parent:
+                    file, line = frame.filename, frame.lineno
+        what = f"template {error} does not exist" if isinstance(error, jinja2.TemplateNotFound) else str(error)
+        return _render_error(what, file, line, self._group, combination)
+
+
+class _CMake:
+    """Templates of CMake's ``configure_file(... @ONLY)``: ``@name@`` and nothing else."""
+
+    def __init__(self, group: Group, template: Path) -> None:
+        self._group = group
+        self._path = template
+
+    def source(self, combination: Mapping[str, str]) -> str:
+        try:
+            lines = self._path.read_text("utf-8").splitlines(keepends=True)
+        except (OSError, UnicodeDecodeError) as error:
+            raise _render_error(f"cannot be read: {error}", str(self._path), None, self._group, combination) from None
+        for number, line in enumerate(lines):
+            for name in _PLACEHOLDER.findall(line):
+                if name not in combination:
+                    raise _render_error(
+                        f"{name!r} is undefined", str(self._path), number + 1, self._group, combination
+                    )
+            lines[number] = _PLACEHOLDER.sub(lambda match: combination[match[1]], line)
+        return "".join(lines)
+
+    def inline(self, text: str, combination: Mapping[str, str], where: str) -> str:
+        for name in _PLACEHOLDER.findall(text):
+            if name not in combination:
+                raise RenderError(f"{name!r} is undefined in params entry {text!r}", where=where,
+                                  hint="params may use the names in the matrix")  # fmt: skip
+        return _PLACEHOLDER.sub(lambda match: combination[match[1]], text)
+
+
+def _render_error(
+    what: str, file: str, line: int | None, group: Group, combination: Mapping[str, str]
+) -> RenderError:
+    place = f"{file}:{line}" if line else file
+    return RenderError(
+        f"{what} (group {group.name}, {describe(combination)})",
+        where=place,
+        hint=f"names this combination defines: {', '.join(combination) or 'none'}",
+    )

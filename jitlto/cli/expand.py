@@ -1,0 +1,75 @@
+"""``jitlto expand``: the combinations of a matrix."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from decimal import Decimal
+from pathlib import Path
+
+import click
+
+from jitlto.build import matrix
+
+
+@click.command()
+@click.argument("file", metavar="MATRIX", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one combination a line.")
+@click.option("--count", "only_count", is_flag=True, help="Print only how many combinations there are.")
+@click.option(
+    "--lenient",
+    is_flag=True,
+    help="Allow what is usually a slip: values that are not strings, an empty product, identical "
+    "combinations, a name written or given twice (the later wins).",
+)
+def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
+    """Print the combinations of the JSON file MATRIX, in order.
+
+    Members of an object multiply, elements of an array are alternatives, and a value is written under its
+    nearest name. Warnings about names go to stderr.
+
+    \b
+    Example:
+      $ cat matrix.json
+      {"_type": [{"data_type": "float", "abbrev": "f"}, {"data_type": "__half", "abbrev": "h"}],
+       "veclen": ["1", "4"]}
+      $ jitlto expand matrix.json
+      abbrev=f data_type=float veclen=1
+      abbrev=f data_type=float veclen=4
+      abbrev=h data_type=__half veclen=1
+      abbrev=h data_type=__half veclen=4
+    """
+    if as_json and only_count:
+        raise click.UsageError("--json and --count exclude each other.")
+    loaded = matrix.load(
+        file, lenient=lenient
+    )  # all that is wrong is raised here, before anything is printed
+    for warning in loaded.warnings:
+        click.secho("warning: ", fg="yellow", nl=False, err=True)
+        click.echo(f"{file}#{warning.path}: {warning.message}", err=True)
+    if only_count:
+        click.echo(f"{Decimal(loaded.count):f}")  # str() refuses integers of thousands of digits
+        return
+    # click.echo flushes after every line, which would be most of the time of a long listing
+    out = click.get_text_stream("stdout", errors="backslashreplace")
+    if as_json:
+        before = "["
+        for combination in loaded.combinations():
+            out.write(f"{before}\n{json.dumps(combination)}")
+            before = ","
+        out.write("\n]\n" if loaded.count else "[]\n")
+    else:
+        for combination in loaded.combinations():
+            out.write(_line(combination) + "\n")
+    out.flush()
+
+
+def _line(combination: Mapping[str, matrix.Value]) -> str:
+    return " ".join(f"{_word(name, '=')}={_word(value)}" for name, value in combination.items()) or "{}"
+
+
+def _word(value: matrix.Value, reserved: str = "") -> str:
+    # Bare where a reader can tell where it ends; otherwise as JSON, which has an escape for everything.
+    if isinstance(value, str) and value and value.isprintable() and not set(value) & {" ", '"', *reserved}:
+        return value
+    return json.dumps(value)

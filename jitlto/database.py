@@ -1,0 +1,372 @@
+"""The fragment database: one SQLite file, written once by the build side, read by the run side.
+
+Format (schema 1; ``docs/database.md`` describes it for readers in other languages)::
+
+    meta(name, value)             digest: SHA-256 over the sorted (kind, name, sha256) of all rows below
+    family(name, record, sha256)  record: JSON, what the run side must know of a family.toml
+    fragment(key, record, sha256) record: JSON, a Fragment
+    blob(sha256, data)            the bytes of images, by content
+
+Times, paths and machine names stay outside, so that the same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jitlto.errors import DatabaseError
+from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
+from jitlto.link_options import LinkOptions
+from jitlto.versions import Architecture, Version
+
+SCHEMA = 1
+_APPLICATION_ID = 0x6A6C746F  # "jlto"
+_DDL = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE family(name TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE fragment(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE blob(sha256 TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE VIEW image AS SELECT f.key, json_extract(i.value, '$.kind') AS kind,
+    json_extract(i.value, '$.architecture') AS architecture, json_extract(i.value, '$.sha256') AS sha256,
+    json_extract(i.value, '$.size') AS size FROM fragment f, json_each(f.record, '$.images') i;
+CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
+    json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.provides') s;
+CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
+    json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What the run side knows of a group: its name, role, key parameters and interface header.
+
+    ``supplied`` says that callers supply its definition at run time.
+    """
+
+    name: str
+    role: Role
+    key: tuple[str, ...]
+    interface: str | None
+    supplied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRecord:
+    """What the run side knows of a family.
+
+    Parameters
+    ----------
+    name : str
+        The family's name.
+    options : tuple of str
+        Compiler options, for a user's own source.
+    link : LinkOptions
+        Options of every link.
+    architectures : tuple of Architecture
+        What its LTO-IR was made for, sorted.
+    groups : tuple of GroupRecord
+        Sorted by name.
+    headers : tuple of (str, str)
+        Name and text of the family's own headers that its interfaces include, sorted.
+    """
+
+    name: str
+    options: tuple[str, ...]
+    link: LinkOptions
+    architectures: tuple[Architecture, ...]
+    groups: tuple[GroupRecord, ...]
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """The interface headers, sorted."""
+        return tuple(sorted({group.interface for group in self.groups if group.interface}))
+
+    def group(self, name: str) -> GroupRecord | None:
+        """The group called ``name``, if there is one."""
+        return next((group for group in self.groups if group.name == name), None)
+
+
+class FragmentDatabase:
+    """A fragment database, opened for reading.
+
+    What it returns is what was written, or a :class:`~jitlto.errors.DatabaseError` that names the file: all records
+    are checked when it is opened, and an image's bytes when they are read. Safe to use from several threads.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+
+    Raises
+    ------
+    DatabaseError
+        If the file is missing, is no fragment database, is damaged, or was made by a newer jitlto.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        if not self.path.is_file():
+            raise self._error("there is no such file", "make it with `jitlto build FAMILY -o DB`")
+        with self._reading():
+            # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
+            uri = f"file:{quote(str(self.path.absolute()))}?mode=ro&immutable=1"
+            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+            self._connection.text_factory = bytes
+            try:
+                self._check_header()
+                families = self._rows("family", "name")
+                fragments = self._rows("fragment", "key")
+                recorded = self._connection.execute("SELECT value FROM meta WHERE name = 'digest'").fetchone()
+            except BaseException:
+                self._connection.close()
+                raise
+        rows = [("family", name, sha) for name, (_, sha) in families.items()]
+        rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
+        self.digest = _digest(rows)
+        if recorded is None or recorded[0] != self.digest.encode():
+            raise self._damaged("its rows are not those that were written")
+        self._families = {name: _family_from(json.loads(record)) for name, (record, _) in families.items()}
+        self._fragments: dict[str, dict[FragmentKey, Fragment]] = {name: {} for name in self._families}
+        for record, _ in fragments.values():
+            fragment = _fragment_from(json.loads(record))
+            self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
+
+    @property
+    def families(self) -> Mapping[str, FamilyRecord]:
+        """The families in it, by name."""
+        return self._families
+
+    def fragments(self, family: str | None = None) -> list[Fragment]:
+        """All fragments, or those of one family, sorted by key."""
+        names = sorted(self._fragments) if family is None else [family]
+        return [f for name in names for _, f in sorted(self._fragments.get(name, {}).items())]
+
+    def get(self, key: FragmentKey) -> Fragment | None:
+        """The fragment of that key, None if there is none."""
+        return self._fragments.get(key.family, {}).get(key)
+
+    def read(self, image: Image) -> bytes:
+        """The bytes of an image.
+
+        Raises
+        ------
+        DatabaseError
+            If they are missing or are not the bytes that were written.
+        """
+        with self._reading(), self._lock:
+            row = self._connection.execute("SELECT data FROM blob WHERE sha256 = ?", (image.sha256,)).fetchone()
+        if row is None:
+            raise self._damaged(f"image {image.sha256} is missing")
+        data = row[0]
+        if not isinstance(data, bytes) or _sha(data) != image.sha256:
+            raise self._damaged(f"image {image.sha256} has other bytes")
+        return data
+
+    def verify(self) -> int:
+        """Read and check everything, SQLite's own structures too.
+
+        Returns
+        -------
+        int
+            The number of images checked.
+
+        Raises
+        ------
+        DatabaseError
+            At the first thing that does not hold.
+        """
+        with self._reading():
+            verdict = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            stored = {row[0].decode("ascii", "replace") for row in self._connection.execute("SELECT sha256 FROM blob")}
+        if verdict != b"ok":
+            raise self._damaged(verdict.decode("utf-8", "replace"))
+        images = {image.sha256: image for fragment in self.fragments() for image in fragment.images}
+        for image in images.values():
+            if len(self.read(image)) != image.size:
+                raise self._damaged(f"image {image.sha256} is not {image.size} bytes long")
+        if stored - images.keys():
+            raise self._damaged(f"{len(stored - images.keys())} images belong to no fragment")
+        return len(images)
+
+    def close(self) -> None:
+        """Close the file; the database can be used no longer."""
+        self._connection.close()
+
+    def __enter__(self) -> FragmentDatabase:
+        """Use as a context manager: closed at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _check_header(self) -> None:
+        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
+        (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if application != _APPLICATION_ID:
+            raise self._error("is not a fragment database", "make one with `jitlto build FAMILY -o DB`")
+        if schema != SCHEMA:
+            raise self._error(f"has schema {schema}; this jitlto reads schema {SCHEMA}",
+                              "upgrade jitlto, or build the database again")  # fmt: skip
+
+    def _rows(self, table: str, name: str) -> dict[str, tuple[bytes, str]]:
+        rows = {}
+        # A full scan: a look-up through a damaged index could miss a row in silence.
+        for key, record, sha in self._connection.execute(f"SELECT {name}, record, sha256 FROM {table} NOT INDEXED"):  # noqa: S608
+            if not all(isinstance(value, bytes) for value in (key, record, sha)) or _sha(record) != sha.decode("ascii", "replace"):
+                raise self._damaged(f"a row of table {table} does not check")
+            rows[key.decode("utf-8", "replace")] = (record, sha.decode())
+        return rows
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise self._error(f"cannot be read: {error}", "open it again") from error
+        except (sqlite3.Error, OverflowError) as error:
+            if "not a database" in str(error):
+                raise self._error("is not a fragment database", "make one with `jitlto build FAMILY -o DB`") from error
+            raise self._damaged(str(error)) from error
+
+    def _damaged(self, why: str) -> DatabaseError:
+        return self._error(f"is damaged: {why}", "fetch, install or build it again")
+
+    def _error(self, what: str, hint: str) -> DatabaseError:
+        return DatabaseError(what, where=str(self.path), hint=hint)
+
+
+def write(
+    path: str | os.PathLike[str], families: Iterable[FamilyRecord], fragments: Iterable[Fragment], blobs: Mapping[str, bytes]
+) -> str:
+    """Write a database, whole or not at all; an existing file is replaced.
+
+    Parameters
+    ----------
+    path : str or Path
+        The file.
+    families : iterable of FamilyRecord
+    fragments : iterable of Fragment
+    blobs : mapping of str to bytes
+        The bytes of every image, by SHA-256 in hexadecimal.
+
+    Returns
+    -------
+    str
+        The digest: what «the same database» means.
+
+    Raises
+    ------
+    DatabaseError
+        If the file cannot be written.
+    """
+    path = Path(path)
+    family_rows = {family.name: _canonical(asdict(family) | {"link": family.link.as_dict()}) for family in families}
+    fragment_rows = {str(fragment.key): _canonical(_fragment_to(fragment)) for fragment in fragments}
+    digest = _digest(
+        [("family", name, _sha(record)) for name, record in family_rows.items()]
+        + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]
+    )
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".tmp")
+    except OSError as error:
+        raise DatabaseError(f"cannot be written: {error.strerror}", where=str(path),
+                            hint="give a path in a directory that exists and that you may write") from error  # fmt: skip
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
+            connection.executescript(
+                f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={_APPLICATION_ID};"
+                f"PRAGMA user_version={SCHEMA}; BEGIN; {_DDL}"
+            )
+            connection.execute("INSERT INTO meta VALUES ('digest', ?)", (digest,))
+            for table, rows in (("family", family_rows), ("fragment", fragment_rows)):
+                values = ((key, rows[key].decode(), _sha(rows[key])) for key in sorted(rows))
+                connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
+            connection.executemany("INSERT INTO blob VALUES (?, ?)", sorted(blobs.items()))
+            connection.execute("COMMIT")
+        with temporary.open("r+b") as file:
+            # Header fields 24 and 92 count writes (SQLite file format, 1.3): they say nothing of the content.
+            for offset in (24, 92):
+                file.seek(offset)
+                file.write((1).to_bytes(4, "big"))
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    except (sqlite3.Error, OSError) as error:
+        raise DatabaseError(f"cannot be written: {error}", where=str(path)) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return digest
+
+
+def _sha(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _digest(rows: Iterable[tuple[str, str, str]]) -> str:
+    return _sha("\n".join(" ".join(row) for row in sorted(rows)).encode())
+
+
+def _canonical(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _fragment_to(fragment: Fragment) -> dict[str, object]:
+    images = [asdict(i) | {"architecture": str(i.architecture)} for i in fragment.images]
+    key = {"family": fragment.key.family, "group": fragment.key.group, "parameters": dict(fragment.key.parameters)}
+    return asdict(fragment) | {"key": key, "images": images}
+
+
+# The readers take records that a checksum has vouched for, so a missing field is a slip in this module.
+def _fragment_from(r: dict[str, Any]) -> Fragment:
+    return Fragment(
+        FragmentKey.make(r["key"]["family"], r["key"]["group"], r["key"]["parameters"]),
+        Role(r["role"]),
+        r["entry"],
+        tuple(Parameter(**p) for p in r["signature"]),
+        tuple(_symbol_from(s) for s in r["provides"]),
+        tuple(_symbol_from(s) for s in r["requires"]),
+        tuple((name, body) for name, body in r["weak"]),
+        tuple(_image_from(i) for i in r["images"]),
+    )
+
+
+def _symbol_from(r: dict[str, Any]) -> Symbol:
+    return Symbol(r["name"], SymbolKind(r["kind"]), r["layout"], r["weak"])
+
+
+def _image_from(r: dict[str, Any]) -> Image:
+    isa = Version(*r["ptx_isa"]) if r["ptx_isa"] else None
+    kind, architecture = ImageKind(r["kind"]), Architecture.parse(r["architecture"])
+    return Image(kind, architecture, r["sha256"], r["size"], r["toolchain"], Version(*r["version"]), isa)
+
+
+def _family_from(r: dict[str, Any]) -> FamilyRecord:
+    groups = (
+        GroupRecord(g["name"], Role(g["role"]), tuple(g["key"]), g["interface"], g["supplied"]) for g in r["groups"]
+    )
+    return FamilyRecord(
+        r["name"],
+        tuple(r["options"]),
+        LinkOptions.of(r["link"]),
+        tuple(Architecture(*a) for a in r["architectures"]),
+        tuple(groups),
+        tuple((name, text) for name, text in r["headers"]),
+    )

@@ -1,0 +1,132 @@
+"""The one table of C++ scalar names: what NumPy calls them, how wide they are, which of them are the same type.
+
+Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Guide, «Built-in types»).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+
+class Scalar(NamedTuple):
+    """A C++ scalar type: its canonical name, its NumPy type string without byte order (``f4``), its size in bytes."""
+
+    name: str
+    typestr: str
+    size: int
+
+
+_ALIASES: dict[Scalar, tuple[str, ...]] = {
+    Scalar("bool", "b1", 1): (),
+    Scalar("char", "i1", 1): ("signed char", "int8_t"),
+    Scalar("unsigned char", "u1", 1): ("uint8_t",),
+    Scalar("short", "i2", 2): ("short int", "signed short", "int16_t"),
+    Scalar("unsigned short", "u2", 2): ("unsigned short int", "uint16_t"),
+    Scalar("int", "i4", 4): ("signed", "signed int", "int32_t"),
+    Scalar("unsigned int", "u4", 4): ("unsigned", "uint32_t"),
+    Scalar("long long", "i8", 8): (
+        "long", "long int", "signed long", "long long int", "signed long long", "int64_t", "ptrdiff_t",
+    ),
+    Scalar("unsigned long long", "u8", 8): (
+        "unsigned long", "unsigned long int", "unsigned long long int", "uint64_t", "size_t",
+    ),
+    Scalar("__half", "f2", 2): ("half",),
+    Scalar("__nv_bfloat16", "bfloat16", 2): ("nv_bfloat16",),
+    Scalar("float", "f4", 4): (),
+    Scalar("double", "f8", 8): (),
+    Scalar("float2", "c8", 8): ("cuda::std::complex<float>", "cuFloatComplex", "cuComplex"),
+    Scalar("double2", "c16", 16): ("cuda::std::complex<double>", "cuDoubleComplex"),
+}  # fmt: skip
+_BY_NAME = {name: scalar for scalar, aliases in _ALIASES.items() for name in (scalar.name, *aliases)}
+_BY_TYPESTR = {scalar.typestr: scalar for scalar in _ALIASES}
+# What NumPy, CuPy and PyTorch print for a dtype, where it is no C++ name.
+_NUMPY_NAMES = {
+    "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
+    "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8",
+    "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "bool_": "b1", "bfloat16": "bfloat16",
+}  # fmt: skip
+_STD = re.compile(r"(?:::)?(?:cuda::)?std::(?!complex)")
+
+
+def scalar(type_name: str) -> Scalar | None:
+    """The scalar that a C++ type name names, whatever its spelling; None if it is no scalar in the table.
+
+    >>> scalar("cuda::std::int64_t").name
+    'long long'
+    """
+    words = _STD.sub("", type_name).replace("const", " ").replace("volatile", " ").split()
+    return _BY_NAME.get(" ".join(words))
+
+
+def same_type(a: str, b: str) -> bool:
+    """Whether two C++ type names name one type in a kernel's signature, by this table or by spelling.
+
+    Qualifiers of the parameter itself, ``long`` beside ``long long`` (both 8 bytes), and namespaces that one of the
+    two leaves out, do not count.
+    """
+    left, right = spelling(a), spelling(b)
+    # A declaration may leave out namespaces that the compiler spells out.
+    return left == right or left.endswith(f"::{right}") or right.endswith(f"::{left}")
+
+
+def spelling(type_name: str) -> str:
+    """A C++ parameter type in one spelling: ``const`` behind what it qualifies, scalars by their canonical names."""
+    text = _STD.sub("", type_name)
+    for word in ("__restrict__", "__restrict", "struct ", "class ", "enum "):
+        text = text.replace(word, " ")
+    base, *levels = re.split(r"\*", text)
+    words = base.split()
+    constant = "const" in words
+    plain = " ".join(word for word in words if word not in ("const", "volatile"))
+    known = _BY_NAME.get(plain)
+    plain = known.name if known else re.sub(r"\s*([<>,&])\s*", r"\1", plain)
+    # The last level is the parameter itself, whose own const is no part of its type.
+    result = plain + (" const" if constant and levels else "")
+    for position, level in enumerate(levels):
+        last = position == len(levels) - 1
+        result += "*" + (" const" if "const" in level and not last else "")
+    return result
+
+
+def cpp_name(value: object) -> str:
+    """A parameter value as text: C++ names, numbers and booleans as themselves, NumPy dtypes by their C++ name.
+
+    Parameters
+    ----------
+    value : object
+        A string, a number, a boolean, or anything that names a dtype: a NumPy dtype or scalar class, a PyTorch or
+        CuPy dtype.
+
+    Raises
+    ------
+    TypeError
+        If ``value`` is none of these.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or type(value) is float:
+        return str(value)
+    typestr = getattr(value, "str", None)
+    if isinstance(typestr, str) and typestr[1:] in _BY_TYPESTR:
+        return _BY_TYPESTR[typestr[1:]].name
+    name = value.__name__ if isinstance(value, type) else str(value).rpartition(".")[2]
+    if name in _NUMPY_NAMES:
+        return _BY_TYPESTR[_NUMPY_NAMES[name]].name
+    raise TypeError(f"not a parameter value: {value!r} (give text, a number, a boolean or a dtype)")
+
+
+def same_value(a: str, b: str) -> bool:
+    """Whether two parameter values are the same: the same text, or two names of one C++ scalar."""
+    if a == b:
+        return True
+    left, right = _BY_NAME.get(_STD.sub("", a).strip()), _BY_NAME.get(_STD.sub("", b).strip())
+    return left is not None and left is right
+
+
+def from_numpy_name(name: str) -> str | None:
+    """The C++ name for a NumPy type name given as text (``float32``), None if it is not one."""
+    typestr = _NUMPY_NAMES.get(name)
+    return _BY_TYPESTR[typestr].name if typestr else None

@@ -1,0 +1,325 @@
+"""Families as authors declare them: from ``family.toml`` to :class:`Family` and :class:`Group`."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitlto.errors import FamilyError, JitltoError
+from jitlto.fragment import Role, is_name
+from jitlto.link_options import LinkOptions
+from jitlto.versions import Architecture
+
+#: Names that a configuration cannot use for a parameter, since planners take them as arguments of their own.
+RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database"})
+
+_FAMILY_KEYS = ("name", "std", "include", "archs", "toolchain", "options", "syntax")
+_GROUP_KEYS = ("matrix", "template", "key", "params", "interface", "entry", "syntax")
+# Compile-time options that nvJitLink ignores, or that LTO refuses, and what stands for them in [link].
+_LINK_ONLY = {
+    "-maxrregcount": "max_registers", "--maxrregcount": "max_registers",
+    "-use_fast_math": "fast_math", "--use_fast_math": "fast_math",
+    "-ftz": "ftz", "--ftz": "ftz", "-prec-div": "prec_div", "--prec-div": "prec_div",
+    "-prec-sqrt": "prec_sqrt", "--prec-sqrt": "prec_sqrt", "-fmad": "fma", "--fmad": "fma",
+    "-Xptxas": "ptxas", "--ptxas-options": "ptxas", "-O0": "optimization", "-O3": "optimization",
+    "-lineinfo": "lineinfo", "--generate-line-info": "lineinfo",
+}  # fmt: skip
+_REFUSED = {
+    "-G": "device debugging and link-time optimisation exclude each other",
+    "--device-debug": "device debugging and link-time optimisation exclude each other",
+    "-arch": "architectures are declared as archs", "--gpu-architecture": "architectures are declared as archs",
+    "-I": "header directories are declared as include", "--include-path": "header directories are declared as include",
+    "-std": "the language standard is declared as std", "--std": "the language standard is declared as std",
+    "-dlto": "LTO-IR is always made", "--dlto": "LTO-IR is always made",
+    "-rdc": "code is always relocatable", "--relocatable-device-code": "code is always relocatable",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The fragments made from one matrix and one template, as declared.
+
+    Parameters
+    ----------
+    name : str
+        The group's name.
+    role : Role
+        Entrypoint or device.
+    matrix, template : Path or None
+        Both None for a device group that callers supply at run time.
+    key : tuple of str
+        The parameters that tell its fragments apart.
+    params : tuple of str
+        Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
+    interface : str or None
+        The header that declares what the group defines.
+    entry : str or None
+        Which kernel is meant, where a source defines several: its C++ name without namespaces or arguments.
+    syntax : str
+        ``jinja`` or ``cmake``.
+    """
+
+    name: str
+    role: Role
+    matrix: Path | None
+    template: Path | None
+    key: tuple[str, ...]
+    params: tuple[str, ...]
+    interface: str | None
+    entry: str | None
+    syntax: str
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A family of kernels, as declared.
+
+    Parameters
+    ----------
+    name : str
+        The family's name.
+    path : Path
+        Its ``family.toml``.
+    std : str
+        The C++ standard, e.g. ``c++17``.
+    include : tuple of Path
+        Directories of its headers.
+    architectures : tuple of Architecture
+        What LTO-IR is made for, sorted.
+    toolchain : str
+        ``nvrtc``.
+    options : tuple of str
+        Further compiler options.
+    link : LinkOptions
+        Options of every link.
+    groups : tuple of Group
+        Sorted by name.
+    """
+
+    name: str
+    path: Path
+    std: str
+    include: tuple[Path, ...]
+    architectures: tuple[Architecture, ...]
+    toolchain: str
+    options: tuple[str, ...]
+    link: LinkOptions
+    groups: tuple[Group, ...]
+
+    def compiler_options(self) -> tuple[str, ...]:
+        """What the compiler is given, beside the architecture and the kind of output."""
+        return (f"--std={self.std}", *self.options)
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """The interface headers of its device groups, sorted."""
+        return tuple(sorted({g.interface for g in self.groups if g.interface}))
+
+
+def roots() -> list[Path]:
+    """Where families are looked for by name: directories that hold ``fragments/``, ``matrices/`` and ``templates/``.
+
+    The working directory, then what jitlto ships: a checkout's top level, or ``share`` in an installed wheel.
+    """
+    package = Path(__file__).resolve().parent
+    candidates = (Path.cwd(), package / "share", package.parent)
+    return [root for root in dict.fromkeys(candidates) if (root / "fragments").is_dir()]
+
+
+def available() -> list[str]:
+    """The names of the families that :func:`find` finds by name, sorted."""
+    return sorted({p.parent.name for root in roots() for p in (root / "fragments").glob("*/family.toml")})
+
+
+def find(name_or_path: str | Path) -> Path:
+    """The ``family.toml`` of a family given by name, by its directory or by the file itself.
+
+    Raises
+    ------
+    FamilyError
+        If there is none.
+    """
+    given = Path(name_or_path)
+    if given.is_file():
+        return given
+    if (given / "family.toml").is_file():
+        return given / "family.toml"
+    for root in roots():
+        path = root / "fragments" / name_or_path / "family.toml"
+        if path.is_file():
+            return path
+    near = difflib.get_close_matches(str(name_or_path), available(), 1)
+    known = f"did you mean {near[0]}?" if near else f"families found: {', '.join(available()) or 'none'}"
+    raise FamilyError(
+        f"no family {str(name_or_path)!r}",
+        hint=f"{known}; or give the path of a family.toml",
+    )
+
+
+def load(path: Path) -> Family:
+    """Read one ``family.toml``.
+
+    Raises
+    ------
+    FamilyError
+        If the file cannot be read, is not TOML, or declares something that makes no sense; it names file and table.
+    """
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise FamilyError(f"not TOML: {error}", where=str(path)) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise FamilyError(f"cannot be read: {error}", where=str(path)) from None
+    return _Reader(path).family(document)
+
+
+class _Reader:
+    """Turns a TOML document into a Family; every complaint names the file and the table."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._directory = path.parent
+        # fragments/<family>/family.toml: matrices/ and templates/ lie beside fragments/.
+        top = self._directory.parent
+        self._root = top.parent if top.name == "fragments" else self._directory
+
+    def family(self, document: Mapping[str, object]) -> Family:
+        self._known("", document, ("family", "entrypoint", "device", "link"))
+        table = self._table(document, "family")
+        self._known("family", table, _FAMILY_KEYS)
+        name = self._text("family", table, "name")
+        if not is_name(name):
+            raise self._error("family", f"name {name!r} is no identifier")
+        toolchain = self._text("family", table, "toolchain", "nvrtc")
+        if toolchain != "nvrtc":
+            raise self._error("family", f"unknown toolchain {toolchain!r}", 'write toolchain = "nvrtc"')
+        syntax = self._syntax("family", table, "jinja")
+        try:
+            link = LinkOptions.of(self._table(document, "link", {}))
+            archs = sorted({Architecture.parse(a) for a in self._texts("family", table, "archs", ("75",))})
+        except JitltoError as error:
+            raise FamilyError(error.what, where=str(self._path), hint=error.hint) from None
+        if not archs:
+            raise self._error("family", "archs is empty", 'write archs = ["75"]')
+        groups = [
+            self._group(role, group, self._table(self._table(document, role.value, {}), group, where=role.value), syntax)
+            for role in Role
+            for group in self._table(document, role.value, {})
+        ]
+        if not any(group.role is Role.ENTRYPOINT for group in groups):
+            raise self._error("", "no entrypoint", "declare at least one [entrypoint.<group>]")
+        names = [group.name for group in groups]
+        for group in names:
+            if names.count(group) > 1:
+                raise self._error(f"device.{group}", f"an entrypoint group is called {group!r} too")
+        return Family(
+            name,
+            self._path,
+            self._text("family", table, "std", "c++17"),
+            tuple(self._include(d) for d in self._texts("family", table, "include", (".",))),
+            tuple(archs),
+            toolchain,
+            self._options(table),
+            link,
+            tuple(sorted(groups, key=lambda group: group.name)),
+        )
+
+    def _group(self, role: Role, name: str, table: Mapping[str, object], syntax: str) -> Group:
+        where = f"{role}.{name}"
+        if not is_name(name):
+            raise self._error(where, f"group name {name!r} is no identifier")
+        self._known(where, table, _GROUP_KEYS)
+        interface = self._text(where, table, "interface", "") or None
+        supplied = role is Role.DEVICE and "matrix" not in table and "template" not in table
+        if supplied and interface is None:
+            raise self._error(where, "neither matrix and template, nor an interface",
+                              "a group that callers supply at run time declares it in an interface header")  # fmt: skip
+        key = self._texts(where, table, "key", ())
+        for parameter in key:
+            if not is_name(parameter) or parameter in RESERVED or key.count(parameter) > 1:
+                raise self._error(where, f"key parameter {parameter!r} is reserved, repeated or no identifier",
+                                  f"reserved are {', '.join(sorted(RESERVED))}")  # fmt: skip
+        if role is Role.DEVICE and ("params" in table or "entry" in table):
+            raise self._error(where, "params and entry describe a kernel; a device group has none")
+        return Group(
+            name,
+            role,
+            None if supplied else self._file(where, table, "matrix", "matrices"),
+            None if supplied else self._file(where, table, "template", "templates"),
+            key,
+            self._texts(where, table, "params", ()),
+            interface,
+            self._text(where, table, "entry", "") or None,
+            self._syntax(where, table, syntax),
+        )
+
+    def _include(self, directory: str) -> Path:
+        path = self._directory / directory
+        if not path.is_dir():
+            raise self._error("family", f"include directory {directory!r} does not exist",
+                              "paths are relative to family.toml")  # fmt: skip
+        return path
+
+    def _options(self, table: Mapping[str, object]) -> tuple[str, ...]:
+        options = self._texts("family", table, "options", ())
+        for option in options:
+            flag = option.partition("=")[0].strip()
+            flag = "-I" if flag.startswith("-I") else flag
+            if flag in _LINK_ONLY:
+                raise self._error("family", f"option {option!r} has no effect on LTO-IR: it belongs to the link",
+                                  f"declare {_LINK_ONLY[flag]} under [link]")  # fmt: skip
+            if flag in _REFUSED:
+                raise self._error("family", f"option {option!r} is not allowed: {_REFUSED[flag]}")
+            if not option.startswith("-"):
+                raise self._error("family", f"option {option!r} does not begin with a dash",
+                                  "write an option and its value as one string, joined by =")  # fmt: skip
+        return options
+
+    def _syntax(self, where: str, table: Mapping[str, object], default: str) -> str:
+        syntax = self._text(where, table, "syntax", default)
+        if syntax not in ("jinja", "cmake"):
+            raise self._error(where, f"unknown syntax {syntax!r}", "write jinja or cmake")
+        return syntax
+
+    def _file(self, where: str, table: Mapping[str, object], key: str, folder: str) -> Path:
+        name = self._text(where, table, key)
+        candidates = (self._directory / name, self._root / folder / name)
+        for path in candidates:
+            if path.is_file():
+                return path
+        raise self._error(where, f"{key} {name!r} does not exist",
+                          "looked for " + " and ".join(str(path) for path in candidates))  # fmt: skip
+
+    def _known(self, where: str, table: Mapping[str, object], names: Iterable[str]) -> None:
+        for name in table:
+            if name not in names:
+                near = difflib.get_close_matches(name, list(names), 1)
+                hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
+                raise self._error(where, f"unknown key {name!r}", hint)
+
+    def _table(
+        self, document: Mapping[str, object], name: str, default: Mapping[str, object] | None = None, where: str = ""
+    ) -> Mapping[str, object]:
+        value = document.get(name, default)
+        if not isinstance(value, Mapping):
+            inner = f"{where}.{name}" if where else name
+            raise self._error("", f"there is no table [{inner}]")
+        return value
+
+    def _text(self, where: str, table: Mapping[str, object], key: str, default: str | None = None) -> str:
+        value = table.get(key, default)
+        if not isinstance(value, str):
+            raise self._error(where, f"{key} is missing" if value is None else f"{key} is not a string")
+        return value
+
+    def _texts(self, where: str, table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        value = table.get(key, default)
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise self._error(where, f"{key} is not a list of strings")
+        return tuple(value)
+
+    def _error(self, table: str, what: str, hint: str | None = None) -> FamilyError:
+        return FamilyError(what, where=f"{self._path} [{table}]" if table else str(self._path), hint=hint)

@@ -1,0 +1,108 @@
+"""Virtual headers: the textual closure of a source's includes, as names and contents.
+
+The compiler gets every header this way and never an include path: its output then depends on contents alone, and a
+header that was not given is a compile error, never a stale one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os.path
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+_INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)([<"])([^>"\r\n]+)([>"])', re.M)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source with all the headers that it can reach, by name and content: what a compiler process needs.
+
+    Parameters
+    ----------
+    text : bytes
+        The source; quoted includes are spelled with the names below.
+    headers : mapping of str to bytes
+        Name relative to the root where it was found → content.
+    """
+
+    text: bytes
+    headers: Mapping[str, bytes]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of text, names and contents: what the compiler reads."""
+        digest = hashlib.sha256(hashlib.sha256(self.text).digest())
+        for name in sorted(self.headers):
+            digest.update(hashlib.sha256(name.encode()).digest())
+            digest.update(hashlib.sha256(self.headers[name]).digest())
+        return digest.hexdigest()
+
+
+class HeaderSearch:
+    """Finds headers under a list of roots, the first that has one wins; files are read once.
+
+    Parameters
+    ----------
+    roots : sequence of Path
+        Directories, in the order of ``-I``.
+    overlay : mapping of str to bytes, optional
+        Headers given by content, which win over every root.
+    """
+
+    def __init__(self, roots: Sequence[Path], overlay: Mapping[str, bytes] | None = None) -> None:
+        self._roots = tuple(roots)
+        self._overlay = dict(overlay or {})
+        self._contents: dict[str, bytes | None] = dict(self._overlay)
+        self._rewritten: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+
+    def find(self, name: str) -> bytes | None:
+        """The content of the header ``name``, None if no root has it."""
+        if name not in self._contents:
+            candidates = (root / name for root in self._roots)
+            path = next((path for path in candidates if path.is_file()), None)
+            self._contents[name] = path.read_bytes() if path else None
+        return self._contents[name]
+
+    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
+        """The source with every header that its includes, and theirs, name in any branch.
+
+        A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
+        them it needed. Includes through a macro cannot be seen; name them in ``extra``.
+        """
+        rewritten, pending = self._rewrite(text, None)
+        stack = [*pending, *extra]
+        headers: dict[str, bytes] = {}
+        while stack:
+            name = stack.pop()
+            if name in headers:
+                continue
+            if name not in self._rewritten:
+                self._rewritten[name] = self._rewrite(self.find(name) or b"", os.path.dirname(name))
+            headers[name], included = self._rewritten[name]
+            stack.extend(included)
+        return Source(rewritten, headers)
+
+    def reachable(self, text: bytes) -> frozenset[str]:
+        """The names of the headers in :meth:`closure` of ``text``."""
+        return frozenset(self.closure(text).headers)
+
+    def _rewrite(self, text: bytes, directory: str | None) -> tuple[bytes, tuple[str, ...]]:
+        # NVRTC looks a virtual header up by the very text of the include, not relative to the includer. So the text
+        # is replaced by the name, which lengthens lines but moves none.
+        found: list[str] = []
+
+        def replace(match: re.Match[bytes]) -> bytes:
+            written = match[3].decode("utf-8", "surrogateescape").strip()
+            beside = match[2] == b'"' and directory is not None
+            candidates = ([os.path.join(directory or "", written)] if beside else []) + [written]
+            for name in map(os.path.normpath, candidates):
+                if self.find(name) is not None:
+                    found.append(name)
+                    return match[1] + match[2] + name.encode("utf-8", "surrogateescape") + match[4]
+            return match[0]
+
+        return _INCLUDE.sub(replace, text), tuple(found)

@@ -1,0 +1,122 @@
+"""Options of the link: they hold for all fragments of a kernel at once, so they are set here and not at the compile."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from jitlto.errors import JitltoError
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """What nvJitLink is asked for, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
+
+    Parameters
+    ----------
+    fast_math : bool
+        Flush denormals, approximate division and square root, contract: sets the four options below that are unset.
+    ftz, prec_div, prec_sqrt, fma : bool or None
+        Flush denormals to zero; precise division; precise square root; contraction. None: nvJitLink's default.
+    max_registers : int or None
+        Most registers a thread may use.
+    optimization : int or None
+        0 or 3.
+    lineinfo : bool
+        Keep line numbers for profilers.
+    split_compile : int or None
+        Threads for optimising one kernel in parts; 0 for all cores.
+    ptxas : tuple of str
+        Options passed on to ptxas, one each.
+    """
+
+    fast_math: bool = False
+    ftz: bool | None = None
+    prec_div: bool | None = None
+    prec_sqrt: bool | None = None
+    fma: bool | None = None
+    max_registers: int | None = None
+    optimization: int | None = None
+    lineinfo: bool = False
+    split_compile: int | None = None
+    ptxas: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "lineinfo"):
+            if getattr(self, name) is not None and not isinstance(getattr(self, name), bool):
+                raise self._bad(name, "true or false")
+        if self.optimization not in (None, 0, 3):
+            raise self._bad("optimization", "0 or 3")
+        if not _is_count(self.max_registers, least=1):
+            raise self._bad("max_registers", "a positive whole number")
+        if not _is_count(self.split_compile, least=0):
+            raise self._bad("split_compile", "a whole number, 0 for all cores")
+        if isinstance(self.ptxas, str) or not all(isinstance(option, str) for option in self.ptxas):
+            raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
+        object.__setattr__(self, "ptxas", tuple(self.ptxas))
+        if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
+            raise JitltoError("device debugging and link-time optimisation exclude each other",
+                              hint='use lineinfo = true, or link_mode="ptx"')  # fmt: skip
+
+    @classmethod
+    def of(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
+        """Read a ``[link]`` table or a caller's mapping.
+
+        Raises
+        ------
+        JitltoError
+            On an unknown name or a value of the wrong kind.
+        """
+        names = [field.name for field in fields(cls)]
+        for name in options:
+            if name in ("debug", "g", "G", "device_debug"):
+                raise JitltoError("device debugging (-G) and link-time optimisation exclude each other", where=where,
+                                  hint="use lineinfo = true for profilers")  # fmt: skip
+            if name not in names:
+                near = difflib.get_close_matches(name, names, 1)
+                raise JitltoError(f"unknown link option {name!r}", where=where,
+                                  hint=f"did you mean {near[0]}?" if near else f"the link options are {', '.join(names)}")  # fmt: skip
+        try:
+            return cls(**options)  # type: ignore[arg-type]
+        except JitltoError as error:
+            raise JitltoError(error.what, where=where, hint=error.hint) from None
+
+    def merged(self, options: Mapping[str, object]) -> LinkOptions:
+        """These options with the given ones put over them."""
+        return replace(self, **{f.name: getattr(self.of(options), f.name) for f in fields(self) if f.name in options})
+
+    def as_dict(self) -> dict[str, object]:
+        """The options that differ from their defaults, for storing."""
+        default = LinkOptions()
+        return {
+            field.name: list(value) if isinstance(value, tuple) else value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != getattr(default, field.name)
+        }
+
+    def flags(self) -> tuple[str, ...]:
+        """nvJitLink's flags in one canonical order: equal flags mean an equal link."""
+        fast = self.fast_math or None
+        ftz = self.ftz if self.ftz is not None else fast
+        fma = self.fma if self.fma is not None else fast
+        prec_div = self.prec_div if self.prec_div is not None else (False if fast else None)
+        prec_sqrt = self.prec_sqrt if self.prec_sqrt is not None else (False if fast else None)
+        switches = {"ftz": ftz, "prec-div": prec_div, "prec-sqrt": prec_sqrt, "fma": fma}
+        flags = [f"-{name}={int(value)}" for name, value in switches.items() if value is not None]
+        if self.max_registers is not None:
+            flags.append(f"-maxrregcount={self.max_registers}")
+        if self.optimization is not None:
+            flags.append(f"-O{self.optimization}")
+        if self.lineinfo:
+            flags.append("-lineinfo")
+        if self.split_compile is not None:
+            flags.append(f"-split-compile={self.split_compile}")
+        return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
+
+    def _bad(self, name: str, expected: str) -> JitltoError:
+        return JitltoError(f"link option {name} is {getattr(self, name)!r}; expected {expected}")
+
+
+def _is_count(value: object, *, least: int) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)

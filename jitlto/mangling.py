@@ -1,0 +1,89 @@
+"""C++ names: from what the linker sees to what a person wrote (Itanium C++ ABI, the one that NVRTC and nvcc use)."""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+from collections.abc import Callable
+from functools import cache
+
+
+@cache
+def demangle(name: str) -> str:
+    """Demangle a symbol with the C++ runtime's ``__cxa_demangle``.
+
+    Parameters
+    ----------
+    name : str
+        A mangled name, or one that is not mangled (``extern "C"``).
+
+    Returns
+    -------
+    str
+        The C++ name; ``name`` itself if it is not mangled or no C++ runtime library can be loaded.
+    """
+    function = _cxa_demangle()
+    if function is None or not name.startswith("_Z"):
+        return name
+    return function(name) or name
+
+
+def parameter_types(name: str) -> list[str] | None:
+    """The parameter types that a mangled function name spells, or None for a name that spells none (``extern "C"``).
+
+    >>> parameter_types("_Z3addPKfi")
+    ['float const*', 'int']
+    """
+    text = demangle(name)
+    if text == name or not text.endswith(")"):
+        return None
+    depth, start = 0, len(text) - 1
+    for start in range(len(text) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(text[start], 0)
+        if depth == 0:
+            break
+    return split_top_level(text[start + 1 : -1])
+
+
+def split_top_level(text: str) -> list[str]:
+    """Split at the commas that stand outside all brackets, trimmed; an empty text gives no parts."""
+    parts, depth, start = [], 0, 0
+    for position, character in enumerate(text):
+        if character in "(<[{":
+            depth += 1
+        elif character in ")>]}":
+            depth -= 1
+        elif character == "," and depth == 0:
+            parts.append(text[start:position].strip())
+            start = position + 1
+    if text[start:].strip():
+        parts.append(text[start:].strip())
+    return parts
+
+
+@cache
+def _cxa_demangle() -> Callable[[str], str | None] | None:
+    for library in ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1", ctypes.util.find_library("c++")):
+        try:
+            function = ctypes.CDLL(library).__cxa_demangle if library else None
+            free = ctypes.CDLL(None).free
+        except (OSError, AttributeError):
+            continue
+        if function is None:
+            continue
+        function.restype = ctypes.c_void_p
+        function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+        free.argtypes = [ctypes.c_void_p]
+
+        def call(name: str) -> str | None:
+            status = ctypes.c_int()
+            pointer = function(name.encode(), None, None, ctypes.byref(status))
+            if not pointer:
+                return None
+            try:
+                return ctypes.string_at(pointer).decode()
+            finally:
+                free(pointer)
+
+        return call
+    return None

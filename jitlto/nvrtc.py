@@ -1,0 +1,164 @@
+"""Compiling CUDA C++ with NVRTC, from contents to contents: no include path, no file, no driver.
+
+On the ground floor because both wings compile: the build side fragments, the run side a user's own device function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jitlto import ptx, toolkit
+from jitlto.errors import CompileError, ToolchainError
+from jitlto.headers import HeaderSearch, Source
+from jitlto.versions import Architecture, Version
+
+# Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
+# Compiled for debugging, with forced inlining off, every one of them shows.
+_PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n#line 1\n"
+_MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_HOST_HEADERS = frozenset(
+    "algorithm array atomic cassert cfloat climits cmath concepts cstddef cstdint cstdlib cstring functional initializer_list "
+    "iterator limits memory new numeric optional ratio span tuple type_traits utility variant stdint.h stddef.h".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What one source became.
+
+    Parameters
+    ----------
+    ltoir : dict of Architecture to bytes
+        Bare LTO-IR, not in a fatbin.
+    ptx : str
+        Relocatable PTX for the lowest architecture.
+    module : jitlto.ptx.Module
+        The same, parsed.
+    weak : tuple of (str, str)
+        See :class:`~jitlto.fragment.Fragment`.
+    version : Version
+        NVRTC's.
+    warnings : str
+        The compiler's log.
+    """
+
+    ltoir: dict[Architecture, bytes]
+    ptx: str
+    module: ptx.Module
+    weak: tuple[tuple[str, str], ...]
+    version: Version
+    warnings: str
+
+
+def compile_source(source: Source, architectures: Sequence[Architecture], options: Sequence[str]) -> Compiled:
+    """Compile one source to LTO-IR for each architecture and to PTX for the lowest.
+
+    Parameters
+    ----------
+    source : Source
+        With all its headers.
+    architectures : sequence of Architecture
+        At least one.
+    options : sequence of str
+        Further compiler options, e.g. ``--std=c++17``.
+
+    Raises
+    ------
+    CompileError
+        If NVRTC refuses the source; ``log`` names the source ``<sha256>.cu``.
+    ToolchainError
+        If NVRTC cannot be loaded.
+    """
+    version = toolkit.nvrtc_version()
+    base = min(architectures)
+    common = [*options, "--relocatable-device-code=true"]
+    log, text = _run(source, source.text, base, common)
+    ltoir = {a: _run(source, source.text, a, [*common, "-dlto"])[1] for a in architectures}
+    try:
+        _, probe = _run(source, _PROBE_PRELUDE + source.text, base, [*common, "--device-debug"])
+    except CompileError as error:
+        error.hint = "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
+        raise
+    module = ptx.parse(text.decode())
+    return Compiled(ltoir, text.decode(), module, ptx.parse(probe.decode()).weak, version, log)
+
+
+def program_name(source: Source) -> str:
+    """The name under which NVRTC sees a source: its content, for names of internal symbols are made from it."""
+    return f"{source.sha256}.cu"
+
+
+def compile_closure(
+    search: HeaderSearch, text: bytes, architectures: Sequence[Architecture], options: Sequence[str]
+) -> Compiled:
+    """Compile a source whose headers are looked up in ``search``, includes through macros among them."""
+    extra: list[str] = []
+    while True:
+        try:
+            return compile_source(search.closure(text, extra), architectures, options)
+        except CompileError as error:
+            name = missing_header(error.log)
+            if name is None or name in extra or search.find(name) is None:
+                raise
+            extra.append(name)
+
+
+def missing_header(log: str) -> str | None:
+    """The header that a failed compile could not open, None if it failed of something else."""
+    match = _MISSING.search(log)
+    return match[1] if match else None
+
+
+def hint_for(log: str) -> str | None:
+    """Advice on a compile error, where jitlto knows more than the compiler says."""
+    name = missing_header(log)
+    if name in _HOST_HEADERS:
+        standard = f"c{name[:-2]}" if name.endswith(".h") else name
+        return f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>"
+    if name:
+        return f"{name} is neither beside the including file, nor in the family's include directories, nor in the toolkit"
+    return None
+
+
+def _run(source: Source, text: bytes, architecture: Architecture, options: Sequence[str]) -> tuple[str, bytes]:
+    nvrtc = toolkit.bindings("nvrtc")
+    names = sorted(source.headers)
+    arguments = [*options, f"--gpu-architecture={architecture.compute}", f"--frandom-seed={source.sha256}"]
+    status, program = nvrtc.nvrtcCreateProgram(
+        text,
+        program_name(source).encode(),
+        len(names),
+        [source.headers[name] for name in names],
+        [name.encode("utf-8", "surrogateescape") for name in names],
+    )
+    _check(nvrtc, status)
+    try:
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
+        log = _read(nvrtc, program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip()
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            reason = log or f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
+            raise CompileError("NVRTC refuses the source", log=reason, hint=hint_for(log))
+        kind = "LTOIR" if "-dlto" in arguments else "PTX"
+        output = _read(nvrtc, program, kind)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    if not output:
+        raise CompileError(f"NVRTC returned no {kind}", log=log)
+    return log, output.rstrip(b"\0") if kind == "PTX" else output
+
+
+def _read(nvrtc: object, program: object, what: str) -> bytes:
+    status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
+    _check(nvrtc, status)
+    if size <= 1:
+        return b""  # nothing but the terminator; and a one-byte object is shared by the interpreter, not ours to fill
+    buffer = b" " * size
+    _check(nvrtc, *getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
+    return buffer
+
+
+def _check(nvrtc: object, status: object) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:  # type: ignore[attr-defined]
+        raise ToolchainError(f"NVRTC failed: {status}", hint=toolkit.INSTALL)

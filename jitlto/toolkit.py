@@ -1,0 +1,94 @@
+"""The CUDA components at hand: where they are, which version, and what to install when one is missing.
+
+Finding is left to ``cuda.pathfinder``, which knows wheels, conda environments and system toolkits. Nothing here needs
+a driver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from jitlto.errors import ToolchainError
+from jitlto.versions import Version
+
+INSTALL = "pip install 'jitlto[cu12]' or 'jitlto[cu13]'; `jitlto doctor` shows what is installed"
+
+
+@cache
+def bindings(name: str) -> ModuleType:
+    """The module ``cuda.bindings.<name>``.
+
+    Raises
+    ------
+    ToolchainError
+        If cuda-bindings is not installed.
+    """
+    try:
+        return import_module(f"cuda.bindings.{name}")
+    except ImportError as error:
+        raise ToolchainError(f"cannot import cuda.bindings.{name}: {error}", hint=INSTALL) from error
+
+
+def nvrtc_version() -> Version:
+    """Version of the NVRTC at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+
+    def query() -> tuple[int, int]:
+        status, major, minor = bindings("nvrtc").nvrtcVersion()
+        if int(status):
+            raise RuntimeError(str(status))
+        return major, minor
+
+    return _version("NVRTC", query)
+
+
+def nvjitlink_version() -> Version:
+    """Version of the nvJitLink at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    return _version("nvJitLink", lambda: bindings("nvjitlink").version())
+
+
+def nvfatbin_version() -> Version:
+    """Version of the nvFatbin at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    return _version("nvFatbin", lambda: bindings("nvfatbin").version())
+
+
+def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
+    try:
+        return Version(*query())
+    except ToolchainError:
+        raise
+    # cuda.bindings raises a RuntimeError, a DynamicLibNotFoundError (its subclass) or its own status error.
+    except Exception as error:  # noqa: BLE001
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise ToolchainError(f"{name} cannot be loaded: {reason}", hint=INSTALL) from error
+
+
+def library_path(name: str) -> str | None:
+    """Where the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink`` or ``nvfatbin`` lies; None if nowhere."""
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        return load_nvidia_dynamic_lib(name).abs_path
+    except (DynamicLibNotFoundError, RuntimeError):
+        return None
+
+
+@cache
+def header_roots() -> tuple[Path, ...]:
+    """The directories that hold the toolkit's and CCCL's headers, in the order in which they are searched."""
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = (find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
+    return tuple(dict.fromkeys(Path(directory) for directory in found if directory))
+
+
+def binary(name: str) -> str | None:
+    """Where a toolkit program such as ``nvdisasm`` lies; None if nowhere."""
+    import shutil
+
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    return find_nvidia_binary_utility(name) or shutil.which(name)

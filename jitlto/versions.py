@@ -1,0 +1,95 @@
+"""Which LTO-IR and PTX link with which nvJitLink, on which architecture.
+
+Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
+a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink
+reference, and the PTX ISA's release history (which PTX version came with which toolkit).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from jitlto.errors import JitltoError
+
+
+class Version(NamedTuple):
+    """A release ``major.minor`` of a toolkit component or of the PTX ISA."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """Read ``major.minor``; what follows is ignored."""
+        match = re.match(r"(\d+)\.(\d+)", text)
+        if not match:
+            raise JitltoError(f"not a version: {text!r}", hint="write it as 12.9")
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+class Architecture(NamedTuple):
+    """A compute architecture: its number (90 for compute capability 9.0) and its suffix (``a``, ``f`` or none)."""
+
+    number: int
+    suffix: str = ""
+
+    @classmethod
+    def parse(cls, text: str) -> Architecture:
+        """Read ``90``, ``90a``, ``sm_90a`` or ``compute_90a``.
+
+        Raises
+        ------
+        JitltoError
+            If ``text`` is none of these.
+        """
+        match = re.fullmatch(r"(?:(?:sm|compute|lto)_)?(\d{2,3})([af]?)", text.strip())
+        if not match:
+            raise JitltoError(f"not an architecture: {text!r}", hint="write it as sm_90, sm_90a or sm_100f")
+        return cls(int(match[1]), match[2])
+
+    @property
+    def sm(self) -> str:
+        """The name of the real architecture, ``sm_90``."""
+        return f"sm_{self}"
+
+    @property
+    def compute(self) -> str:
+        """The name of the virtual architecture, ``compute_90``."""
+        return f"compute_{self}"
+
+    def __str__(self) -> str:
+        return f"{self.number}{self.suffix}"
+
+
+def runs_on(base: Architecture, target: Architecture) -> bool:
+    """Whether code compiled for the virtual architecture ``base`` may be linked for ``target``.
+
+    Plain code links upward to every later architecture. Architecture-specific code (``a``) stays on its own, and
+    family-specific code (``f``) within the family, which is the compute capability's major number.
+    """
+    if base.suffix == "a":
+        return target == base
+    if base.suffix == "f":
+        same_family = base.number // 10 == target.number // 10
+        return same_family and base.number <= target.number and target.suffix != ""
+    return base.number <= target.number
+
+
+def ltoir_links(compiler: Version, linker: Version) -> bool:
+    """Whether LTO-IR made by ``compiler`` links with the nvJitLink of version ``linker``."""
+    return compiler.major == linker.major and compiler <= linker
+
+
+# PTX ISA versions lag their toolkit's minor in two places only: 12.6 brought none, and 12.7 was never released as one.
+_PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
+
+
+def newest_ptx_isa(toolkit: Version) -> Version:
+    """The newest PTX ISA version that a component of toolkit ``toolkit`` reads (CUDA 12 reads up to 8.8, 13.n 9.n)."""
+    if toolkit.major == 12:
+        return Version(8, _PTX_ISA_12.get(toolkit.minor, 8))
+    return Version(toolkit.major - 4, toolkit.minor)
