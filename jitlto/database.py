@@ -224,9 +224,11 @@ class FragmentDatabase:
     def _rows(self, table: str, name: str) -> dict[str, tuple[bytes, str]]:
         rows = {}
         # A full scan: a look-up through a damaged index could miss a row in silence.
-        for key, record, sha in self._connection.execute(f"SELECT {name}, record, sha256 FROM {table} NOT INDEXED"):  # noqa: S608
-            if not all(isinstance(value, bytes) for value in (key, record, sha)) or _sha(record) != sha.decode("ascii", "replace"):
+        query = f"SELECT {name}, record, sha256 FROM {table} NOT INDEXED"  # noqa: S608 - our own names
+        for row in self._connection.execute(query):
+            if not all(isinstance(value, bytes) for value in row) or _sha(row[1]).encode() != row[2]:
                 raise self._damaged(f"a row of table {table} does not check")
+            key, record, sha = row
             rows[key.decode("utf-8", "replace")] = (record, sha.decode())
         return rows
 
@@ -249,7 +251,10 @@ class FragmentDatabase:
 
 
 def write(
-    path: str | os.PathLike[str], families: Iterable[FamilyRecord], fragments: Iterable[Fragment], blobs: Mapping[str, bytes]
+    path: str | os.PathLike[str],
+    families: Iterable[FamilyRecord],
+    fragments: Iterable[Fragment],
+    blobs: Mapping[str, bytes],
 ) -> str:
     """Write a database, whole or not at all; an existing file is replaced.
 
@@ -330,7 +335,11 @@ def _canonical(record: Mapping[str, object]) -> bytes:
 
 def _fragment_to(fragment: Fragment) -> dict[str, object]:
     images = [asdict(i) | {"architecture": str(i.architecture)} for i in fragment.images]
-    key = {"family": fragment.key.family, "group": fragment.key.group, "parameters": dict(fragment.key.parameters)}
+    key = {
+        "family": fragment.key.family,
+        "group": fragment.key.group,
+        "parameters": dict(fragment.key.parameters),
+    }
     return asdict(fragment) | {"key": key, "images": images}
 
 

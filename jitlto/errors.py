@@ -71,9 +71,7 @@ class LoggedError(JitltoError):
         The tool's log, unabridged.
     """
 
-    def __init__(
-        self, what: str, *, where: str | None = None, hint: str | None = None, log: str = ""
-    ) -> None:
+    def __init__(self, what: str, *, where: str | None = None, hint: str | None = None, log: str = "") -> None:
         super().__init__(what, where=where, hint=hint)
         self.log = log
 

@@ -205,7 +205,12 @@ class _Reader:
         if not archs:
             raise self._error("family", "archs is empty", 'write archs = ["75"]')
         groups = [
-            self._group(role, group, self._table(self._table(document, role.value, {}), group, where=role.value), syntax)
+            self._group(
+                role,
+                group,
+                self._table(self._table(document, role.value, {}), group, where=role.value),
+                syntax,
+            )
             for role in Role
             for group in self._table(document, role.value, {})
         ]
@@ -301,7 +306,11 @@ class _Reader:
                 raise self._error(where, f"unknown key {name!r}", hint)
 
     def _table(
-        self, document: Mapping[str, object], name: str, default: Mapping[str, object] | None = None, where: str = ""
+        self,
+        document: Mapping[str, object],
+        name: str,
+        default: Mapping[str, object] | None = None,
+        where: str = "",
     ) -> Mapping[str, object]:
         value = document.get(name, default)
         if not isinstance(value, Mapping):

@@ -61,6 +61,8 @@ class HeaderSearch:
 
     def find(self, name: str) -> bytes | None:
         """The content of the header ``name``, None if no root has it."""
+        if name.startswith("/"):
+            return None  # an absolute path says nothing on another machine
         if name not in self._contents:
             candidates = (root / name for root in self._roots)
             path = next((path for path in candidates if path.is_file()), None)
@@ -81,7 +83,7 @@ class HeaderSearch:
             if name in headers:
                 continue
             if name not in self._rewritten:
-                self._rewritten[name] = self._rewrite(self.find(name) or b"", os.path.dirname(name))
+                self._rewritten[name] = self._rewrite(self.find(name) or b"", os.path.dirname(name))  # noqa: PTH120 - a name, no path
             headers[name], included = self._rewritten[name]
             stack.extend(included)
         return Source(rewritten, headers)
@@ -98,11 +100,11 @@ class HeaderSearch:
         def replace(match: re.Match[bytes]) -> bytes:
             written = match[3].decode("utf-8", "surrogateescape").strip()
             beside = match[2] == b'"' and directory is not None
-            candidates = ([os.path.join(directory or "", written)] if beside else []) + [written]
+            candidates = ([f"{directory}/{written}".lstrip("/")] if beside else []) + [written]
             for name in map(os.path.normpath, candidates):
                 if self.find(name) is not None:
                     found.append(name)
-                    return match[1] + match[2] + name.encode("utf-8", "surrogateescape") + match[4]
+                    return b"".join((match[1], match[2], name.encode("utf-8", "surrogateescape"), match[4]))
             return match[0]
 
         return _INCLUDE.sub(replace, text), tuple(found)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import re
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 
 @cache
@@ -45,6 +47,21 @@ def parameter_types(name: str) -> list[str] | None:
     return split_top_level(text[start + 1 : -1])
 
 
+def base_name(name: str) -> str:
+    """The name of a function or variable without return type, namespaces, template arguments and parameters.
+
+    >>> base_name("_ZN1a1kIfEEvPKT_")
+    'k'
+    """
+    flat, depth = [], 0
+    for character in demangle(name):
+        depth += character == "<"
+        if depth == 0:
+            flat.append(character)
+        depth -= character == ">"
+    return re.split(r"::|\s", "".join(flat).partition("(")[0])[-1]
+
+
 def split_top_level(text: str) -> list[str]:
     """Split at the commas that stand outside all brackets, trimmed; an empty text gives no parts."""
     parts, depth, start = [], 0, 0
@@ -65,25 +82,26 @@ def split_top_level(text: str) -> list[str]:
 def _cxa_demangle() -> Callable[[str], str | None] | None:
     for library in ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1", ctypes.util.find_library("c++")):
         try:
-            function = ctypes.CDLL(library).__cxa_demangle if library else None
-            free = ctypes.CDLL(None).free
+            if library:
+                return _binding(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
         except (OSError, AttributeError):
             continue
-        if function is None:
-            continue
-        function.restype = ctypes.c_void_p
-        function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
-        free.argtypes = [ctypes.c_void_p]
-
-        def call(name: str) -> str | None:
-            status = ctypes.c_int()
-            pointer = function(name.encode(), None, None, ctypes.byref(status))
-            if not pointer:
-                return None
-            try:
-                return ctypes.string_at(pointer).decode()
-            finally:
-                free(pointer)
-
-        return call
     return None
+
+
+def _binding(function: Any, free: Any) -> Callable[[str], str | None]:
+    function.restype = ctypes.c_void_p
+    function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
+    free.argtypes = [ctypes.c_void_p]
+
+    def call(name: str) -> str | None:
+        status = ctypes.c_int()
+        pointer = function(name.encode(), None, None, ctypes.byref(status))
+        if not pointer:
+            return None
+        try:
+            return ctypes.string_at(pointer).decode()
+        finally:
+            free(pointer)
+
+    return call

@@ -8,19 +8,50 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from jitlto import ptx, toolkit
+from jitlto import toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.headers import HeaderSearch, Source
+from jitlto.ptx import Module, parse
 from jitlto.versions import Architecture, Version
 
 # Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
 # Compiled for debugging, with forced inlining off, every one of them shows.
 _PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n#line 1\n"
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_CONTEXT_LINES = 3
 _HOST_HEADERS = frozenset(
-    "algorithm array atomic cassert cfloat climits cmath concepts cstddef cstdint cstdlib cstring functional initializer_list "
-    "iterator limits memory new numeric optional ratio span tuple type_traits utility variant stdint.h stddef.h".split()
+    [
+        "algorithm",
+        "array",
+        "atomic",
+        "cassert",
+        "cfloat",
+        "climits",
+        "cmath",
+        "concepts",
+        "cstddef",
+        "cstdint",
+        "cstdlib",
+        "cstring",
+        "functional",
+        "initializer_list",
+        "iterator",
+        "limits",
+        "memory",
+        "new",
+        "numeric",
+        "optional",
+        "ratio",
+        "span",
+        "tuple",
+        "type_traits",
+        "utility",
+        "variant",
+        "stdint.h",
+        "stddef.h",
+    ]
 )
 
 
@@ -46,7 +77,7 @@ class Compiled:
 
     ltoir: dict[Architecture, bytes]
     ptx: str
-    module: ptx.Module
+    module: Module
     weak: tuple[tuple[str, str], ...]
     version: Version
     warnings: str
@@ -79,10 +110,12 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
     try:
         _, probe = _run(source, _PROBE_PRELUDE + source.text, base, [*common, "--device-debug"])
     except CompileError as error:
-        error.hint = "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
+        error.hint = (
+            "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
+        )
         raise
-    module = ptx.parse(text.decode())
-    return Compiled(ltoir, text.decode(), module, ptx.parse(probe.decode()).weak, version, log)
+    module = parse(text.decode())
+    return Compiled(ltoir, text.decode(), module, parse(probe.decode()).weak, version, log)
 
 
 def program_name(source: Source) -> str:
@@ -111,6 +144,35 @@ def missing_header(log: str) -> str | None:
     return match[1] if match else None
 
 
+def annotate(error: CompileError, log: str, name: str, text: str, where: str) -> CompileError:
+    """A compile error with the compiler's lines and the source's lines around the first few errors.
+
+    Parameters
+    ----------
+    error : CompileError
+        As raised by :func:`compile_source`.
+    log : str
+        Its log, with the source called ``name``.
+    name : str
+        What the source is called in the log.
+    text : str
+        The source.
+    where : str
+        What the message begins with.
+    """
+    lines = text.splitlines()
+    numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
+    shown = numbers[:_CONTEXT_LINES] or [1]
+    excerpts = "\n    ...\n".join(_excerpt(lines, number) for number in shown)
+    indented = "\n".join(f"    {line}" for line in log.splitlines())
+    return CompileError(f"does not compile\n{indented}\n  source:\n{excerpts}", where=where, hint=error.hint, log=log)
+
+
+def _excerpt(lines: Sequence[str], number: int) -> str:
+    first, last = max(1, number - _CONTEXT_LINES), min(len(lines), number + _CONTEXT_LINES)
+    return "\n".join(f"  {'>' if n == number else ' '} {n:4} | {lines[n - 1]}" for n in range(first, last + 1))
+
+
 def hint_for(log: str) -> str | None:
     """Advice on a compile error, where jitlto knows more than the compiler says."""
     name = missing_header(log)
@@ -118,7 +180,9 @@ def hint_for(log: str) -> str | None:
         standard = f"c{name[:-2]}" if name.endswith(".h") else name
         return f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>"
     if name:
-        return f"{name} is neither beside the including file, nor in the family's include directories, nor in the toolkit"
+        return (
+            f"{name} is neither beside the including file, nor in the family's include directories, nor in the toolkit"
+        )
     return None
 
 
@@ -149,16 +213,16 @@ def _run(source: Source, text: bytes, architecture: Architecture, options: Seque
     return log, output.rstrip(b"\0") if kind == "PTX" else output
 
 
-def _read(nvrtc: object, program: object, what: str) -> bytes:
+def _read(nvrtc: Any, program: object, what: str) -> bytes:
     status, size = getattr(nvrtc, f"nvrtcGet{what}Size")(program)
     _check(nvrtc, status)
     if size <= 1:
         return b""  # nothing but the terminator; and a one-byte object is shared by the interpreter, not ours to fill
-    buffer = b" " * size
+    buffer: bytes = b" " * size
     _check(nvrtc, *getattr(nvrtc, f"nvrtcGet{what}")(program, buffer))
     return buffer
 
 
-def _check(nvrtc: object, status: object) -> None:
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:  # type: ignore[attr-defined]
+def _check(nvrtc: Any, status: object) -> None:
+    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
         raise ToolchainError(f"NVRTC failed: {status}", hint=toolkit.INSTALL)

@@ -222,9 +222,7 @@ def _declaration(head: str, body: str | None) -> Declaration | None:
         layout = f"{space} {size}@{align or element}"
         initialiser = head[match.end() :] + (body or "")
         defined = linkage != "extern"
-        return Declaration(
-            name, linkage or "", SymbolKind.VARIABLE, space, layout, (), initialiser, defined
-        )
+        return Declaration(name, linkage or "", SymbolKind.VARIABLE, space, layout, (), initialiser, defined)
     return None
 
 

@@ -61,7 +61,7 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
     except ToolchainError:
         raise
     # cuda.bindings raises a RuntimeError, a DynamicLibNotFoundError (its subclass) or its own status error.
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         raise ToolchainError(f"{name} cannot be loaded: {reason}", hint=INSTALL) from error
 
@@ -71,9 +71,10 @@ def library_path(name: str) -> str | None:
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     try:
-        return load_nvidia_dynamic_lib(name).abs_path
+        path: str | None = load_nvidia_dynamic_lib(name).abs_path
     except (DynamicLibNotFoundError, RuntimeError):
         return None
+    return path
 
 
 @cache

@@ -93,3 +93,32 @@ def newest_ptx_isa(toolkit: Version) -> Version:
     if toolkit.major == 12:
         return Version(8, _PTX_ISA_12.get(toolkit.minor, 8))
     return Version(toolkit.major - 4, toolkit.minor)
+
+
+# Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source: the
+# release notes and the architecture lists of NVRTC and nvJitLink 12.9 and 13.5.
+_FIRST, _CUDA12 = Version(12, 0), Version(12, 99)
+_REAL: dict[int, tuple[Version, Version | None]] = {
+    **dict.fromkeys((50, 52, 53, 60, 61, 62, 70, 72), (_FIRST, _CUDA12)),
+    **dict.fromkeys((75, 80, 86, 87, 89, 90), (_FIRST, None)),
+    **dict.fromkeys((100, 120), (Version(12, 8), None)),
+    **dict.fromkeys((103, 121), (Version(12, 9), None)),
+    **dict.fromkeys((88, 107, 110), (Version(13, 0), None)),
+    101: (Version(12, 8), _CUDA12),
+}
+_NEWEST_KNOWN = Version(13, 5)
+
+
+def linkable(linker: Version) -> list[int]:
+    """The numbers of the architectures for which nvJitLink ``linker`` is known to link, sorted."""
+    return sorted(n for n, (first, last) in _REAL.items() if first <= linker and (last is None or linker <= last))
+
+
+def knows(linker: Version, target: Architecture) -> bool:
+    """Whether nvJitLink ``linker`` links for ``target``; one newer than this table may know more, and is believed to.
+
+    To be asked before nvJitLink is: given an architecture that it does not know, version 12.9 may crash.
+    """
+    if target.suffix and target.number < {"a": 90, "f": 100}[target.suffix]:
+        return False
+    return target.number in linkable(linker) or (linker > _NEWEST_KNOWN and target.number > max(_REAL))

@@ -10,7 +10,7 @@ from jitlto.build.render import Rendered
 from jitlto.dtypes import same_type, scalar
 from jitlto.errors import BuildError
 from jitlto.fragment import Fragment, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
-from jitlto.mangling import demangle, parameter_types
+from jitlto.mangling import base_name, demangle, parameter_types
 from jitlto.ptx import Declaration
 
 
@@ -83,22 +83,6 @@ def _entry(rendered: Rendered, kernels: list[Symbol]) -> str:
     raise BuildError(what, where=rendered.origin, hint=hint)
 
 
-def base_name(symbol: str) -> str:
-    """The name of a function without return type, namespaces, template arguments and parameters.
-
-    >>> base_name("_ZN1a1kIfEEvPKT_")
-    'k'
-    """
-    text = demangle(symbol)
-    flat, depth = [], 0
-    for character in text:
-        depth += character == "<"
-        if depth == 0:
-            flat.append(character)
-        depth -= character == ">"
-    return re.split(r"::|\s", "".join(flat).partition("(")[0])[-1]
-
-
 def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
         raise BuildError(f"defines a kernel, {demangle(kernels[0].name)}, in a device group", where=rendered.origin,
@@ -107,7 +91,7 @@ def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Sym
         raise BuildError(
             "defines nothing that another fragment could call",
             where=rendered.origin,
-            hint="static functions, __forceinline__ on an extern \"C\" function and templates that are never "
+            hint='static functions, __forceinline__ on an extern "C" function and templates that are never '
             "instantiated leave nothing behind",
         )
 
@@ -124,7 +108,8 @@ def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]
         raise BuildError(
             f"takes {len(kernel.parameters)} parameters, but params declares {len(declared)}",
             where=where,
-            hint="list every parameter of the kernel in params, in order" + ("; an extern \"C\" kernel's name spells no types" if spelled is None else ""),
+            hint="list every parameter of the kernel in params, in order"
+            + ('; an extern "C" kernel\'s name spells no types' if spelled is None else ""),
         )
     for position, (type_, name) in enumerate(declared):
         if not same_type(type_, types[position]):

@@ -1,10 +1,9 @@
-"""Compiling in worker processes: NVRTC serialises threads, and a compiler that crashes must not take the build along."""
+"""Compiling in worker processes: NVRTC serialises threads, and its crash must not be the build's."""
 
 from __future__ import annotations
 
 import multiprocessing
 import os
-import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +16,6 @@ from jitlto.headers import HeaderSearch, Source
 from jitlto.versions import Architecture
 
 _BYTES_A_JOB = 1 << 30  # NVRTC stays below half of this on the heaviest CCCL headers
-_CONTEXT_LINES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ def compile_all(
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(jobs, len(by_text)) or 1, mp_context=context) as pool:
         try:
-            waiting = {
+            waiting: _Waiting = {
                 _submit(pool, search, rendered.text, architectures, options, ()): (positions, ())
                 for positions in by_text.values()
                 for rendered in [sources[positions[0]]]
@@ -121,38 +119,19 @@ def _collect(
                 # An include through a macro, which no reading of the text can follow: give that header too.
                 name = nvrtc.missing_header(error.log)
                 if name is None or name in extra or search.find(name) is None:
-                    raise explain(error, rendered, _source(search, rendered.text, extra)) from None
+                    own = nvrtc.program_name(_source(search, rendered.text, extra))
+                    log = error.log.replace(own, f"{rendered.key}.cu")
+                    raise nvrtc.annotate(error, log, f"{rendered.key}.cu", rendered.text, rendered.origin) from None
                 more = (*extra, name)
                 again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
                 continue
             except BrokenProcessPool as error:
                 raise BuildError("a compiler process died", where=rendered.origin,
-                                 hint="out of memory, or a compiler bug: try --jobs 1 to see which source it is") from error  # fmt: skip
+                                 hint="out of memory, or a compiler bug: build with --jobs 1 to see which source") from error  # fmt: skip
             for position in positions:
                 units[position] = unit
                 done(sources[position])
         waiting = again
-
-
-def explain(error: CompileError, rendered: Rendered, source: Source) -> CompileError:
-    """A compile error in terms of what the author wrote: template, combination, and the rendered lines concerned."""
-    log = error.log.replace(nvrtc.program_name(source), f"{rendered.key}.cu")
-    lines = rendered.text.splitlines()
-    numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(str(rendered.key))}\.cu\((\d+)\): \w*\s*error", log, re.M)})
-    excerpts = [excerpt(lines, number) for number in numbers[:_CONTEXT_LINES]]
-    rendered_lines = "\n  ...\n".join(excerpts) or excerpt(lines, 1, 2 * _CONTEXT_LINES + 1)
-    what = f"does not compile\n{_indent(log)}\n  rendered source:\n{rendered_lines}"
-    return CompileError(what, where=rendered.origin, hint=error.hint, log=log)
-
-
-def excerpt(lines: Sequence[str], number: int, context: int = _CONTEXT_LINES) -> str:
-    """The lines around line ``number`` (from 1), numbered, that one marked."""
-    first, last = max(1, number - context), min(len(lines), number + context)
-    return "\n".join(f"  {'>' if n == number else ' '} {n:4} | {lines[n - 1]}" for n in range(first, last + 1))
-
-
-def _indent(text: str) -> str:
-    return "\n".join(f"    {line}" for line in text.splitlines())
 
 
 def _source(search: HeaderSearch, text: str, extra: Iterable[str]) -> Source:

@@ -154,9 +154,7 @@ def load(path: Path, *, lenient: bool = False) -> Matrix:
             f"the matrix is not UTF-8 ({error.reason})", where=f"{path}:{line}", hint="save it as UTF-8"
         ) from error
     if not text.strip():
-        raise MatrixError(
-            "the matrix is empty", where=str(path), hint='write a JSON object, such as {"n": ["1"]}'
-        )
+        raise MatrixError("the matrix is empty", where=str(path), hint='write a JSON object, such as {"n": ["1"]}')
     try:
         value: object = json.loads(text, object_pairs_hook=None if lenient else _object)
     except json.JSONDecodeError as error:
@@ -164,9 +162,7 @@ def load(path: Path, *, lenient: bool = False) -> Matrix:
         raise MatrixError(f"the matrix is not JSON: {error.msg}", where=where) from error
     except RecursionError as error:
         hint = "an array in an array can be one array, an object in an object one object"
-        raise MatrixError(
-            "the matrix is nested too deeply for the JSON parser", where=str(path), hint=hint
-        ) from error
+        raise MatrixError("the matrix is nested too deeply for the JSON parser", where=str(path), hint=hint) from error
     except ValueError as error:  # only int() raises it here: it refuses literals of thousands of digits
         hint = "write long numbers as strings"
         raise MatrixError("a number in the matrix has too many digits", where=str(path), hint=hint) from error
@@ -312,9 +308,7 @@ def _combinations(root: _Node) -> Iterator[dict[str, Value]]:
     if not root.count:
         return
     written: list[_Leaf] = []
-    choices: list[
-        tuple[Iterator[_Item], _Queue, int]
-    ] = []  # what is left of an array, what follows it, and undo
+    choices: list[tuple[Iterator[_Item], _Queue, int]] = []  # what is left of an array, what follows it, and undo
     queue: _Queue = (root, None)
     while True:
         while queue is not None:
@@ -370,19 +364,21 @@ def _check(root: _Node) -> None:
     for node in nodes:
         nodes += [item for item in node.items if isinstance(item, _Node)]
     for node in reversed(nodes):  # inner arrays first: the test of an outer one relies on theirs
-        shared = None if node.every else _shared(node)
-        survey = _survey(node, {})
-        if shared is not None and survey:
-            shared = dict.fromkeys(survey.values) | shared
-            labels = [
-                label for label, item in zip(node.labels, node.items, strict=True) if _gives(item, shared)
-            ]
-            what = " ".join(f"{name}={value}" for name, value in shared.items() if value is not None) or "{}"
-            raise MatrixError(
-                f"identical combinations: elements {labels[0]} and {labels[1]} of this array give {what}",
-                where=_pointer(node.path),
-                hint=f"remove one of them, {_LENIENT}",
-            )
+        shared = None if node.every or len(node.items) < 2 else _shared(node)
+        if shared is not None:
+            raise _identical(node, shared)
+
+
+def _identical(array: _Node, shared: dict[str, Value]) -> MatrixError:
+    survey = _survey(array, {})
+    exact = (dict.fromkeys(survey.values) if survey else {}) | shared  # nothing else is written either
+    labels = [label for label, item in zip(array.labels, array.items, strict=True) if _gives(item, exact)]
+    what = " ".join(f"{name}={value}" for name, value in shared.items() if value is not None) or "{}"
+    return MatrixError(
+        f"identical combinations: elements {labels[0]} and {labels[1]} of this array give {what}",
+        where=_pointer(array.path),
+        hint=f"remove one of them, {_LENIENT}",
+    )
 
 
 def _survey(root: _Item, fixed: Mapping[str, Value]) -> _Survey | None:
@@ -441,9 +437,7 @@ def _unite(found: list[_Leaf | _Survey | None], fixed: Mapping[str, Value]) -> _
     parts += leaves.values()
     # What an element of this array writes, nothing beside the array can write. So where a name's value is
     # fixed, elements that do not write it have no combination to offer.
-    names = {
-        name for name, value in fixed.items() if value is not None and any(name in p.values for p in parts)
-    }
+    names = {name for name, value in fixed.items() if value is not None and any(name in p.values for p in parts)}
     parts = [part for part in parts if names <= part.values.keys()]
     if len(parts) < 2:
         return parts[0] if parts else None
@@ -465,9 +459,7 @@ def _writer(parent: _Node, index: int, name: str) -> _Path:
     while stack:
         item, path = stack.pop()
         if isinstance(item, _Node):
-            stack += [
-                (below, (item.path, label)) for below, label in zip(item.items, item.labels, strict=True)
-            ]
+            stack += [(below, (item.path, label)) for below, label in zip(item.items, item.labels, strict=True)]
         elif item[0] == name:
             return path
     return None
@@ -483,9 +475,7 @@ def _gives(item: _Item, fixed: Mapping[str, Value]) -> _Survey | None:
 
 def _shared(array: _Node) -> dict[str, Value] | None:
     """Find a combination that two alternatives of an array have in common; its inner arrays have none."""
-    bundles: dict[
-        str, _Node
-    ] = {}  # leaves of one name are told apart by a set, and then stand as one alternative
+    bundles: dict[str, _Node] = {}  # leaves of one name are told apart by a set, and then stand as one alternative
     seen: set[_Leaf] = set()
     for item in array.items:
         if not isinstance(item, _Node):
@@ -539,9 +529,7 @@ def _split(alive: list[tuple[_Node, _Survey]], fixed: dict[str, Value]) -> list[
     for name, number in writers.items():
         tallies[name][None] += len(alive) - number
     # The name that leaves the fewest together. One that everybody gives the same single value parts nobody.
-    left = {
-        name: sum(n for n in tally.values() if n > 1) for name, tally in tallies.items() if len(+tally) > 1
-    }
+    left = {name: sum(n for n in tally.values() if n > 1) for name, tally in tallies.items() if len(+tally) > 1}
     best = min(left, key=lambda name: left[name])
     by_value: defaultdict[Value, list[_Node]] = defaultdict(list)
     for item, survey in alive:

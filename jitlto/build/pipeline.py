@@ -49,8 +49,8 @@ def build(
     output: Path,
     *,
     jobs: int | None = None,
-    started: Callable[[int], None] = lambda total: None,
-    done: Callable[[Rendered], None] = lambda rendered: None,
+    started: Callable[[int], None] = lambda _: None,
+    done: Callable[[Rendered], None] = lambda _: None,
 ) -> BuildReport:
     """Build families into one database. The file appears when everything has held, or not at all.
 
@@ -94,7 +94,12 @@ def build(
         record = family_record(family)
         sources = rendered[family.name]
         units = compile_all(
-            sources, search, family.architectures, family.compiler_options(), jobs=jobs or default_jobs(), done=done
+            sources,
+            search,
+            family.architectures,
+            family.compiler_options(),
+            jobs=jobs or default_jobs(),
+            done=done,
         )
         own = []
         for source, unit in zip(sources, units, strict=True):

@@ -83,7 +83,8 @@ def matrix_warnings(family: Family) -> list[str]:
 def _render_group(family: Family, group: Group, matrix_path: Path, template: Path) -> Iterator[Rendered]:
     renderer = _Jinja(group, template) if group.syntax == "jinja" else _CMake(group, template)
     seen: dict[FragmentKey, Mapping[str, str]] = {}
-    for combination in matrix.load(matrix_path).combinations():
+    for values in matrix.load(matrix_path).combinations():
+        combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         where = f"{family.path} [{group.role}.{group.name}]"
         missing = [name for name in group.key if name not in combination]
         if missing:
@@ -120,7 +121,7 @@ class _Jinja:
     def source(self, combination: Mapping[str, str]) -> str:
         try:
             return self._environment.get_template(self._path.name).render(combination)
-        except Exception as error:  # noqa: BLE001 - a template is a program: it can raise anything
+        except Exception as error:
             raise self._error(error, combination) from error
 
     def inline(self, text: str, combination: Mapping[str, str], where: str) -> str:
@@ -158,9 +159,7 @@ class _CMake:
         for number, line in enumerate(lines):
             for name in _PLACEHOLDER.findall(line):
                 if name not in combination:
-                    raise _render_error(
-                        f"{name!r} is undefined", str(self._path), number + 1, self._group, combination
-                    )
+                    raise _render_error(f"{name!r} is undefined", str(self._path), number + 1, self._group, combination)
             lines[number] = _PLACEHOLDER.sub(lambda match: combination[match[1]], line)
         return "".join(lines)
 
@@ -172,9 +171,7 @@ class _CMake:
         return _PLACEHOLDER.sub(lambda match: combination[match[1]], text)
 
 
-def _render_error(
-    what: str, file: str, line: int | None, group: Group, combination: Mapping[str, str]
-) -> RenderError:
+def _render_error(what: str, file: str, line: int | None, group: Group, combination: Mapping[str, str]) -> RenderError:
     place = f"{file}:{line}" if line else file
     return RenderError(
         f"{what} (group {group.name}, {describe(combination)})",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -41,17 +42,14 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     """
     if as_json and only_count:
         raise click.UsageError("--json and --count exclude each other.")
-    loaded = matrix.load(
-        file, lenient=lenient
-    )  # all that is wrong is raised here, before anything is printed
+    loaded = matrix.load(file, lenient=lenient)  # all that is wrong is raised here, before anything is printed
     for warning in loaded.warnings:
         click.secho("warning: ", fg="yellow", nl=False, err=True)
         click.echo(f"{file}#{warning.path}: {warning.message}", err=True)
     if only_count:
         click.echo(f"{Decimal(loaded.count):f}")  # str() refuses integers of thousands of digits
         return
-    # click.echo flushes after every line, which would be most of the time of a long listing
-    out = click.get_text_stream("stdout", errors="backslashreplace")
+    out = sys.stdout  # click.echo flushes every line, which would be most of the time of a long listing
     if as_json:
         before = "["
         for combination in loaded.combinations():
@@ -60,7 +58,8 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
         out.write("\n]\n" if loaded.count else "[]\n")
     else:
         for combination in loaded.combinations():
-            out.write(_line(combination) + "\n")
+            line = _line(combination) + "\n"
+            out.write(line.encode(out.encoding, "backslashreplace").decode(out.encoding))
     out.flush()
 
 

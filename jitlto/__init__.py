@@ -1,0 +1,41 @@
+"""Kernel families for NVIDIA GPUs: N+M fragments of LTO-IR instead of N×M kernels.
+
+Importing this package loads nothing: no CUDA library, no NumPy, no file. Names are resolved when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from jitlto.database import FragmentDatabase as FragmentDatabase
+    from jitlto.errors import JitltoError as JitltoError
+    from jitlto.fragment import FragmentKey as FragmentKey
+    from jitlto.runtime.kernels import KernelFamily as KernelFamily
+    from jitlto.runtime.kernels import Planner as Planner
+    from jitlto.runtime.kernels import load as load
+    from jitlto.runtime.launcher import Launcher as Launcher
+    from jitlto.runtime.plan import Plan as Plan
+
+__version__ = "0.1.0"
+
+_EXPORTS = {
+    "FragmentDatabase": "jitlto.database",
+    "FragmentKey": "jitlto.fragment",
+    "JitltoError": "jitlto.errors",
+    "KernelFamily": "jitlto.runtime.kernels",
+    "Launcher": "jitlto.runtime.launcher",
+    "Plan": "jitlto.runtime.plan",
+    "Planner": "jitlto.runtime.kernels",
+    "load": "jitlto.runtime.kernels",
+}
+__all__ = [*_EXPORTS, "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'jitlto' has no attribute {name!r}")
+    value = getattr(import_module(_EXPORTS[name]), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,271 @@
+"""A family at run time: from a configuration to a plan or a launcher."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.database import FragmentDatabase
+from jitlto.errors import JitltoError, PlanError, RegistryError
+from jitlto.fragment import Fragment, FragmentKey, Symbol
+from jitlto.runtime import device, registry, supply
+from jitlto.runtime.configuration import normalise, parameter_values
+from jitlto.runtime.linker import InputKind
+from jitlto.runtime.once import OnceMap
+from jitlto.runtime.plan import Plan
+from jitlto.runtime.resolve import Index, resolve
+from jitlto.versions import Architecture
+
+if TYPE_CHECKING:
+    from jitlto.runtime.launcher import Launcher
+
+
+def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None = None) -> KernelFamily:
+    """Load a family from a fragment database.
+
+    Parameters
+    ----------
+    family : str
+        Its name.
+    database : path or FragmentDatabase, optional
+        Where it is; by default one of the databases on ``JITLTO_DATABASE_PATH``.
+
+    Raises
+    ------
+    RegistryError
+        If no database holds the family, or several hold different ones.
+    DatabaseError
+        If a database cannot be read.
+    """
+    if database is None:
+        found = registry.default().find(family)
+    elif isinstance(database, FragmentDatabase):
+        found = database
+    else:
+        found = registry.default().open(database)
+    return KernelFamily(family, found)
+
+
+class KernelFamily:
+    """A family of kernels in a fragment database. Safe to use from several threads.
+
+    Parameters
+    ----------
+    name : str
+        The family's name.
+    database : FragmentDatabase
+        Where it is.
+
+    Raises
+    ------
+    RegistryError
+        If the database does not hold the family.
+    """
+
+    def __init__(self, name: str, database: FragmentDatabase) -> None:
+        if name not in database.families:
+            raise RegistryError(f"holds no family {name!r}", where=str(database.path),
+                                hint=f"it holds {', '.join(database.families) or 'none'}")  # fmt: skip
+        self.name = name
+        self.database = database
+        self.record = database.families[name]
+        fragments = database.fragments(name)
+        self.index = Index(fragments)
+        #: The parameters, and the values that occur.
+        self.parameters: Mapping[str, tuple[str, ...]] = parameter_values(fragments)
+        self._requests: dict[object, Launcher] = {}
+        self._launchers: OnceMap[str, Launcher] = OnceMap()
+
+    def planner(self, entry: str | None = None, **configuration: object) -> Planner:
+        """A planner, to which fragments and a user's own device code can be added.
+
+        Parameters
+        ----------
+        entry : str, optional
+            The entrypoint's group, where the family has several.
+        **configuration
+            Parameter values as text, numbers, booleans or dtypes.
+        """
+        return Planner(self, entry, configuration)
+
+    def plan(
+        self,
+        *,
+        entry: str | None = None,
+        arch: str | Architecture | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+        **configuration: object,
+    ) -> Plan:
+        """Resolve a configuration; see :meth:`Planner.plan`."""
+        return Planner(self, entry, configuration).plan(arch=arch, link_mode=link_mode, link_options=link_options)
+
+    def launcher(
+        self,
+        *,
+        entry: str | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+        **configuration: object,
+    ) -> Launcher:
+        """The launcher of a configuration on the current device: linked at the first call, found at the next.
+
+        Raises
+        ------
+        PlanError, LinkError, NoDeviceError
+            If it cannot be planned, linked or loaded. A failed link is remembered and not tried again.
+        """
+        options = tuple(sorted(link_options.items())) if link_options else ()
+        request = (device.ordinal(), entry, link_mode, options, tuple(configuration.items()))
+        try:
+            return self._requests[request]
+        except (KeyError, TypeError):
+            pass  # TypeError: a value that cannot be hashed, which planning will name
+        launcher = Planner(self, entry, configuration).launcher(link_mode=link_mode, link_options=link_options)
+        self._requests[request] = launcher
+        return launcher
+
+    def load(self, plan: Plan) -> Launcher:
+        """Link and load a plan, or find what was loaded for an equal one."""
+
+        def make() -> Launcher:
+            from jitlto.runtime.launcher import Launcher
+
+            return Launcher(plan, plan.link())
+
+        device.current()
+        return self._launchers.get(plan.digest, make)
+
+
+class Planner:
+    """Resolves one configuration of a family, with what the caller adds to it.
+
+    Made by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
+    """
+
+    def __init__(self, family: KernelFamily, entry: str | None, configuration: Mapping[str, object]) -> None:
+        self._family = family
+        self._entry = entry
+        self._configuration = normalise(configuration, family.parameters, family.name)
+        self._pinned: list[Fragment] = []
+        self._supplied: list[tuple[str, bytes | str, InputKind | None]] = []
+
+    def add(self, key: str | FragmentKey) -> Planner:
+        """Take the fragment of that key, whatever the configuration would choose.
+
+        Raises
+        ------
+        PlanError
+            If the database has no such fragment.
+        """
+        try:
+            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(key)
+        except JitltoError as error:
+            raise PlanError(error.what, hint=error.hint) from None
+        fragment = self._family.database.get(parsed)
+        if fragment is None or parsed.family != self._family.name:
+            raise PlanError(f"no fragment {parsed} in family {self._family.name}",
+                            where=str(self._family.database.path), hint="`jitlto ls DB` lists them")  # fmt: skip
+        self._pinned.append(fragment)
+        return self
+
+    def add_source(self, text: str, name: str = "user.cu") -> Planner:
+        """Add a device function as CUDA C++; it takes the place of the group that defines the same symbol.
+
+        The family's interface headers are included before it; toolkit headers can be included.
+
+        Parameters
+        ----------
+        text : str
+            The source.
+        name : str
+            What error messages call it.
+        """
+        self._supplied.append((name, text, None))
+        return self
+
+    def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner:
+        """Add LTO-IR, bare or in a fatbin."""
+        kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
+        self._supplied.append((name, data, kind))
+        return self
+
+    def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner:
+        """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
+        self._supplied.append((name, data, InputKind.PTX))
+        return self
+
+    def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner:
+        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, by its bytes.
+
+        It is assumed to define what nothing else in the plan defines; the link says if it does not.
+        """
+        allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
+        if kind not in allowed:
+            raise PlanError(f"unknown kind of input {kind!r}", hint=f"one of {', '.join(allowed)}")
+        self._supplied.append((name or f"user.{kind}", data, InputKind(kind)))
+        return self
+
+    def plan(
+        self,
+        *,
+        arch: str | Architecture | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+    ) -> Plan:
+        """Resolve.
+
+        Parameters
+        ----------
+        arch : str or Architecture, optional
+            The target, e.g. ``sm_90``; by default the current device's, asked when it is needed.
+        link_mode : str
+            ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
+        link_options : mapping, optional
+            Put over the family's own; see :class:`~jitlto.link_options.LinkOptions`.
+
+        Raises
+        ------
+        PlanError
+            Or one of its kinds, if the configuration does not lead to one set of fragments.
+        CompileError
+            If an added source does not compile.
+        """
+        if link_mode not in ("lto", "ptx"):
+            raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+        supplied = self._inputs()
+        resolution = resolve(
+            self._family.index,
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=[item.symbols for item in supplied],
+        )
+        try:
+            options = self._family.record.link.merged(link_options or {})
+            target = None if arch is None else Architecture.parse(str(arch))
+        except JitltoError as error:
+            raise PlanError(error.what, hint=error.hint) from None
+        return Plan(self._family.name, resolution, tuple(supplied), options, link_mode, target, self._family.database)
+
+    def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Launcher:
+        """The launcher of the plan on the current device."""
+        return self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
+
+    def _inputs(self) -> list[supply.UserInput]:
+        return [self._input(*item) for item in self._supplied]
+
+    def _input(self, name: str, data: bytes | str, kind: InputKind | None) -> supply.UserInput:
+        if kind is None:
+            return supply.from_source(str(data), name, self._family.record)
+        if kind is InputKind.PTX:
+            return supply.from_ptx(data, name)
+        assert isinstance(data, bytes)  # noqa: S101 - the add methods see to it
+        return supply.from_binary(data, kind, name, self._wanted())
+
+    def _wanted(self) -> Sequence[Symbol]:
+        """What a binary input may be there to provide: all that the family's fragments require of each other."""
+        fragments = self._family.database.fragments(self._family.name)
+        required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
+        return [required[name] for name in sorted(required)]

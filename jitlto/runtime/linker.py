@@ -1,0 +1,142 @@
+"""nvJitLink: inputs and flags in, a cubin or PTX out, its messages turned into jitlto's errors. No GPU needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jitlto import toolkit
+from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.mangling import demangle
+from jitlto.versions import Architecture, Version, knows, linkable
+
+
+class InputKind(StrEnum):
+    """What nvJitLink takes (``nvJitLinkInputType``); ``fatbin`` holds LTO-IR, PTX or SASS."""
+
+    LTOIR = "ltoir"
+    PTX = "ptx"
+    FATBIN = "fatbin"
+    CUBIN = "cubin"
+    OBJECT = "object"
+    LIBRARY = "library"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkInput:
+    """One input of a link: its kind, its bytes, and the name that messages give it."""
+
+    kind: InputKind
+    data: bytes
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Linked:
+    """What a link made: the bytes of a cubin, or of PTX, and nvJitLink's info log."""
+
+    data: bytes
+    log: str
+
+
+_UNRESOLVED = re.compile(
+    r"Unresolved extern (?:function|variable) '([^']+)'|Undefined reference to '([^']+)'(?: in '([^']*)')?"
+)
+_DUPLICATE = re.compile(r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'")
+
+
+def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
+    """Link.
+
+    Parameters
+    ----------
+    inputs : sequence of LinkInput
+        In link order.
+    target : Architecture
+        What to link for.
+    flags : sequence of str
+        nvJitLink's further flags.
+    ptx : bool
+        Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR.
+
+    Raises
+    ------
+    UnresolvedSymbolError
+        If a function or variable is defined by no input. (nvJitLink lets a missing variable pass with a warning.)
+    VersionError, ArchitectureError
+        If an input is too new for this nvJitLink, or for another architecture.
+    LinkError
+        If nvJitLink refuses for another reason.
+    """
+    nvjitlink = toolkit.bindings("nvjitlink")
+    kinds = nvjitlink.InputType
+    version = toolkit.nvjitlink_version()
+    if not knows(version, target):
+        raise ArchitectureError(f"nvJitLink {version} does not link for {target.sm}",
+                                hint=f"it links for {', '.join(f'sm_{n}' for n in linkable(version))}; "
+                                "a newer architecture needs a newer nvJitLink")  # fmt: skip
+    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
+    try:
+        handle = nvjitlink.create(len(options), options)
+    except nvjitlink.nvJitLinkError as error:
+        raise LinkError(f"nvJitLink {version} refuses the options {' '.join(options)}: {error}",
+                        hint="see nvJitLink's documentation for the options of this version") from error  # fmt: skip
+    try:
+        at = inputs[0].name if inputs else ""
+        try:
+            for item in inputs:
+                at = item.name
+                nvjitlink.add_data(handle, getattr(kinds, item.kind.upper()), item.data, len(item.data), item.name)
+            at = ""
+            nvjitlink.complete(handle)
+        except nvjitlink.nvJitLinkError as error:
+            log = _log(nvjitlink, handle, "error") + _log(nvjitlink, handle, "info")
+            raise _link_error(str(error), log, at, target, version) from error
+        log = _log(nvjitlink, handle, "info")
+        _refuse_unresolved(log)
+        what = "ptx" if ptx else "cubin"
+        buffer = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
+        getattr(nvjitlink, f"get_linked_{what}")(handle, buffer)
+    finally:
+        nvjitlink.destroy(handle)
+    return Linked(bytes(buffer).rstrip(b"\0") if ptx else bytes(buffer), log)
+
+
+def _log(nvjitlink: object, handle: int, which: str) -> str:
+    size = getattr(nvjitlink, f"get_{which}_log_size")(handle)
+    if size <= 1:
+        return ""
+    buffer = bytearray(size)
+    getattr(nvjitlink, f"get_{which}_log")(handle, buffer)
+    return buffer.rstrip(b"\0").decode("utf-8", "replace")
+
+
+def _refuse_unresolved(log: str) -> None:
+    names = sorted({match[1] or match[2] for match in _UNRESOLVED.finditer(log)})
+    if names:
+        listed = ", ".join(demangle(name) for name in names)
+        raise UnresolvedSymbolError(f"no input of the link defines {listed}", log=log,
+                                    hint="add the fragment, source or library that defines it")  # fmt: skip
+
+
+def _link_error(status: str, log: str, at: str, target: Architecture, version: Version) -> LinkError:
+    _refuse_unresolved(log)
+    if duplicate := _DUPLICATE.search(log):
+        name = demangle(duplicate[1] or duplicate[2])
+        return LinkError(f"{name} is defined by more than one input of the link", log=log,
+                         hint="leave one of them out, or make it inline or static")  # fmt: skip
+    if "newer version of nvJitLink" in log or "Unsupported .version" in log:
+        return VersionError(f"an input was made by a newer toolkit than nvJitLink {version}: {_last_line(log)}",
+                            log=log, hint="install an nvJitLink at least as new as the compiler")  # fmt: skip
+    if "newer than target arch" in log or "cannot be compiled for architecture" in log or "future architecture" in log:
+        return ArchitectureError(f"an input is for another architecture than {target.sm}: {_last_line(log)}",
+                                 log=log, hint="link for a later architecture, or build the input for this one")  # fmt: skip
+    place = f" at input {at!r}" if at else ""
+    return LinkError(f"nvJitLink {version} refuses the link{place}: {_last_line(log) or status}", log=log)
+
+
+def _last_line(log: str) -> str:
+    lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("INFO")]
+    return lines[0] if lines else ""

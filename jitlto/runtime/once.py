@@ -1,0 +1,51 @@
+"""Computing a value once, whoever asks first."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from concurrent.futures import Future
+from typing import Generic, TypeVar
+
+from jitlto.errors import JitltoError
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class OnceMap(Generic[K, V]):
+    """A mapping that fills itself: for each key one thread computes, the others wait for it alone.
+
+    A value, once there, is found without a lock. A failure that jitlto raised on purpose is remembered and raised
+    again; any other (an interrupt, a lack of memory) is forgotten, and the next caller tries anew.
+    """
+
+    def __init__(self) -> None:
+        self._values: dict[K, V] = {}
+        self._futures: dict[K, Future[V]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: K, make: Callable[[], V]) -> V:
+        """The value of ``key``, made by ``make`` if nobody has yet."""
+        try:
+            return self._values[key]
+        except KeyError:
+            pass
+        with self._lock:
+            future = self._futures.get(key)
+            mine = future is None
+            if future is None:
+                future = self._futures[key] = Future()
+        if not mine:
+            return future.result()
+        try:
+            value = make()
+        except BaseException as error:
+            if not isinstance(error, JitltoError):
+                with self._lock:
+                    del self._futures[key]
+            future.set_exception(error)
+            raise
+        self._values[key] = value
+        future.set_result(value)
+        return value
