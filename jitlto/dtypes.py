@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from jitlto.mangling import split_top_level
+
 
 class Scalar(NamedTuple):
     """A C++ scalar type: its canonical name, its NumPy type string without byte order (``f4``), its size in bytes."""
@@ -44,9 +46,12 @@ _BY_TYPESTR = {scalar.typestr: scalar for scalar in _ALIASES}
 _NUMPY_NAMES = {
     "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
     "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8",
-    "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "bool_": "b1", "bfloat16": "bfloat16",
+    "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "longlong": "i8",
+    "ulonglong": "u8", "bool": "b1", "bool_": "b1", "bfloat16": "bfloat16",
 }  # fmt: skip
 _STD = re.compile(r"(?:::)?(?:cuda::)?std::(?!complex)")
+# Words that are no part of a parameter's type.
+_NO_PART = re.compile(r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b")
 
 
 def scalar(type_name: str) -> Scalar | None:
@@ -55,7 +60,7 @@ def scalar(type_name: str) -> Scalar | None:
     >>> scalar("cuda::std::int64_t").name
     'long long'
     """
-    words = _STD.sub("", type_name).replace("const", " ").replace("volatile", " ").split()
+    words = re.sub(r"\b(?:const|volatile)\b", " ", _STD.sub("", type_name)).split()
     return _BY_NAME.get(" ".join(words))
 
 
@@ -72,20 +77,29 @@ def same_type(a: str, b: str) -> bool:
 
 def spelling(type_name: str) -> str:
     """A C++ parameter type in one spelling: ``const`` behind what it qualifies, scalars by their canonical names."""
-    text = _STD.sub("", type_name)
-    for word in ("__restrict__", "__restrict", "struct ", "class ", "enum "):
-        text = text.replace(word, " ")
-    base, *levels = re.split(r"\*", text)
-    words = base.split()
-    constant = "const" in words
-    plain = " ".join(word for word in words if word not in ("const", "volatile"))
+    return _spelling(type_name, parameter=True)
+
+
+def _spelling(type_name: str, *, parameter: bool) -> str:
+    text = _NO_PART.sub(" ", _STD.sub("", type_name))
+    match = re.fullmatch(r"(.*?)((?:[*&\s]|\bconst\b)*)", text, re.S)
+    base, tail = match.groups() if match else (text, "")
+    first, *levels = re.split(r"(?=[*&])", tail)
+    name, bracket, inner = base.strip().partition("<")
+    words = name.split()
+    constant = "const" in words or "const" in first
+    plain = " ".join(word for word in words if word != "const")
+    if bracket and inner.endswith(">"):
+        arguments = (_spelling(part, parameter=False) for part in split_top_level(inner[:-1]))
+        plain += f"<{','.join(arguments)}>"
+    else:
+        plain += bracket + inner
     known = _BY_NAME.get(plain)
-    plain = known.name if known else re.sub(r"\s*([<>,&])\s*", r"\1", plain)
-    # The last level is the parameter itself, whose own const is no part of its type.
-    result = plain + (" const" if constant and levels else "")
+    result = (known.name if known else plain) + (" const" if constant and (levels or not parameter) else "")
     for position, level in enumerate(levels):
-        last = position == len(levels) - 1
-        result += "*" + (" const" if "const" in level and not last else "")
+        # The last level is the parameter itself, whose own const is no part of its type.
+        own = parameter and position == len(levels) - 1
+        result += level[0] + (" const" if "const" in level and not own else "")
     return result
 
 
@@ -110,8 +124,12 @@ def cpp_name(value: object) -> str:
     if isinstance(value, int) or type(value) is float:
         return str(value)
     typestr = getattr(value, "str", None)
-    if isinstance(typestr, str) and typestr[1:] in _BY_TYPESTR:
+    if isinstance(typestr, str) and typestr[1:] in _BY_TYPESTR and typestr[0] != ">":
         return _BY_TYPESTR[typestr[1:]].name
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        native = value.item()  # a NumPy scalar: a number that came out of an array
+        if type(native) in (bool, int, float):
+            return cpp_name(native)
     name = value.__name__ if isinstance(value, type) else str(value).rpartition(".")[2]
     if name in _NUMPY_NAMES:
         return _BY_TYPESTR[_NUMPY_NAMES[name]].name

@@ -12,6 +12,7 @@ from jitlto.errors import JitltoError
 from jitlto.versions import Architecture, Version
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
 # Everything printable stands as itself except what the text form uses as punctuation.
 _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
 
@@ -79,9 +80,12 @@ class FragmentKey:
         parameters: dict[str, str] = {}
         for part in inner.split(",") if inner else ():
             name, equals, value = part.partition("=")
-            if not equals or not is_name(name) or name in parameters:
+            if not equals or not is_name(name) or name in parameters or not _VALUE.fullmatch(value):
                 raise JitltoError(f"not a fragment key: {text!r} (at {part!r})", hint=hint)
-            parameters[name] = unquote(value)
+            try:
+                parameters[name] = unquote(value, errors="strict")
+            except UnicodeDecodeError:
+                raise JitltoError(f"not a fragment key: {text!r} (at {part!r})", hint=hint) from None
         if not is_name(family) or not is_name(group):
             raise JitltoError(f"not a fragment key: {text!r}", hint=hint)
         return cls.make(family, group, parameters)

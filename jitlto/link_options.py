@@ -44,15 +44,16 @@ class LinkOptions:
 
     def __post_init__(self) -> None:
         for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "lineinfo"):
-            if getattr(self, name) is not None and not isinstance(getattr(self, name), bool):
+            value, may_be_unset = getattr(self, name), name not in ("fast_math", "lineinfo")
+            if not isinstance(value, bool) and not (value is None and may_be_unset):
                 raise self._bad(name, "true or false")
-        if self.optimization not in (None, 0, 3):
+        if not _is_count(self.optimization, least=0) or self.optimization not in (None, 0, 3):
             raise self._bad("optimization", "0 or 3")
         if not _is_count(self.max_registers, least=1):
             raise self._bad("max_registers", "a positive whole number")
         if not _is_count(self.split_compile, least=0):
             raise self._bad("split_compile", "a whole number, 0 for all cores")
-        if isinstance(self.ptxas, str) or not all(isinstance(option, str) for option in self.ptxas):
+        if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
             raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
         object.__setattr__(self, "ptxas", tuple(self.ptxas))
         if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+_OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
+
 
 @cache
 def demangle(name: str) -> str:
@@ -53,13 +55,20 @@ def base_name(name: str) -> str:
     >>> base_name("_ZN1a1kIfEEvPKT_")
     'k'
     """
+    text = demangle(name).replace("(anonymous namespace)", "{anonymous}")
+    operator = ""
+    if match := _OPERATOR.search(text):
+        # Its brackets are no brackets: let it be a word until they are gone.
+        operator = match[0]
+        text = f"{text[: match.start()]}operator{text[match.end() :]}"
     flat, depth = [], 0
-    for character in demangle(name):
+    for character in text:
         depth += character == "<"
         if depth == 0:
             flat.append(character)
         depth -= character == ">"
-    return re.split(r"::|\s", "".join(flat).partition("(")[0])[-1]
+    base = re.split(r"::|\s", "".join(flat).partition("(")[0].strip())[-1]
+    return operator if operator and base == "operator" else base
 
 
 def split_top_level(text: str) -> list[str]:
@@ -100,7 +109,8 @@ def _binding(function: Any, free: Any) -> Callable[[str], str | None]:
         if not pointer:
             return None
         try:
-            return ctypes.string_at(pointer).decode()
+            # A name that lies about its lengths may cut a character in two.
+            return ctypes.string_at(pointer).decode("utf-8", "replace")
         finally:
             free(pointer)
 

@@ -35,7 +35,8 @@ _PARAMETER = re.compile(
     r"\.param\s*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
     r"(?:\.ptr\b[^,]*?)?([\w$%.]+)\s*(?:\[(\d*)\])?\s*$"
 )
-_LABEL = re.compile(r"\$L__\w+|__local_depot\d+")
+_HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
+_LABEL = re.compile(r"\$L__\w+|__local_depot\d+|\bprototype_\d+")
 _IDENTIFIER = re.compile(r"[\w$%.]+")
 
 
@@ -112,8 +113,8 @@ class Module:
     def body_hash(self, name: str) -> str:
         """SHA-256 of a definition's text, the same wherever the same definition is compiled.
 
-        Labels are numbered by appearance and names that are internal to the module are replaced by the hash of what
-        they name, for both depend on what else the module holds.
+        Labels and call prototypes are numbered by appearance, and names that are internal to the module are replaced
+        by the hash of what they name, for both depend on what else the module holds.
         """
         return self._hash(name, ())
 
@@ -161,8 +162,7 @@ def parse(text: str) -> Module:
     version = re.search(r"^\s*\.version\s+(\d+\.\d+)", text, re.M)
     target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.M)
     if not version or not target:
-        raise JitltoError("not PTX: no .version or no .target directive",
-                          hint="give the PTX text that NVRTC, nvcc -ptx or another compiler wrote")  # fmt: skip
+        raise JitltoError("not PTX: no .version or no .target directive", hint=_HINT)
     module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
     for head, body in _statements(_LINE_DIRECTIVE.sub("", text)):
         declaration = _declaration(head, body)
@@ -191,6 +191,8 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
                 continue
         elif token == "}":
             depth -= 1
+            if depth < 0:
+                break
             if depth == 0:
                 # A variable's initialiser is followed by a semicolon, a function's body by nothing.
                 if "=" not in "".join(head):
@@ -202,6 +204,8 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
             head, body = [], None
             continue
         (head if depth == 0 else body if body is not None else head).append(token)
+    if depth or "".join(head).strip():
+        raise JitltoError("not PTX: a statement or a brace is left open, as in a text that was cut", hint=_HINT)
     return statements
 
 

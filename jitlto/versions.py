@@ -106,6 +106,8 @@ _REAL: dict[int, tuple[Version, Version | None]] = {
     **dict.fromkeys((88, 107, 110), (Version(13, 0), None)),
     101: (Version(12, 8), _CUDA12),
 }
+# Suffixes: the lowest architecture that has them, and the first release.
+_SUFFIXES = {"": (0, _FIRST), "a": (90, _FIRST), "f": (100, Version(12, 9))}
 _NEWEST_KNOWN = Version(13, 5)
 
 
@@ -119,6 +121,7 @@ def knows(linker: Version, target: Architecture) -> bool:
 
     To be asked before nvJitLink is: given an architecture that it does not know, version 12.9 may crash.
     """
-    if target.suffix and target.number < {"a": 90, "f": 100}[target.suffix]:
+    first_number, first_linker = _SUFFIXES[target.suffix]
+    if target.number < first_number or linker < first_linker:
         return False
     return target.number in linkable(linker) or (linker > _NEWEST_KNOWN and target.number > max(_REAL))

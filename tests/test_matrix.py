@@ -201,9 +201,7 @@ def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> 
     ]
     assert list(matrix.product({"a": ["x"] * 9, "b": []}, lenient=True)) == []
     assert list(matrix.product([], lenient=True)) == []
-    assert list(matrix.load(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [
-        {"a": "y"}
-    ]
+    assert list(matrix.load(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [{"a": "y"}]
 
 
 def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
@@ -416,6 +414,13 @@ def chain(depth: int) -> dict[str, Any]:
     return document
 
 
+def ladder(depth: int) -> dict[str, Any]:
+    document: dict[str, Any] = {"end": "x"}
+    for i in range(depth):
+        document = {"_g": [document, {f"m{i}": "x"}], f"n{i}": ["x", "y"]}
+    return document
+
+
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize(
     ("document", "count"),
@@ -427,8 +432,9 @@ def chain(depth: int) -> dict[str, Any]:
         ([{f"n{i}": "x"} for i in range(10_000)], 10_000),
         ([{"k": k} | {f"n{i}": ["x", "y"] for i in range(10_000)} for k in "xy"], 2**10_001),
         (chain(10_000), 1),
+        (ladder(300), 3 * 2**300 - 2),
     ],
-    ids=["members", "choices", "values", "groups", "names", "unions", "depth"],
+    ids=["members", "choices", "values", "groups", "names", "unions", "depth", "ladder"],
 )
 def test_size_and_depth_are_no_problem(document: Any, count: int, lenient: bool) -> None:
     loaded = matrix.Matrix(document, lenient=lenient)

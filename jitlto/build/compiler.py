@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Executor, Future, as_completed
 from dataclasses import dataclass
 
 from jitlto import fatbin, nvrtc
 from jitlto.build.render import Rendered
+from jitlto.build.workers import ProcessExecutor, WorkerDied
 from jitlto.errors import BuildError, CompileError
 from jitlto.headers import HeaderSearch, Source
 from jitlto.versions import Architecture
@@ -79,9 +78,7 @@ def compile_all(
     for position, rendered in enumerate(sources):
         by_text.setdefault(rendered.text, []).append(position)
     units: dict[int, Unit] = {}
-    # spawn: a fork would carry over the threads' locks and the CUDA libraries of whoever called us.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(by_text)) or 1, mp_context=context) as pool:
+    with ProcessExecutor(min(jobs, len(by_text)) or 1) as pool:
         try:
             waiting: _Waiting = {
                 _submit(pool, search, rendered.text, architectures, options, ()): (positions, ())
@@ -90,7 +87,7 @@ def compile_all(
             }
             _collect(pool, waiting, sources, search, architectures, options, units, done)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
             raise
     return [units[position] for position in range(len(sources))]
 
@@ -99,7 +96,7 @@ _Waiting = dict["Future[Unit]", tuple[list[int], tuple[str, ...]]]
 
 
 def _collect(
-    pool: ProcessPoolExecutor,
+    pool: Executor,
     waiting: _Waiting,
     sources: Sequence[Rendered],
     search: HeaderSearch,
@@ -125,8 +122,8 @@ def _collect(
                 more = (*extra, name)
                 again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
                 continue
-            except BrokenProcessPool as error:
-                raise BuildError("a compiler process died", where=rendered.origin,
+            except WorkerDied as error:
+                raise BuildError(f"a compiler process died with exit status {error}", where=rendered.origin,
                                  hint="out of memory, or a compiler bug: build with --jobs 1 to see which source") from error  # fmt: skip
             for position in positions:
                 units[position] = unit
@@ -139,7 +136,7 @@ def _source(search: HeaderSearch, text: str, extra: Iterable[str]) -> Source:
 
 
 def _submit(
-    pool: ProcessPoolExecutor,
+    pool: Executor,
     search: HeaderSearch,
     text: str,
     architectures: Sequence[Architecture],

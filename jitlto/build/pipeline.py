@@ -54,8 +54,6 @@ def build(
 ) -> BuildReport:
     """Build families into one database. The file appears when everything has held, or not at all.
 
-    Worker processes are spawned: a script that calls this needs the usual ``if __name__ == "__main__":``.
-
     Parameters
     ----------
     families : sequence of Family

@@ -51,12 +51,14 @@ def cli() -> None:
 def main() -> None:
     """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage."""
     try:
-        cli(prog_name="jitlto")
+        sys.exit(cli.main(prog_name="jitlto", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        sys.exit(1)
     except JitltoError as error:
         click.secho("error: ", fg="red", nl=False, err=True)
         click.echo(str(error), err=True)
         sys.exit(1)
-    except BrokenPipeError:
-        # The reader (`| head`) has gone. Its exit is not our failure, and Python's own flush at exit would complain.
-        sys.stderr.close()
-        sys.exit(0)

@@ -7,6 +7,7 @@ from typing import Any
 
 from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch
 
+from jitlto import toolkit
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.fragment import Parameter
 from jitlto.runtime import device
@@ -105,8 +106,8 @@ class Launcher:
             config = self._configs[key]
         except (KeyError, TypeError):
             config = self._configure(*key)
-        if stream is None or type(stream) is int:
-            stream = Stream.from_handle(stream) if stream else device.current().default_stream
+        if type(stream) is not Stream:
+            stream = _stream(stream)
         try:
             launch(stream, config, self.kernel, *values)
         except Exception as error:
@@ -135,7 +136,7 @@ class Launcher:
             raise LaunchError(f"shared_memory is {shared_memory}", hint="give a number of bytes")
         try:
             if shared_memory > _SHARED_WITHOUT_OPT_IN:
-                self.kernel.attributes.max_dynamic_shared_size_bytes = shared_memory
+                self._allow_shared_memory(shared_memory)
             config = LaunchConfig(
                 grid=blocks,
                 block=threads,
@@ -151,6 +152,15 @@ class Launcher:
             self._configs[(grid, block, shared_memory, cluster, cooperative, programmatic)] = config
         return config
 
+    def _allow_shared_memory(self, size: int) -> None:
+        driver = toolkit.bindings("driver")
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.kernel.handle), device.ordinal())
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise LaunchError(
+                f"the device does not grant a block {size} bytes of dynamic shared memory ({status.name})"
+            )
+
     def _count_error(self, given: int) -> ArgumentError:
         signature = ", ".join(str(parameter) for parameter in self.signature)
         if given < len(self.signature):
@@ -159,6 +169,17 @@ class Launcher:
                                  where=str(self.plan.entry.key), hint=f"the kernel takes ({signature})")  # fmt: skip
         return ArgumentError(f"{given} arguments given, the kernel takes {len(self.signature)}",
                              where=str(self.plan.entry.key), hint=f"the kernel takes ({signature})")  # fmt: skip
+
+
+def _stream(stream: Any) -> Any:
+    """A stream of another library, a handle or None, as ``cuda.core`` takes it; what it may take is left to it."""
+    if stream is None or (type(stream) is int and stream == 0):
+        return device.current().default_stream
+    if type(stream) is int:
+        return Stream.from_handle(stream)
+    protocol = getattr(stream, "__cuda_stream__", None)
+    # The second field of the protocol is the handle; cuda.core wants foreign streams converted outright.
+    return stream if protocol is None else Stream.from_handle(int(protocol()[1]))
 
 
 def _extent(name: str, value: Extent) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
@@ -37,6 +38,10 @@ class OnceMap(Generic[K, V]):
             if future is None:
                 future = self._futures[key] = Future()
         if not mine:
+            failure = future.exception()
+            if isinstance(failure, JitltoError):
+                # A copy each time: an exception that is raised again and again gathers frames in its traceback.
+                raise copy.copy(failure) from failure.__cause__
             return future.result()
         try:
             value = make()

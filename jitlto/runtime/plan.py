@@ -13,9 +13,10 @@ from functools import cached_property
 from jitlto import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.errors import ArchitectureError, LinkError, VersionError
-from jitlto.fragment import Fragment, Image, ImageKind
+from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
+from jitlto.ptx import parse
 from jitlto.runtime import device
 from jitlto.runtime.linker import InputKind, Linked, LinkInput, link
 from jitlto.runtime.resolve import Resolution
@@ -220,6 +221,25 @@ class Plan:
         if self.link_mode != "lto":
             raise LinkError("a link without link-time optimisation makes no PTX", hint="dump the cubin or its SASS")
         return self._link(ptx=True).data.decode()
+
+    def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
+        """The functions of fragments and of the caller that link-time optimisation has not inlined, demangled.
+
+        A function that stands in the linked PTX beside the kernel is called from it, or its address is taken.
+
+        Raises
+        ------
+        LinkError
+            As :meth:`link_ptx`.
+        """
+        if arch is not None:
+            return self.for_arch(arch).calls_left()
+        module = parse(self.link_ptx())
+        owners = [*self.fragments, *(item.symbols for item in self.supplied)]
+        crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
+        functions = {name for name, d in module.declarations.items() if d.kind is SymbolKind.FUNCTION}
+        unresolved = {symbol.name for symbol in module.requires}
+        return sorted(demangle(name) for name in (functions & crossing) | unresolved)
 
     def as_dict(self) -> dict[str, object]:
         """What the plan is made of, for reading: plain values only."""

@@ -200,11 +200,15 @@ def _missing(
     wanted = demangle(symbol.name)
     if candidates:
         return _no_value(f"provider of {wanted}", candidates, bound)
+    for item in supplied:
+        for theirs in item.provides:
+            if base_name(theirs.name) == base_name(symbol.name):
+                raise _mismatch(item.name, demangle(theirs.name), wanted)
     _check_useful(index, supplied, index.required, [symbol.name])
     others = ", ".join(item.name for item in supplied)
     return MissingProviderError(
         f"nobody provides {wanted}, which {requirer} requires",
-        hint=f"{others} does not define it" if others else "supply it, for example with planner.add_source(text)",
+        hint=f"{others} does not define it" if others else "supply it: planner.add_source(text), or --source FILE on the command line",
     )
 
 

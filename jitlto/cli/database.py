@@ -1,0 +1,79 @@
+"""``jitlto ls``, ``show`` and ``verify``: looking into a fragment database."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from jitlto.cli.output import print_json
+from jitlto.database import FragmentDatabase
+from jitlto.errors import DatabaseError
+from jitlto.fragment import Fragment, FragmentKey
+from jitlto.mangling import demangle
+
+_database = click.argument("database", metavar="DB", type=click.Path(path_type=Path))
+
+
+@click.command(epilog="Example: jitlto ls search.fragdb")
+@_database
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def ls(database: Path, as_json: bool) -> None:
+    """List the fragments of DB: role, size of all images, key."""
+    with FragmentDatabase(database) as opened:
+        fragments = opened.fragments()
+        if as_json:
+            print_json({"digest": opened.digest, "fragments": [_as_dict(fragment) for fragment in fragments]})
+            return
+        for fragment in fragments:
+            size = sum(image.size for image in fragment.images)
+            click.echo(f"{fragment.role:<10} {size:>8}  {fragment.key}")
+        click.echo(f"{len(fragments)} fragments, digest {opened.digest}", err=True)
+
+
+@click.command(
+    epilog="Example: jitlto show search.fragdb 'search/apply_filter[filter_name=filter_none,idx_type=int64_t]'"
+)
+@_database
+@click.argument("key", metavar="KEY")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show(database: Path, key: str, as_json: bool) -> None:
+    """Show one fragment of DB: what it provides and requires, and its images."""
+    with FragmentDatabase(database) as opened:
+        fragment = opened.get(FragmentKey.parse(key))
+        if fragment is None:
+            raise DatabaseError(f"no fragment {key}", where=str(database), hint=f"`jitlto ls {database}` lists them")
+    if as_json:
+        print_json(_as_dict(fragment))
+        return
+    click.echo(f"{fragment.key}  ({fragment.role})")
+    if fragment.entry:
+        click.echo(f"  kernel    {demangle(fragment.entry)}")
+        click.echo(f"  signature ({', '.join(map(str, fragment.signature))})")
+    for what, symbols in (("provides", fragment.provides), ("requires", fragment.requires)):
+        for symbol in symbols:
+            click.echo(f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}")
+    for image in fragment.images:
+        isa = f", ISA {image.ptx_isa}" if image.ptx_isa else ""
+        click.echo(f"  {image.kind:<9} {image.architecture.compute}, {image.toolchain} {image.version}{isa}, "
+                   f"{image.size} bytes, sha256 {image.sha256}")  # fmt: skip
+
+
+@click.command(epilog="Example: jitlto verify search.fragdb")
+@_database
+def verify(database: Path) -> None:
+    """Read and check everything in DB. Exit status 1 if anything does not hold."""
+    with FragmentDatabase(database) as opened:
+        images = opened.verify()
+        click.echo(f"{database}: {len(opened.fragments())} fragments and {images} images hold, digest {opened.digest}")
+
+
+def _as_dict(fragment: Fragment) -> dict[str, object]:
+    images = [
+        asdict(i)
+        | {"architecture": str(i.architecture), "version": str(i.version), "ptx_isa": i.ptx_isa and str(i.ptx_isa)}
+        for i in fragment.images
+    ]
+    key = {"key": str(fragment.key), "parameters": dict(fragment.key.parameters)}
+    return key | {name: value for name, value in asdict(fragment).items() if name != "key"} | {"images": images}

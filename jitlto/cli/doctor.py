@@ -1,0 +1,176 @@
+"""``jitlto doctor``: what is installed, what it can do together, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+import click
+
+from jitlto import config, mangling, toolkit
+from jitlto.cli.output import print_json
+from jitlto.errors import DatabaseError, JitltoError, ToolchainError
+from jitlto.runtime import device, registry
+from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
+
+
+@dataclass
+class Finding:
+    """One thing looked at: what it is, what was found, and how to mend it if it is not well."""
+
+    name: str
+    value: str
+    ok: bool = True
+    required: bool = True
+    remedy: str | None = None
+
+
+@dataclass
+class Report:
+    """All findings, in the order in which they are shown."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, name: str, value: str, **rest: bool | str | None) -> None:
+        """Add one finding."""
+        self.findings.append(Finding(name, value, **rest))  # type: ignore[arg-type]
+
+    @property
+    def well(self) -> bool:
+        """Whether everything that building and linking need is there."""
+        return all(finding.ok or not finding.required for finding in self.findings)
+
+
+@click.command(epilog="Example: jitlto doctor --json")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def doctor(as_json: bool) -> None:
+    """Show the toolchain, driver, devices and databases found. Exit status 1 if building or linking cannot work."""
+    report = Report()
+    _packages(report)
+    nvrtc, nvjitlink = _toolchain(report)
+    _compatibility(report, nvrtc, nvjitlink)
+    _driver(report)
+    _places(report)
+    _databases(report, nvjitlink)
+    if as_json:
+        print_json({"well": report.well, "findings": [asdict(finding) for finding in report.findings]})
+    else:
+        _print(report)
+    if not report.well:
+        raise SystemExit(1)
+
+
+def _print(report: Report) -> None:
+    width = max(len(finding.name) for finding in report.findings)
+    for finding in report.findings:
+        mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.required else ("–", "yellow")
+        click.secho(mark, fg=colour, nl=False)
+        click.echo(f" {finding.name:<{width}}  {finding.value}")
+        if finding.remedy and not finding.ok:
+            click.echo(f"   {'':<{width}} → {finding.remedy}")
+    click.echo()
+    click.echo("building and linking work" if report.well else "building or linking cannot work yet: see ✗ above")
+
+
+def _packages(report: Report) -> None:
+    report.add(
+        "jitlto", f"{_package('jitlto') or 'not installed, run from a checkout'}, Python {platform.python_version()}"
+    )
+    for name in ("cuda-core", "cuda-bindings"):
+        found = _package(name)
+        report.add(name, found or "missing", ok=found is not None, remedy=toolkit.INSTALL)
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _toolchain(report: Report) -> tuple[Version | None, Version | None]:
+    versions = [
+        _component(report, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version),
+        _component(report, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version),
+    ]
+    _component(report, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
+    roots = toolkit.header_roots() if _package("cuda-bindings") else ()
+    for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
+        root = next((root for root in roots if (root / header).is_file()), None)
+        report.add(name, str(root or "missing"), ok=root is not None, remedy=toolkit.INSTALL)
+    demangled = mangling.demangle("_Z1fv") == "f()"
+    report.add("C++ demangler", "the C++ runtime's" if demangled else "missing", ok=demangled,
+               remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it")  # fmt: skip
+    nvdisasm = toolkit.binary("nvdisasm")
+    report.add("nvdisasm", nvdisasm or "not found (only `--dump sass` needs it)", ok=nvdisasm is not None, required=False,
+               remedy="pip install nvidia-cuda-nvdisasm (CUDA 13), or a CUDA toolkit")  # fmt: skip
+    return versions[0], versions[1]
+
+
+def _component(report: Report, title: str, library: str, query: Callable[[], Version]) -> Version | None:
+    try:
+        found = query()
+    except ToolchainError as error:
+        report.add(title, f"missing: {error.what}", ok=False, remedy=error.hint)
+        return None
+    report.add(title, f"{found} at {toolkit.library_path(library) or 'an unknown place'}")
+    return found
+
+
+def _compatibility(report: Report, nvrtc: Version | None, nvjitlink: Version | None) -> None:
+    if nvjitlink is None:
+        return
+    architectures = ", ".join(f"sm_{number}" for number in linkable(nvjitlink))
+    report.add("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
+    report.add("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
+    if nvrtc is not None:
+        fits = ltoir_links(nvrtc, nvjitlink)
+        report.add("NVRTC → nvJitLink", "what is compiled here links here" if fits else f"NVRTC {nvrtc} is not covered by nvJitLink {nvjitlink}",
+                   ok=fits, remedy="install both from one CUDA release")  # fmt: skip
+
+
+def _driver(report: Report) -> None:
+    try:
+        current = device.current()
+    except JitltoError as error:
+        report.add("driver and devices", error.what, ok=False, required=False,
+                   remedy="only launching needs them: building, planning and linking do not")  # fmt: skip
+        return
+    from cuda.core import Device
+
+    _, number = toolkit.bindings("driver").cuDriverGetVersion()
+    report.add("driver", f"for CUDA {number // 1000}.{number % 1000 // 10}")
+    for found in Device.get_all_devices():
+        major, minor = found.compute_capability
+        mark = ", current" if found.device_id == current.device_id else ""
+        report.add(f"device {found.device_id}", f"{found.name}, sm_{major}{minor}{mark}")
+
+
+def _places(report: Report) -> None:
+    cache = config.current().cache_dir
+    parent = next(path for path in (cache, *cache.parents) if path.exists())
+    usable = os.access(parent, os.W_OK)
+    state = "exists" if cache.exists() else "not yet made"
+    report.add("cache directory", f"{cache} ({state})", ok=usable, required=False,
+               remedy="set JITLTO_CACHE_DIR to a directory of yours")  # fmt: skip
+
+
+def _databases(report: Report, nvjitlink: Version | None) -> None:
+    paths = config.current().database_path
+    if not paths:
+        report.add("databases", "none on JITLTO_DATABASE_PATH")
+    for path in paths:
+        try:
+            databases = registry.Registry((path,)).databases()
+        except DatabaseError as error:
+            report.add("database", f"{error.where}: {error.what}", ok=False, required=False, remedy=error.hint)
+            continue
+        for database in databases:
+            made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
+            foreign = [v for v in made if nvjitlink is not None and not ltoir_links(v, nvjitlink)]
+            value = f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, compiled by {', '.join(map(str, made))}"
+            report.add("database", value, ok=not foreign, required=False,
+                       remedy=f"its LTO-IR does not link with nvJitLink {nvjitlink}: install one that fits, or build it again")  # fmt: skip

@@ -1,0 +1,39 @@
+"""How commands talk: progress for a person, JSON for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+
+def print_json(value: object) -> None:
+    """Write a value as JSON to standard output."""
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+@contextmanager
+def progress(what: str) -> Iterator[tuple[Callable[[int], None], Callable[[object], None]]]:
+    """A progress bar on standard error, shown only when a person is looking.
+
+    Yields
+    ------
+    started, done : callable
+        To be told the total, then each thing that is done.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(what, total=None)
+
+        def started(total: int) -> None:
+            bar.update(task, total=total)
+
+        def done(_: object) -> None:
+            bar.advance(task)
+
+        yield started, done

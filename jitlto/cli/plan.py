@@ -1,0 +1,131 @@
+"""``jitlto plan``: resolve a configuration, link it, and look at the result, on a machine with or without a GPU."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from jitlto import toolkit
+from jitlto.cli.output import print_json
+from jitlto.errors import ToolchainError
+from jitlto.runtime.plan import Plan
+
+
+@click.command(
+    epilog="Example: jitlto plan search data_type=float out_type=float idx_type=uint32_t optimized_name=optimized "
+    "veclen=4 distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90 --dump sass"
+)
+@click.argument("name", metavar="FAMILY")
+@click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
+@click.option("--db", "database", type=click.Path(path_type=Path), help="The database [default: JITLTO_DATABASE_PATH].")
+@click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
+@click.option("--entry", help="The entrypoint's group, where the family has several.")
+@click.option("--source", "sources", type=click.Path(path_type=Path), multiple=True, help="A device function to add.")
+@click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
+@click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write there what is dumped.")
+def plan(
+    name: str,
+    settings: tuple[str, ...],
+    database: Path | None,
+    arch: str | None,
+    entry: str | None,
+    sources: tuple[Path, ...],
+    link_mode: str,
+    dump: str | None,
+    output: Path | None,
+) -> None:
+    """Plan the kernel of FAMILY that the settings name, and link it.
+
+    Without --dump it says what the kernel is made of and whether it links.
+    """
+    from jitlto.runtime.kernels import load
+
+    configuration = {}
+    for setting in settings:
+        parameter, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"{setting!r} is not NAME=VALUE")
+        if parameter in configuration:
+            raise click.UsageError(f"{parameter} is given twice")
+        configuration[parameter] = value
+    planner = load(name, database).planner(entry, **configuration)
+    for source in sources:
+        try:
+            planner.add_source(source.read_text("utf-8"), str(source))
+        except (OSError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{source} cannot be read: {error}") from None
+    resolved = planner.plan(arch=arch, link_mode=link_mode)
+    if dump == "json":
+        print_json(resolved.as_dict())
+    elif dump is None:
+        _summarise(resolved)
+    else:
+        _write(_dump(resolved, dump), output)
+
+
+def _summarise(plan: Plan) -> None:
+    linked = plan.link()
+    described = plan.as_dict()
+    click.echo(described["entry"])
+    for parameter in plan.entry.signature:
+        click.echo(f"  {parameter}")
+    for fragment, image in zip(plan.fragments, plan.images, strict=True):
+        click.echo(f"  {fragment.key}  {image.kind} {image.architecture.compute}, {image.size} bytes")
+    for item in plan.supplied:
+        click.echo(f"  {item.symbols.name}")
+    click.echo(f"digest {plan.digest}")
+    click.echo(
+        f"links for {plan.target.sm} ({plan.link_mode}) in {1000 * linked.seconds:.0f} ms: {len(linked.cubin)} bytes"
+    )
+    if plan.link_mode == "lto":
+        left = plan.calls_left()
+        click.echo(f"calls left: {', '.join(left)}" if left else "no call between fragments is left")
+
+
+def _dump(plan: Plan, what: str) -> bytes:
+    if what == "ptx":
+        return plan.link_ptx().encode()
+    cubin = plan.link().cubin
+    return cubin if what == "cubin" else disassemble(cubin)
+
+
+def disassemble(cubin: bytes) -> bytes:
+    """The SASS of a cubin, by nvdisasm.
+
+    Raises
+    ------
+    ToolchainError
+        If there is no nvdisasm, or it fails.
+    """
+    program = toolkit.binary("nvdisasm")
+    if program is None:
+        raise ToolchainError(
+            "SASS needs nvdisasm, which is not found",
+            hint="pip install nvidia-cuda-nvdisasm (CUDA 13), or install a CUDA toolkit and set CUDA_HOME; "
+            "--dump ptx and --dump cubin need nothing",
+        )
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([program, "-c", str(path)], capture_output=True, check=False)
+    if done.returncode:
+        raise ToolchainError(f"nvdisasm fails: {done.stderr.decode(errors='replace').strip()}", where=program,
+                             hint="is it older than the nvJitLink that made the cubin?")  # fmt: skip
+    return done.stdout
+
+
+def _write(data: bytes, output: Path | None) -> None:
+    if output is not None:
+        try:
+            output.write_bytes(data)
+        except OSError as error:
+            raise click.UsageError(f"{output} cannot be written: {error.strerror}") from None
+    elif b"\0" in data and sys.stdout.isatty():
+        raise click.UsageError("a cubin is no text: write it to a file with -o")
+    else:
+        click.get_binary_stream("stdout").write(data)

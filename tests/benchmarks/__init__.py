@@ -1,0 +1,1 @@
+"""Scripts that measure; results go to ``docs/benchmarks/`` as JSON."""

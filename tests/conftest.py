@@ -1,0 +1,78 @@
+"""What all tests share: a small family, the shipped families built once, and the rule for tests that need a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from jitlto import family
+from jitlto.build.pipeline import BuildReport, build
+from jitlto.database import FragmentDatabase
+from jitlto.errors import NoDeviceError
+from jitlto.runtime.kernels import KernelFamily
+
+from .families import MINI, write_family
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what launches where nothing can be launched, with the driver's own reason."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if not marked:
+        return
+    from jitlto.runtime import device
+
+    try:
+        device.current()
+    except NoDeviceError as error:
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason=error.what))
+
+
+BuildFamily = Callable[..., BuildReport]
+
+
+@pytest.fixture
+def build_family(tmp_path: Path) -> BuildFamily:
+    """Build a family given as files (name → text) into ``tmp_path / "<name>.fragdb"``."""
+
+    def make(files: dict[str, str], name: str = "family") -> BuildReport:
+        path = write_family(tmp_path / name, files)
+        return build([family.load(path)], tmp_path / f"{name}.fragdb", jobs=1)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def mini_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of the family ``mini``."""
+    directory = tmp_path_factory.mktemp("mini")
+    path = write_family(directory, MINI)
+    return build([family.load(path)], directory / "mini.fragdb", jobs=1).path
+
+
+@pytest.fixture
+def mini(mini_path: Path) -> Iterator[KernelFamily]:
+    """The family ``mini``, opened afresh."""
+    with FragmentDatabase(mini_path) as database:
+        yield KernelFamily("mini", database)
+
+
+@pytest.fixture(scope="session")
+def shipped_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of the shipped families ``search`` and ``transform``."""
+    families = [family.load(family.find(name)) for name in ("search", "transform")]
+    return build(families, tmp_path_factory.mktemp("shipped") / "shipped.fragdb").path
+
+
+@pytest.fixture(scope="session")
+def search(shipped_path: Path) -> KernelFamily:
+    """The family ``search``."""
+    return KernelFamily("search", FragmentDatabase(shipped_path))
+
+
+@pytest.fixture(scope="session")
+def transform(shipped_path: Path) -> KernelFamily:
+    """The family ``transform``."""
+    return KernelFamily("transform", FragmentDatabase(shipped_path))

@@ -1,0 +1,56 @@
+"""Settings: which variables count, their defaults, and that they are read once."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto import config
+from jitlto.config import Config
+
+paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathsep), min_size=1)
+
+
+@given(st.lists(paths))
+def test_database_path_is_split_in_order(names: list[str]) -> None:
+    assert Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path == tuple(map(Path, names))
+
+
+@pytest.mark.parametrize("value", ["", os.pathsep, os.pathsep * 3])
+def test_empty_parts_of_the_database_path_are_no_paths(value: str) -> None:
+    assert Config.read({"JITLTO_DATABASE_PATH": value}).database_path == ()
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, Path.home() / ".cache" / "jitlto"),
+        ({"XDG_CACHE_HOME": ""}, Path.home() / ".cache" / "jitlto"),
+        ({"XDG_CACHE_HOME": "/x"}, Path("/x/jitlto")),
+        ({"XDG_CACHE_HOME": "/x", "JITLTO_CACHE_DIR": ""}, Path("/x/jitlto")),
+        ({"XDG_CACHE_HOME": "/x", "JITLTO_CACHE_DIR": "/y"}, Path("/y")),
+    ],
+)
+def test_cache_directory(environment: dict[str, str], expected: Path) -> None:
+    assert Config.read(environment).cache_dir == expected
+
+
+def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    config.current.cache_clear()
+    try:
+        monkeypatch.setenv("JITLTO_CACHE_DIR", "/first")
+        assert config.current().cache_dir == Path("/first")
+        monkeypatch.setenv("JITLTO_CACHE_DIR", "/second")
+        assert config.current().cache_dir == Path("/first")
+    finally:
+        config.current.cache_clear()
+
+
+def test_settings_do_not_change() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        Config.read({}).cache_dir = Path("/x")  # type: ignore[misc]
