@@ -64,9 +64,10 @@ class HeaderSearch:
         if name.startswith("/"):
             return None  # an absolute path says nothing on another machine
         if name not in self._contents:
-            candidates = (root / name for root in self._roots)
-            path = next((path for path in candidates if path.is_file()), None)
-            self._contents[name] = path.read_bytes() if path else None
+            candidates = (os.path.join(root, name) for root in self._roots)  # noqa: PTH118 - as below
+            # Unlike Path.is_file, os.path.isfile takes any text for an answer.
+            path = next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
+            self._contents[name] = Path(path).read_bytes() if path else None
         return self._contents[name]
 
     def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
@@ -99,6 +100,9 @@ class HeaderSearch:
 
         def replace(match: re.Match[bytes]) -> bytes:
             written = match[3].decode("utf-8", "surrogateescape").strip()
+            if written.startswith("/"):
+                # NVRTC would read the file itself, which says nothing on another machine.
+                return b"#error jitlto does not include absolute paths: " + match[3]
             beside = match[2] == b'"' and directory is not None
             candidates = ([f"{directory}/{written}".lstrip("/")] if beside else []) + [written]
             for name in map(os.path.normpath, candidates):

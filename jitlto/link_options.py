@@ -85,7 +85,8 @@ class LinkOptions:
 
     def merged(self, options: Mapping[str, object]) -> LinkOptions:
         """These options with the given ones put over them."""
-        return replace(self, **{f.name: getattr(self.of(options), f.name) for f in fields(self) if f.name in options})
+        given = self.of(options)  # checks all of them, the unknown ones too
+        return replace(self, **{f.name: getattr(given, f.name) for f in fields(self) if f.name in options})
 
     def as_dict(self) -> dict[str, object]:
         """The options that differ from their defaults, for storing."""

@@ -118,17 +118,6 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
     return Compiled(ltoir, text.decode(), module, parse(probe.decode()).weak, version, log)
 
 
-def compile_whole(source: Source, architecture: Architecture, options: Sequence[str]) -> str:
-    """Compile one source to PTX as a whole program, which no other may be linked with: what LTO is compared to.
-
-    Raises
-    ------
-    CompileError, ToolchainError
-        As :func:`compile_source`.
-    """
-    return _run(source, source.text, architecture, options)[1].decode()
-
-
 def program_name(source: Source) -> str:
     """The name under which NVRTC sees a source: its content, for names of internal symbols are made from it."""
     return f"{source.sha256}.cu"
@@ -200,7 +189,12 @@ def hint_for(log: str) -> str | None:
 def _run(source: Source, text: bytes, architecture: Architecture, options: Sequence[str]) -> tuple[str, bytes]:
     nvrtc = toolkit.bindings("nvrtc")
     names = sorted(source.headers)
-    arguments = [*options, f"--gpu-architecture={architecture.compute}", f"--frandom-seed={source.sha256}"]
+    arguments = [
+        *options,
+        f"--gpu-architecture={architecture.compute}",
+        f"--frandom-seed={source.sha256}",
+        "--no-source-include",  # else headers that lie in the working directory are read
+    ]
     status, program = nvrtc.nvrtcCreateProgram(
         text,
         program_name(source).encode(),

@@ -71,7 +71,7 @@ def parse(page: Path) -> list[Block]:
     text = page.read_text("utf-8")
     matches = list(_BLOCK.finditer(text))
     blocks = []
-    for match, following in zip(matches, [*matches[1:], None], strict=True):
+    for match, following in zip(matches, [*matches[1:], None], strict=False):
         noted = _NOTE.search(text, 0, match.start())
         kind, value = (noted["kind"], noted["value"]) if noted else ("", "")
         adjoins = following and following["language"] == "text" and not text[match.end() : following.start()].strip()

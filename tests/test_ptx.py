@@ -66,7 +66,9 @@ __global__ void kern(float* out, Pod p, Wide w, Three t, char c, const __grid_co
 }
 static __global__ void unseen() {}
 """
-FORMS = pytest.mark.parametrize("module", [lambda: compiled(KINDS).module, lambda: for_debugging(KINDS)], ids=["O3", "G"])
+FORMS = pytest.mark.parametrize(
+    "module", [lambda: compiled(KINDS).module, lambda: for_debugging(KINDS)], ids=["O3", "G"]
+)
 
 
 @FORMS
@@ -80,7 +82,7 @@ def test_what_a_module_provides(module: Callable[[], Module]) -> None:
         ("wide", SymbolKind.VARIABLE, "global 16@16", False),
         ("_Z8providedfxPK3Pod", SymbolKind.FUNCTION, "(4)(4,8,8)", False),
         ("_Z7genericIiET_S0_", SymbolKind.FUNCTION, "(4)(4)", True),
-        ("_Z4kernPf3Pod4Wide5ThreecS1_", SymbolKind.KERNEL, "(8,8@4,16,12@4,1,16)", False),
+        ("_Z4kernPf3Pod4Wide5ThreecS1_", SymbolKind.KERNEL, "()(8,8@4,16,12@4,1,16)", False),
     }
 
 
@@ -89,8 +91,8 @@ def test_what_a_module_requires(module: Callable[[], Module]) -> None:
     requires = module().requires
     assert {(s.name, s.kind, s.layout) for s in requires} == {
         ("_Z8requiredf", SymbolKind.FUNCTION, "(4)(4)"),
-        ("_Z5shape3Pod4Wide5Threec", SymbolKind.FUNCTION, "(12@4)(8@4,16,12@4,1)"),
-        ("plain", SymbolKind.FUNCTION, "(4)"),
+        ("_Z5shape3Pod4Wide5Threec", SymbolKind.FUNCTION, "(12@4)(8@4,16,12@4,4)"),
+        ("plain", SymbolKind.FUNCTION, "()(4)"),
         ("far", SymbolKind.VARIABLE, "global 4@4"),
         ("table", SymbolKind.VARIABLE, "const ?@4"),
         ("pods", SymbolKind.VARIABLE, "global 64@4"),
@@ -130,7 +132,8 @@ __device__ inline float calls(float (*f)(float), float x) { return f(x) + 1; }
 __device__ inline float dispatches(Base* b, float x) { return b->go(x); }
 __device__ inline float reads(int i) { return numbers[i]; }
 __device__ inline float nested(float x) { return inner(x) + loops(x, 3); }
-__device__ inline float stacked(int i, float x) { float a[16]; for (int k = 0; k < 16; ++k) a[k] = x * k; return a[i & 15]; }
+__device__ inline float stacked(int i, float x) { float a[16]; for (int k = 0; k < 16; ++k) a[k] = x * k;
+  return a[i & 15]; }
 __device__ __forceinline__ float forced(float x) { return x * 5; }
 __device__ inline float lambda(float x) { auto f = [=](float y) { return x + y; }; return f(x) * f(2); }
 """
@@ -165,7 +168,13 @@ def named(bodies: dict[str, str], helper: str) -> str:
 @pytest.mark.parametrize("helper", NAMES)
 def test_one_helper_has_one_hash_whatever_surrounds_it(helper: str) -> None:
     alone = bodies(HELPERS + USE.format(name="a"))
-    after_others = bodies("/* moved */\n\n" + BEFORE + HELPERS + BEFORE.replace("others", "more").replace("other(", "again(").replace("First", "Second") + USE.format(name="b"))
+    after_others = bodies(
+        "/* moved */\n\n"
+        + BEFORE
+        + HELPERS
+        + BEFORE.replace("others", "more").replace("other(", "again(").replace("First", "Second")
+        + USE.format(name="b")
+    )
     assert named(alone, helper) == named(after_others, helper)
 
 
@@ -193,7 +202,8 @@ def test_different_bodies_have_different_hashes(helper: str, before: str, after:
 
 def test_a_static_table_of_an_inline_function_counts_by_its_values() -> None:
     one, other = (
-        bodies(HELPERS.replace("{1, 2, 3, 4}", values) + USE.format(name="a")) for values in ("{1, 2, 3, 4}", "{1, 2, 3, 5}")
+        bodies(HELPERS.replace("{1, 2, 3, 4}", values) + USE.format(name="a"))
+        for values in ("{1, 2, 3, 4}", "{1, 2, 3, 5}")
     )
     assert {name for name in one if one[name] != other[name]} >= {name for name in one if name.endswith("E5steps")}
     assert any(name.endswith("E5steps") for name in one)
@@ -201,15 +211,15 @@ def test_a_static_table_of_an_inline_function_counts_by_its_values() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "garbage", "\0\1\2", ".version 8.0", ".target sm_75", ".version x\n.target sm_75", ".version 8.0\n.target sm_7x",
-     "__global__ void k() {}", ".version 8.0\n.target sm_75\n.func f() {", ".version 8.0\n.target sm_75\n}"],
+    ["", "garbage", "\0\1\2", ".version 8.0", ".target sm_75", ".version x\n.target sm_75",
+     ".version 8.0\n.target sm_7x", "__global__ void k() {}", ".version 8.0\n.target sm_75\n.func f() {", ".version 8.0\n.target sm_75\n}"],
 )  # fmt: skip
 def test_what_is_not_ptx(text: str) -> None:
-    with pytest.raises(JitltoError, match="not PTX|not an architecture"):
+    with pytest.raises(JitltoError, match=r"not (PTX|an architecture)"):
         parse(text)
 
 
-@given(st.text() | st.text(".funcextrnvisble{}()[];\"/*\\ \n$%_0189").map(lambda t: f".version 8.0\n.target sm_75\n{t}"))
+@given(st.text() | st.text('.funcextrnvisble{}()[];"/*\\ \n$%_0189').map(lambda t: f".version 8.0\n.target sm_75\n{t}"))
 def test_any_text_is_a_module_or_a_jitlto_error(text: str) -> None:
     try:
         module = parse(text)
@@ -230,7 +240,7 @@ def test_ptx_that_was_cut_is_noticed(data: st.DataObject) -> None:
 
 def test_comments_and_strings_are_no_code() -> None:
     module = parse(
-        '.version 8.0\n.target sm_75\n.address_size 64\n// .extern .func a;\n/* .extern .func b;\n*/\n'
+        ".version 8.0\n.target sm_75\n.address_size 64\n// .extern .func a;\n/* .extern .func b;\n*/\n"
         '.pragma "}{;.extern .func c;";\n.extern .func d;\n'
     )
     assert [s.name for s in module.requires] == ["d"]
@@ -238,7 +248,10 @@ def test_comments_and_strings_are_no_code() -> None:
 
 def test_a_definition_counts_more_than_its_declarations() -> None:
     for text in ("{d} {f}", "{f} {d}"):
-        text = text.format(d=".extern .func (.param .b32 r) f(.param .b32 p);", f=".visible .func (.param .b32 r) f(.param .b32 p) { ret; }")
+        text = text.format(
+            d=".extern .func (.param .b32 r) f(.param .b32 p);",
+            f=".visible .func (.param .b32 r) f(.param .b32 p) { ret; }",
+        )
         module = parse(f".version 8.0\n.target sm_75\n{text}")
         assert [s.name for s in module.provides] == ["f"]
         assert module.requires == ()

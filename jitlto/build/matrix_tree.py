@@ -84,7 +84,7 @@ class Member:
     writes : bool
         Whether a leaf is written under the name.
     groups : bool
-        Whether an object stands under the name, and writes under names of its own.
+        Whether an object stands under the name.
     """
 
     name: str

@@ -16,6 +16,7 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
@@ -85,8 +86,10 @@ class ProcessExecutor(Executor):
             with self._lock:
                 if self._closed:
                     raise WorkerDied("the executor was shut down")
-                command = [sys.executable, "-c", _COMMAND.format(path=sys.path)]
-                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+                path = [str(Path(entry).absolute()) for entry in sys.path]
+                command = [sys.executable, "-c", _COMMAND.format(path=path)]
+                # NVRTC writes its working directory into LTO-IR, so it has to be the same in every build.
+                process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/")
                 self._processes.add(process)
             self._local.process = process
         return process

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from jitlto import toolkit
-from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.mangling import demangle
+from jitlto.ptx import parse
 from jitlto.versions import Architecture, Version, knows, linkable
 
 
@@ -46,6 +47,13 @@ _UNRESOLVED = re.compile(
 )
 _DUPLICATE = re.compile(r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'")
 
+_OTHER_ARCHITECTURE = (
+    "newer than target arch",
+    "cannot be compiled for architecture",
+    "future architecture",
+    "SM version specified by .target is higher",
+)
+
 
 def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
     """Link.
@@ -59,7 +67,8 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     flags : sequence of str
         nvJitLink's further flags.
     ptx : bool
-        Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR.
+        Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. What no input
+        defines is no error then: it stays ``.extern``.
 
     Raises
     ------
@@ -70,6 +79,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     LinkError
         If nvJitLink refuses for another reason.
     """
+    _refuse_duplicates(inputs)
     nvjitlink = toolkit.bindings("nvjitlink")
     kinds = nvjitlink.InputType
     version = toolkit.nvjitlink_version()
@@ -121,6 +131,23 @@ def _refuse_unresolved(log: str) -> None:
                                     hint="add the fragment, source or library that defines it")  # fmt: skip
 
 
+def _refuse_duplicates(inputs: Sequence[LinkInput]) -> None:
+    """Two definitions in PTX: nvJitLink prints a line and keeps the first, or crashes (seen in 12.9 and 13.5)."""
+    owners: dict[str, LinkInput] = {}
+    for item in inputs:
+        if item.kind is not InputKind.PTX:
+            continue
+        try:
+            module = parse(item.data.decode("utf-8", "replace"))
+        except JitltoError:
+            continue  # no PTX: nvJitLink says what is wrong with it
+        for symbol in module.provides:
+            if not symbol.weak and owners.setdefault(symbol.name, item) is not item:
+                names = f"{owners[symbol.name].name} and {item.name}"
+                raise LinkError(f"{demangle(symbol.name)} is defined by more than one input of the link: {names}",
+                                hint="leave one of them out, or make it inline or static")  # fmt: skip
+
+
 def _link_error(status: str, log: str, at: str, target: Architecture, version: Version) -> LinkError:
     _refuse_unresolved(log)
     if duplicate := _DUPLICATE.search(log):
@@ -130,7 +157,7 @@ def _link_error(status: str, log: str, at: str, target: Architecture, version: V
     if "newer version of nvJitLink" in log or "Unsupported .version" in log:
         return VersionError(f"an input was made by a newer toolkit than nvJitLink {version}: {_last_line(log)}",
                             log=log, hint="install an nvJitLink at least as new as the compiler")  # fmt: skip
-    if "newer than target arch" in log or "cannot be compiled for architecture" in log or "future architecture" in log:
+    if any(words in log for words in _OTHER_ARCHITECTURE):
         return ArchitectureError(f"an input is for another architecture than {target.sm}: {_last_line(log)}",
                                  log=log, hint="link for a later architecture, or build the input for this one")  # fmt: skip
     place = f" at input {at!r}" if at else ""

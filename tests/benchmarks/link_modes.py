@@ -27,22 +27,21 @@ from typing import Any
 
 import cupy as cp
 import numpy as np
+from cuda.core import Program, ProgramOptions
 
 from jitlto import family as families
-from jitlto import nvrtc, toolkit
+from jitlto import toolkit
 from jitlto.build.pipeline import build
 from jitlto.build.render import Rendered, render_family
 from jitlto.database import FragmentDatabase
-from jitlto.headers import HeaderSearch
 from jitlto.runtime import device
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.launcher import Launcher
 from jitlto.runtime.linker import InputKind, LinkInput, link
 from jitlto.runtime.plan import LinkedKernel, Plan
 from jitlto.versions import Architecture
-
-from ..search_reference import DTYPES, Case, check, pack_bitset
-from .machine import command_line, describe
+from tests.benchmarks.machine import command_line, describe
+from tests.search_reference import DTYPES, Case, check, pack_bitset
 
 _DIM = 128
 _BASE = Architecture(75)
@@ -131,14 +130,17 @@ def _measure(
 
 
 def _whole(plan: Plan, rendered: dict[Any, Rendered], compiled_for: Architecture, target: Architecture) -> Launcher:
-    """The same sources in one file: definitions first, then the kernel; one translation unit, no link."""
+    """What one does without fragments: the same sources in one file, definitions first, compiled by NVRTC."""
     declared = families.load(families.find("search"))
-    sources = [rendered[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0])]
-    search = HeaderSearch([*declared.include, *toolkit.header_roots()])
-    source = search.closure("\n".join(sources).encode())
-    text = nvrtc.compile_whole(source, compiled_for, declared.compiler_options())
-    linked = link([LinkInput(InputKind.PTX, text.encode(), "whole.ptx")], target, [])
-    return Launcher(plan, LinkedKernel(linked.data, plan.entry.entry, target, linked.log, 0.0))
+    text = "\n".join(rendered[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0]))
+    include = [str(path) for path in (*declared.include, *toolkit.header_roots())]
+    whole = compiled_for == target
+    arch = target.sm if whole else compiled_for.compute
+    options = ProgramOptions(std=declared.std, arch=arch, include_path=include)
+    code = bytes(Program(text, "c++", options).compile("cubin" if whole else "ptx").code)
+    if not whole:
+        code = link([LinkInput(InputKind.PTX, code, "whole.ptx")], target, []).data
+    return Launcher(plan, LinkedKernel(code, plan.entry.entry, target, "", 0.0))
 
 
 class _Problem:
