@@ -218,8 +218,9 @@ class FragmentDatabase:
         if application != _APPLICATION_ID:
             raise self._error("is not a fragment database", "make one with `jitlto build FAMILY -o DB`")
         if schema != SCHEMA:
-            raise self._error(f"has schema {schema}; this jitlto reads schema {SCHEMA}",
-                              "upgrade jitlto, or build the database again")  # fmt: skip
+            raise self._error(
+                f"has schema {schema}; this jitlto reads schema {SCHEMA}", "upgrade jitlto, or build the database again"
+            )
 
     def _rows(self, table: str, name: str) -> dict[str, tuple[bytes, str]]:
         rows = {}
@@ -287,8 +288,11 @@ def write(
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".tmp")
     except OSError as error:
-        raise DatabaseError(f"cannot be written: {error.strerror}", where=str(path),
-                            hint="give a path in a directory that exists and that you may write") from error  # fmt: skip
+        raise DatabaseError(
+            f"cannot be written: {error.strerror}",
+            where=str(path),
+            hint="give a path in a directory that exists and that you may write",
+        ) from error
     os.close(descriptor)
     temporary = Path(name)
     try:

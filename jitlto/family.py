@@ -240,13 +240,19 @@ class _Reader:
         interface = self._text(where, table, "interface", "") or None
         supplied = role is Role.DEVICE and "matrix" not in table and "template" not in table
         if supplied and interface is None:
-            raise self._error(where, "neither matrix and template, nor an interface",
-                              "a group that callers supply at run time declares it in an interface header")  # fmt: skip
+            raise self._error(
+                where,
+                "neither matrix and template, nor an interface",
+                "a group that callers supply at run time declares it in an interface header",
+            )
         key = self._texts(where, table, "key", ())
         for parameter in key:
             if not is_name(parameter) or parameter in RESERVED or key.count(parameter) > 1:
-                raise self._error(where, f"key parameter {parameter!r} is reserved, repeated or no identifier",
-                                  f"reserved are {', '.join(sorted(RESERVED))}")  # fmt: skip
+                raise self._error(
+                    where,
+                    f"key parameter {parameter!r} is reserved, repeated or no identifier",
+                    f"reserved are {', '.join(sorted(RESERVED))}",
+                )
         if role is Role.DEVICE and ("params" in table or "entry" in table):
             raise self._error(where, "params and entry describe a kernel; a device group has none")
         return Group(
@@ -264,8 +270,9 @@ class _Reader:
     def _include(self, directory: str) -> Path:
         path = self._directory / directory
         if not path.is_dir():
-            raise self._error("family", f"include directory {directory!r} does not exist",
-                              "paths are relative to family.toml")  # fmt: skip
+            raise self._error(
+                "family", f"include directory {directory!r} does not exist", "paths are relative to family.toml"
+            )
         return path
 
     def _options(self, table: Mapping[str, object]) -> tuple[str, ...]:
@@ -274,13 +281,19 @@ class _Reader:
             flag = option.partition("=")[0].strip()
             flag = "-I" if flag.startswith("-I") else flag
             if flag in _LINK_ONLY:
-                raise self._error("family", f"option {option!r} has no effect on LTO-IR: it belongs to the link",
-                                  f"declare {_LINK_ONLY[flag]} under [link]")  # fmt: skip
+                raise self._error(
+                    "family",
+                    f"option {option!r} has no effect on LTO-IR: it belongs to the link",
+                    f"declare {_LINK_ONLY[flag]} under [link]",
+                )
             if flag in _REFUSED:
                 raise self._error("family", f"option {option!r} is not allowed: {_REFUSED[flag]}")
             if not option.startswith("-"):
-                raise self._error("family", f"option {option!r} does not begin with a dash",
-                                  "write an option and its value as one string, joined by =")  # fmt: skip
+                raise self._error(
+                    "family",
+                    f"option {option!r} does not begin with a dash",
+                    "write an option and its value as one string, joined by =",
+                )
         return options
 
     def _syntax(self, where: str, table: Mapping[str, object], default: str) -> str:
@@ -295,8 +308,9 @@ class _Reader:
         for path in candidates:
             if path.is_file():
                 return path
-        raise self._error(where, f"{key} {name!r} does not exist",
-                          "looked for " + " and ".join(str(path) for path in candidates))  # fmt: skip
+        raise self._error(
+            where, f"{key} {name!r} does not exist", "looked for " + " and ".join(str(path) for path in candidates)
+        )
 
     def _known(self, where: str, table: Mapping[str, object], names: Iterable[str]) -> None:
         for name in table:

@@ -57,8 +57,10 @@ class LinkOptions:
             raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
         object.__setattr__(self, "ptxas", tuple(self.ptxas))
         if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
-            raise JitltoError("device debugging and link-time optimisation exclude each other",
-                              hint='use lineinfo = true, or link_mode="ptx"')  # fmt: skip
+            raise JitltoError(
+                "device debugging and link-time optimisation exclude each other",
+                hint='use lineinfo = true, or link_mode="ptx"',
+            )
 
     @classmethod
     def of(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
@@ -72,12 +74,18 @@ class LinkOptions:
         names = [field.name for field in fields(cls)]
         for name in options:
             if name in ("debug", "g", "G", "device_debug"):
-                raise JitltoError("device debugging (-G) and link-time optimisation exclude each other", where=where,
-                                  hint="use lineinfo = true for profilers")  # fmt: skip
+                raise JitltoError(
+                    "device debugging (-G) and link-time optimisation exclude each other",
+                    where=where,
+                    hint="use lineinfo = true for profilers",
+                )
             if name not in names:
                 near = difflib.get_close_matches(name, names, 1)
-                raise JitltoError(f"unknown link option {name!r}", where=where,
-                                  hint=f"did you mean {near[0]}?" if near else f"the link options are {', '.join(names)}")  # fmt: skip
+                raise JitltoError(
+                    f"unknown link option {name!r}",
+                    where=where,
+                    hint=f"did you mean {near[0]}?" if near else f"the link options are {', '.join(names)}",
+                )
         try:
             return cls(**options)  # type: ignore[arg-type]
         except JitltoError as error:

@@ -16,9 +16,27 @@ from jitlto.versions import Architecture, Version
 
 #: What every CUDA device program may call without defining it: the device runtime's system calls.
 TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
-_TOOLKIT_PREFIXES = ("cudaGet", "cudaDevice", "cudaStream", "cudaEvent", "cudaGraph", "cudaLaunch", "cudaFunc",
-                     "cudaMemcpy", "cudaMemset", "cudaFree", "cudaMalloc", "cudaOccupancy", "cudaCGGet",
-                     "cudaRuntime", "cudaPeek", "cudaCtx", "__cuda_syscall", "_cuda", "cudaCG")  # fmt: skip
+_TOOLKIT_PREFIXES = (
+    "cudaGet",
+    "cudaDevice",
+    "cudaStream",
+    "cudaEvent",
+    "cudaGraph",
+    "cudaLaunch",
+    "cudaFunc",
+    "cudaMemcpy",
+    "cudaMemset",
+    "cudaFree",
+    "cudaMalloc",
+    "cudaOccupancy",
+    "cudaCGGet",
+    "cudaRuntime",
+    "cudaPeek",
+    "cudaCtx",
+    "__cuda_syscall",
+    "_cuda",
+    "cudaCG",
+)
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)

@@ -95,8 +95,8 @@ def newest_ptx_isa(toolkit: Version) -> Version:
     return Version(toolkit.major - 4, toolkit.minor)
 
 
-# Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source: the
-# release notes and the architecture lists of NVRTC and nvJitLink 12.9 and 13.5.
+# Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source:
+# the release notes, and the architecture lists of NVRTC and nvJitLink 12.9 and 13.5.
 _FIRST, _CUDA12 = Version(12, 0), Version(12, 99)
 _REAL: dict[int, tuple[Version, Version | None]] = {
     **dict.fromkeys((50, 52, 53, 60, 61, 62, 70, 72), (_FIRST, _CUDA12)),

@@ -149,7 +149,7 @@ class Runner:
     def _execute(self, code: CodeType, block: Block) -> str:
         try:
             exec(code, self.namespace)  # noqa: S102 - our own documentation
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is compared or raised again
+        except Exception as error:
             if block.output is None:
                 raise AssertionError(f"{block.place}: {type(error).__name__}: {error}") from error
             return f"{type(error).__name__}: {error}"

@@ -85,8 +85,11 @@ def _entry(rendered: Rendered, kernels: list[Symbol]) -> str:
 
 def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
-        raise BuildError(f"defines a kernel, {demangle(kernels[0].name)}, in a device group", where=rendered.origin,
-                         hint="declare the group as [entrypoint.…], or make it a __device__ function")  # fmt: skip
+        raise BuildError(
+            f"defines a kernel, {demangle(kernels[0].name)}, in a device group",
+            where=rendered.origin,
+            hint="declare the group as [entrypoint.…], or make it a __device__ function",
+        )
     if not provides:
         raise BuildError(
             "defines nothing that another fragment could call",
@@ -113,14 +116,20 @@ def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]
         )
     for position, (type_, name) in enumerate(declared):
         if not same_type(type_, types[position]):
-            raise BuildError(f"parameter {name!r} is declared as {type_}, but the kernel takes {types[position]}",
-                             where=where, hint="params and the kernel must agree")  # fmt: skip
+            raise BuildError(
+                f"parameter {name!r} is declared as {type_}, but the kernel takes {types[position]}",
+                where=where,
+                hint="params and the kernel must agree",
+            )
     for type_, name, (size, _) in zip(types, names, kernel.parameters, strict=True):
         known = scalar(type_)
         expected = 8 if type_.rstrip().endswith(("*", "&")) else known.size if known else size
         if expected != size:
-            raise BuildError(f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}",
-                             where=where, hint="params and the kernel must agree")  # fmt: skip
+            raise BuildError(
+                f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}",
+                where=where,
+                hint="params and the kernel must agree",
+            )
     if len(set(names)) != len(names):
         raise BuildError(f"params uses a name twice: {', '.join(names)}", where=where, hint="give each its own name")
     return tuple(
@@ -132,6 +141,7 @@ def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]
 def _split(text: str, rendered: Rendered) -> tuple[str, str]:
     match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
-        raise BuildError(f"params entry {text!r} is not «type name»", where=rendered.origin,
-                         hint='write e.g. "const float* dataset"')  # fmt: skip
+        raise BuildError(
+            f"params entry {text!r} is not «type name»", where=rendered.origin, hint='write e.g. "const float* dataset"'
+        )
     return match[1].strip(), match[2]

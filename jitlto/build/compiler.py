@@ -123,8 +123,11 @@ def _collect(
                 again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
                 continue
             except WorkerDied as error:
-                raise BuildError(f"a compiler process died with exit status {error}", where=rendered.origin,
-                                 hint="out of memory, or a compiler bug: build with --jobs 1 to see which source") from error  # fmt: skip
+                raise BuildError(
+                    f"a compiler process died with exit status {error}",
+                    where=rendered.origin,
+                    hint="out of memory, or a compiler bug: build with --jobs 1 to see which source",
+                ) from error
             for position in positions:
                 units[position] = unit
                 done(sources[position])

@@ -78,8 +78,9 @@ def build(
     names = [family.name for family in families]
     for family in families:
         if names.count(family.name) > 1:
-            raise FamilyError(f"two families are called {family.name!r}", where=str(family.path),
-                              hint="give each a name of its own")  # fmt: skip
+            raise FamilyError(
+                f"two families are called {family.name!r}", where=str(family.path), hint="give each a name of its own"
+            )
     if not output.parent.is_dir():
         raise BuildError(f"the directory {output.parent} does not exist", where=str(output), hint="create it first")
     toolkit.nvrtc_version()
@@ -122,9 +123,11 @@ def family_record(family: Family) -> FamilyRecord:
     search = HeaderSearch(family.include)
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
-            raise FamilyError(f"interface {group.interface!r} does not exist",
-                              where=f"{family.path} [{group.role}.{group.name}]",
-                              hint=f"it is looked for in {', '.join(map(str, family.include))}")  # fmt: skip
+            raise FamilyError(
+                f"interface {group.interface!r} does not exist",
+                where=f"{family.path} [{group.role}.{group.name}]",
+                hint=f"it is looked for in {', '.join(map(str, family.include))}",
+            )
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
     headers = search.closure(include.encode()).headers
     return FamilyRecord(

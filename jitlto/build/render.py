@@ -96,7 +96,8 @@ def _render_group(family: Family, group: Group, matrix_path: Path, template: Pat
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in seen:
             raise FamilyError(
-                f"two combinations of {matrix_path} have the key {key}: {describe(seen[key])}; and {describe(combination)}",
+                f"two combinations of {matrix_path} have the key {key}: {describe(seen[key])}; and "
+                f"{describe(combination)}",
                 where=where,
                 hint="add the parameter that tells them apart to key",
             )
@@ -128,8 +129,11 @@ class _Jinja:
         try:
             return self._environment.from_string(text).render(combination)
         except jinja2.TemplateError as error:
-            raise RenderError(f"{error.message} in params entry {text!r} ({describe(combination)})", where=where,
-                              hint="params may use the names in the matrix") from error  # fmt: skip
+            raise RenderError(
+                f"{error.message} in params entry {text!r} ({describe(combination)})",
+                where=where,
+                hint="params may use the names in the matrix",
+            ) from error
 
     def _error(self, error: Exception, combination: Mapping[str, str]) -> RenderError:
         file, line = str(self._path), None
@@ -166,8 +170,11 @@ class _CMake:
     def inline(self, text: str, combination: Mapping[str, str], where: str) -> str:
         for name in _PLACEHOLDER.findall(text):
             if name not in combination:
-                raise RenderError(f"{name!r} is undefined in params entry {text!r}", where=where,
-                                  hint="params may use the names in the matrix")  # fmt: skip
+                raise RenderError(
+                    f"{name!r} is undefined in params entry {text!r}",
+                    where=where,
+                    hint="params may use the names in the matrix",
+                )
         return _PLACEHOLDER.sub(lambda match: combination[match[1]], text)
 
 

@@ -1,8 +1,8 @@
 """Worker processes: an executor whose workers import nothing of the program that uses it.
 
-``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script without
-``if __name__ == "__main__":``, or one read from standard input, fails in a way that nobody understands. Here a worker is
-a fresh interpreter that is told what to call over a pipe.
+``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script
+without ``if __name__ == "__main__":``, or one read from standard input, fails in a way that nobody understands. Here a
+worker is a fresh interpreter that is told what to call over a pipe.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ProcessExecutor(Executor):
 
     def _call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         process = self._process()
-        assert process.stdin is not None and process.stdout is not None  # noqa: S101, PT018 - both are pipes
+        assert process.stdin is not None and process.stdout is not None  # noqa: S101 - both are pipes
         try:
             pickle.dump((fn, args, kwargs), process.stdin)
             process.stdin.flush()

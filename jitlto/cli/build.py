@@ -36,8 +36,11 @@ def render(name: str, output: Path, as_json: bool) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(rendered.text, "utf-8")
         except OSError as error:
-            raise RenderError(f"cannot be written: {error.strerror}", where=str(path),
-                              hint="give a directory that you may write with -o") from error  # fmt: skip
+            raise RenderError(
+                f"cannot be written: {error.strerror}",
+                where=str(path),
+                hint="give a directory that you may write with -o",
+            ) from error
         listing.append({"key": str(rendered.key), "path": str(path), "combination": dict(rendered.combination)})
     if as_json:
         print_json(listing)

@@ -56,8 +56,10 @@ def show(database: Path, key: str, as_json: bool) -> None:
             click.echo(f"  {what}  {demangle(symbol.name)}  layout {symbol.layout}{'  weak' if symbol.weak else ''}")
     for image in fragment.images:
         isa = f", ISA {image.ptx_isa}" if image.ptx_isa else ""
-        click.echo(f"  {image.kind:<9} {image.architecture.compute}, {image.toolchain} {image.version}{isa}, "
-                   f"{image.size} bytes, sha256 {image.sha256}")  # fmt: skip
+        click.echo(
+            f"  {image.kind:<9} {image.architecture.compute}, {image.toolchain} {image.version}{isa}, "
+            f"{image.size} bytes, sha256 {image.sha256}"
+        )
 
 
 @click.command(epilog="Example: jitlto verify search.fragdb")

@@ -1,4 +1,4 @@
-"""``jitlto demo``: the whole way once, on the shipped family ``search``: build, list, plan, link, and with a GPU run."""
+"""``jitlto demo``: the whole way once, on the shipped family ``search``: build, plan, link, and with a GPU run."""
 
 from __future__ import annotations
 
@@ -61,11 +61,13 @@ def _build(path: Path) -> None:
     groups = Counter(fragment.key.group for fragment in report.fragments)
     listed = ", ".join(f"{count} {name}" for name, count in sorted(groups.items()))
     click.echo(
-        f"built    {len(report.fragments)} fragments ({listed}) in {report.seconds:.1f} s: {path.stat().st_size:,} bytes"
+        f"built    {len(report.fragments)} fragments ({listed}) in {report.seconds:.1f} s: "
+        f"{path.stat().st_size:,} bytes"
     )
 
 
 def _run(search: KernelFamily, arch: str | None) -> bool:
+    device_arch: str | None = None
     try:
         device_arch, reason = device.architecture().sm, ""
         if find_spec("cupy") is None:
@@ -74,19 +76,21 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
         device_arch, reason = None, error.what
     target = arch or device_arch or _WITHOUT_DEVICE
     # Loading the linker's library is no part of a link.
-    search.plan(arch=target, **_CONFIGURATIONS[0]).link()
+    search.planner(**_CONFIGURATIONS[0]).plan(arch=target).link()
     held = True
     for configuration in _CONFIGURATIONS:
         begin = time.perf_counter()
-        plan = search.plan(arch=target, **configuration)
+        plan = search.planner(**configuration).plan(arch=target)
         planned = time.perf_counter() - begin
         linked = plan.link()
         left = plan.calls_left() if plan.link_mode == "lto" else ["(linked as PTX)"]
         held &= not left
         inlined = f"CALLS LEFT: {', '.join(left)}" if left else "no call left"
         click.echo(f"kernel   {', '.join(configuration.values())}")
-        click.echo(f"         {len(plan.fragments)} fragments planned in {1000 * planned:.2f} ms, linked for {plan.target.sm} in "
-                   f"{1000 * linked.seconds:.0f} ms: {len(linked.cubin):,} bytes, {inlined}")  # fmt: skip
+        click.echo(
+            f"         {len(plan.fragments)} fragments planned in {1000 * planned:.2f} ms, linked for "
+            f"{plan.target.sm} in {1000 * linked.seconds:.0f} ms: {len(linked.cubin):,} bytes, {inlined}"
+        )
         if device_arch == target:
             held &= _launch(search, plan, configuration)
     if device_arch != target:
@@ -129,8 +133,11 @@ def _launch(search: KernelFamily, plan: Plan, configuration: dict[str, str]) -> 
     held = _agrees(
         cp.asnumpy(indices), cp.asnumpy(distances), dataset, queries, allowed, configuration["distance_name"]
     )
-    click.echo(f"         launched: {cp.cuda.get_elapsed_time(begin, end):.3f} ms, {_QUERIES} queries × {_ROWS:,} rows × {_DIM}, "
-               f"{'results agree with NumPy' if held else 'RESULTS DIFFER FROM NUMPY'}")  # fmt: skip
+    click.echo(
+        f"         launched: {cp.cuda.get_elapsed_time(begin, end):.3f} ms, {_QUERIES} queries × {_ROWS:,} rows × "
+        f"{_DIM}, "
+        f"{'results agree with NumPy' if held else 'RESULTS DIFFER FROM NUMPY'}"
+    )
     return held
 
 

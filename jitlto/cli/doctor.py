@@ -102,11 +102,20 @@ def _toolchain(report: Report) -> tuple[Version | None, Version | None]:
         root = next((root for root in roots if (root / header).is_file()), None)
         report.add(name, str(root or "missing"), ok=root is not None, remedy=toolkit.INSTALL)
     demangled = mangling.demangle("_Z1fv") == "f()"
-    report.add("C++ demangler", "the C++ runtime's" if demangled else "missing", ok=demangled,
-               remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it")  # fmt: skip
+    report.add(
+        "C++ demangler",
+        "the C++ runtime's" if demangled else "missing",
+        ok=demangled,
+        remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it",
+    )
     nvdisasm = toolkit.binary("nvdisasm")
-    report.add("nvdisasm", nvdisasm or "not found (only `--dump sass` needs it)", ok=nvdisasm is not None, required=False,
-               remedy="pip install nvidia-cuda-nvdisasm (CUDA 13), or a CUDA toolkit")  # fmt: skip
+    report.add(
+        "nvdisasm",
+        nvdisasm or "not found (only `--dump sass` needs it)",
+        ok=nvdisasm is not None,
+        required=False,
+        remedy="pip install nvidia-cuda-nvdisasm (CUDA 13), or a CUDA toolkit",
+    )
     return versions[0], versions[1]
 
 
@@ -128,16 +137,25 @@ def _compatibility(report: Report, nvrtc: Version | None, nvjitlink: Version | N
     report.add("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
     if nvrtc is not None:
         fits = ltoir_links(nvrtc, nvjitlink)
-        report.add("NVRTC → nvJitLink", "what is compiled here links here" if fits else f"NVRTC {nvrtc} is not covered by nvJitLink {nvjitlink}",
-                   ok=fits, remedy="install both from one CUDA release")  # fmt: skip
+        report.add(
+            "NVRTC → nvJitLink",
+            "what is compiled here links here" if fits else f"NVRTC {nvrtc} is not covered by nvJitLink {nvjitlink}",
+            ok=fits,
+            remedy="install both from one CUDA release",
+        )
 
 
 def _driver(report: Report) -> None:
     try:
         current = device.current()
     except JitltoError as error:
-        report.add("driver and devices", error.what, ok=False, required=False,
-                   remedy="only launching needs them: building, planning and linking do not")  # fmt: skip
+        report.add(
+            "driver and devices",
+            error.what,
+            ok=False,
+            required=False,
+            remedy="only launching needs them: building, planning and linking do not",
+        )
         return
     from cuda.core import Device
 
@@ -154,8 +172,13 @@ def _places(report: Report) -> None:
     parent = next(path for path in (cache, *cache.parents) if path.exists())
     usable = os.access(parent, os.W_OK)
     state = "exists" if cache.exists() else "not yet made"
-    report.add("cache directory", f"{cache} ({state})", ok=usable, required=False,
-               remedy="set JITLTO_CACHE_DIR to a directory of yours")  # fmt: skip
+    report.add(
+        "cache directory",
+        f"{cache} ({state})",
+        ok=usable,
+        required=False,
+        remedy="set JITLTO_CACHE_DIR to a directory of yours",
+    )
 
 
 def _databases(report: Report, nvjitlink: Version | None) -> None:
@@ -171,6 +194,14 @@ def _databases(report: Report, nvjitlink: Version | None) -> None:
         for database in databases:
             made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
             foreign = [v for v in made if nvjitlink is not None and not ltoir_links(v, nvjitlink)]
-            value = f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, compiled by {', '.join(map(str, made))}"
-            report.add("database", value, ok=not foreign, required=False,
-                       remedy=f"its LTO-IR does not link with nvJitLink {nvjitlink}: install one that fits, or build it again")  # fmt: skip
+            value = (
+                f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, "
+                f"compiled by {', '.join(map(str, made))}"
+            )
+            report.add(
+                "database",
+                value,
+                ok=not foreign,
+                required=False,
+                remedy=f"its LTO-IR does not link with nvJitLink {nvjitlink}: install one that fits, or build it again",
+            )

@@ -71,7 +71,7 @@ def plan(
 def _summarise(plan: Plan) -> None:
     linked = plan.link()
     described = plan.as_dict()
-    click.echo(described["entry"])
+    click.echo(str(described["entry"]))
     for parameter in plan.entry.signature:
         click.echo(f"  {parameter}")
     for fragment, image in zip(plan.fragments, plan.images, strict=True):
@@ -114,8 +114,11 @@ def disassemble(cubin: bytes) -> bytes:
         path.write_bytes(cubin)
         done = subprocess.run([program, "-c", str(path)], capture_output=True, check=False)
     if done.returncode:
-        raise ToolchainError(f"nvdisasm fails: {done.stderr.decode(errors='replace').strip()}", where=program,
-                             hint="is it older than the nvJitLink that made the cubin?")  # fmt: skip
+        raise ToolchainError(
+            f"nvdisasm fails: {done.stderr.decode(errors='replace').strip()}",
+            where=program,
+            hint="is it older than the nvJitLink that made the cubin?",
+        )
     return done.stdout
 
 
@@ -128,4 +131,5 @@ def _write(data: bytes, output: Path | None) -> None:
     elif b"\0" in data and sys.stdout.isatty():
         raise click.UsageError("a cubin is no text: write it to a file with -o")
     else:
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()

@@ -115,8 +115,11 @@ def _bare_address(parameter: Parameter, address: int) -> int:
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     status, _ = driver.cuPointerGetAttribute(attribute, address)
     if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
-        raise _wrong(parameter, f"the address {address:#x}, which is not memory that CUDA knows",
-                     "give a device address, not one of ordinary host memory")  # fmt: skip
+        raise _wrong(
+            parameter,
+            f"the address {address:#x}, which is not memory that CUDA knows",
+            "give a device address, not one of ordinary host memory",
+        )
     return address
 
 
@@ -126,8 +129,11 @@ def _require_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: t
         if extent == 0:
             return
         if extent != 1 and stride != expected:
-            raise _wrong(parameter, "an array that is not C-contiguous",
-                         "make it contiguous, or pass its address if the kernel takes strides")  # fmt: skip
+            raise _wrong(
+                parameter,
+                "an array that is not C-contiguous",
+                "make it contiguous, or pass its address if the kernel takes strides",
+            )
         expected *= extent
 
 
@@ -204,8 +210,11 @@ def _real(parameter: Parameter, argument: Any) -> float:
 
 def _unsupported(parameter: Parameter) -> Converter:
     def convert(argument: Any) -> Any:
-        raise _wrong(parameter, _describe(argument),
-                     f"{parameter.size}-byte structures by value cannot be passed: let the kernel take a pointer to one")  # fmt: skip
+        raise _wrong(
+            parameter,
+            _describe(argument),
+            f"{parameter.size}-byte structures by value cannot be passed: let the kernel take a pointer to one",
+        )
 
     return convert
 

@@ -65,8 +65,11 @@ class KernelFamily:
 
     def __init__(self, name: str, database: FragmentDatabase) -> None:
         if name not in database.families:
-            raise RegistryError(f"holds no family {name!r}", where=str(database.path),
-                                hint=f"it holds {', '.join(database.families) or 'none'}")  # fmt: skip
+            raise RegistryError(
+                f"holds no family {name!r}",
+                where=str(database.path),
+                hint=f"it holds {', '.join(database.families) or 'none'}",
+            )
         self.name = name
         self.database = database
         self.record = database.families[name]
@@ -165,8 +168,11 @@ class Planner:
             raise PlanError(error.what, hint=error.hint) from None
         fragment = self._family.database.get(parsed)
         if fragment is None or parsed.family != self._family.name:
-            raise PlanError(f"no fragment {parsed} in family {self._family.name}",
-                            where=str(self._family.database.path), hint="`jitlto ls DB` lists them")  # fmt: skip
+            raise PlanError(
+                f"no fragment {parsed} in family {self._family.name}",
+                where=str(self._family.database.path),
+                hint="`jitlto ls DB` lists them",
+            )
         self._pinned.append(fragment)
         return self
 
@@ -182,18 +188,21 @@ class Planner:
         name : str
             What error messages call it.
         """
+        if not isinstance(text, str):
+            raise PlanError("the source is not text", where=name, hint="give CUDA C++ as a str")
         self._supplied.append((name, text, None))
         return self
 
     def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner:
         """Add LTO-IR, bare or in a fatbin."""
+        data = _bytes(data, name)
         kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
         self._supplied.append((name, data, kind))
         return self
 
     def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
-        self._supplied.append((name, data, InputKind.PTX))
+        self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
         return self
 
     def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner:
@@ -204,7 +213,8 @@ class Planner:
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
             raise PlanError(f"unknown kind of input {kind!r}", hint=f"one of {', '.join(allowed)}")
-        self._supplied.append((name or f"user.{kind}", data, InputKind(kind)))
+        name = name or f"user.{kind}"
+        self._supplied.append((name, _bytes(data, name), InputKind(kind)))
         return self
 
     def plan(
@@ -269,3 +279,11 @@ class Planner:
         fragments = self._family.database.fragments(self._family.name)
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         return [required[name] for name in sorted(required)]
+
+
+def _bytes(data: object, name: str) -> bytes:
+    """An input's bytes, from anything that holds bytes."""
+    try:
+        return bytes(memoryview(data))  # type: ignore[arg-type]
+    except TypeError:
+        raise PlanError(f"is a {type(data).__name__}, not bytes", where=name, hint="give the file's content") from None

@@ -46,8 +46,11 @@ class Launcher:
             self._code = ObjectCode.from_cubin(linked.cubin, name=str(plan.entry.key))
             self.kernel: Kernel = self._code.get_kernel(linked.entry)
         except Exception as error:
-            raise LaunchError(f"the driver cannot load the kernel: {error}", where=str(plan.entry.key),
-                              hint=f"it was linked for {linked.architecture.sm}; `jitlto doctor` shows the device") from error  # fmt: skip
+            raise LaunchError(
+                f"the driver cannot load the kernel: {error}",
+                where=str(plan.entry.key),
+                hint=f"it was linked for {linked.architecture.sm}; `jitlto doctor` shows the device",
+            ) from error
         self._converters = [converter(parameter) for parameter in plan.entry.signature]
         self._configs: dict[object, LaunchConfig] = {}
 
@@ -111,8 +114,11 @@ class Launcher:
         try:
             launch(stream, config, self.kernel, *values)
         except Exception as error:
-            raise LaunchError(f"the launch failed: {error}", where=str(self.plan.entry.key),
-                              hint=f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory") from error  # fmt: skip
+            raise LaunchError(
+                f"the launch failed: {error}",
+                where=str(self.plan.entry.key),
+                hint=f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory",
+            ) from error
 
     def _configure(
         self,
@@ -129,8 +135,9 @@ class Launcher:
             clusters = _extent("cluster", cluster)
             # cuda.core counts a grid with clusters in clusters; CUDA and we count it in blocks.
             if any(extent % part for extent, part in zip(blocks, clusters, strict=True)):
-                raise LaunchError(f"grid {grid} is no multiple of cluster {cluster}",
-                                  hint="the grid counts blocks, with clusters too")  # fmt: skip
+                raise LaunchError(
+                    f"grid {grid} is no multiple of cluster {cluster}", hint="the grid counts blocks, with clusters too"
+                )
             blocks = (blocks[0] // clusters[0], blocks[1] // clusters[1], blocks[2] // clusters[2])
         if shared_memory < 0:
             raise LaunchError(f"shared_memory is {shared_memory}", hint="give a number of bytes")
@@ -146,8 +153,11 @@ class Launcher:
                 programmatic_stream_serialization=programmatic,
             )
         except Exception as error:
-            raise LaunchError(f"impossible launch configuration: {error}", where=str(self.plan.entry.key),
-                              hint=f"grid {grid}, block {block}, cluster {cluster}, {shared_memory} bytes of shared memory") from error  # fmt: skip
+            raise LaunchError(
+                f"impossible launch configuration: {error}",
+                where=str(self.plan.entry.key),
+                hint=f"grid {grid}, block {block}, cluster {cluster}, {shared_memory} bytes of shared memory",
+            ) from error
         if len(self._configs) < 4096:  # a caller with ever new grids must not fill the memory
             self._configs[(grid, block, shared_memory, cluster, cooperative, programmatic)] = config
         return config
@@ -165,10 +175,16 @@ class Launcher:
         signature = ", ".join(str(parameter) for parameter in self.signature)
         if given < len(self.signature):
             missing = self.signature[given]
-            return ArgumentError(f"argument {missing.name!r} ({missing.type}) is missing: {given} of {len(self.signature)} given",
-                                 where=str(self.plan.entry.key), hint=f"the kernel takes ({signature})")  # fmt: skip
-        return ArgumentError(f"{given} arguments given, the kernel takes {len(self.signature)}",
-                             where=str(self.plan.entry.key), hint=f"the kernel takes ({signature})")  # fmt: skip
+            return ArgumentError(
+                f"argument {missing.name!r} ({missing.type}) is missing: {given} of {len(self.signature)} given",
+                where=str(self.plan.entry.key),
+                hint=f"the kernel takes ({signature})",
+            )
+        return ArgumentError(
+            f"{given} arguments given, the kernel takes {len(self.signature)}",
+            where=str(self.plan.entry.key),
+            hint=f"the kernel takes ({signature})",
+        )
 
 
 def _stream(stream: Any) -> Any:

@@ -84,15 +84,19 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     kinds = nvjitlink.InputType
     version = toolkit.nvjitlink_version()
     if not knows(version, target):
-        raise ArchitectureError(f"nvJitLink {version} does not link for {target.sm}",
-                                hint=f"it links for {', '.join(f'sm_{n}' for n in linkable(version))}; "
-                                "a newer architecture needs a newer nvJitLink")  # fmt: skip
+        raise ArchitectureError(
+            f"nvJitLink {version} does not link for {target.sm}",
+            hint=f"it links for {', '.join(f'sm_{n}' for n in linkable(version))}; "
+            "a newer architecture needs a newer nvJitLink",
+        )
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
-        raise LinkError(f"nvJitLink {version} refuses the options {' '.join(options)}: {error}",
-                        hint="see nvJitLink's documentation for the options of this version") from error  # fmt: skip
+        raise LinkError(
+            f"nvJitLink {version} refuses the options {' '.join(options)}: {error}",
+            hint="see nvJitLink's documentation for the options of this version",
+        ) from error
     try:
         at = inputs[0].name if inputs else ""
         try:
@@ -127,8 +131,11 @@ def _refuse_unresolved(log: str) -> None:
     names = sorted({match[1] or match[2] for match in _UNRESOLVED.finditer(log)})
     if names:
         listed = ", ".join(demangle(name) for name in names)
-        raise UnresolvedSymbolError(f"no input of the link defines {listed}", log=log,
-                                    hint="add the fragment, source or library that defines it")  # fmt: skip
+        raise UnresolvedSymbolError(
+            f"no input of the link defines {listed}",
+            log=log,
+            hint="add the fragment, source or library that defines it",
+        )
 
 
 def _refuse_duplicates(inputs: Sequence[LinkInput]) -> None:
@@ -144,22 +151,33 @@ def _refuse_duplicates(inputs: Sequence[LinkInput]) -> None:
         for symbol in module.provides:
             if not symbol.weak and owners.setdefault(symbol.name, item) is not item:
                 names = f"{owners[symbol.name].name} and {item.name}"
-                raise LinkError(f"{demangle(symbol.name)} is defined by more than one input of the link: {names}",
-                                hint="leave one of them out, or make it inline or static")  # fmt: skip
+                raise LinkError(
+                    f"{demangle(symbol.name)} is defined by more than one input of the link: {names}",
+                    hint="leave one of them out, or make it inline or static",
+                )
 
 
 def _link_error(status: str, log: str, at: str, target: Architecture, version: Version) -> LinkError:
     _refuse_unresolved(log)
     if duplicate := _DUPLICATE.search(log):
         name = demangle(duplicate[1] or duplicate[2])
-        return LinkError(f"{name} is defined by more than one input of the link", log=log,
-                         hint="leave one of them out, or make it inline or static")  # fmt: skip
+        return LinkError(
+            f"{name} is defined by more than one input of the link",
+            log=log,
+            hint="leave one of them out, or make it inline or static",
+        )
     if "newer version of nvJitLink" in log or "Unsupported .version" in log:
-        return VersionError(f"an input was made by a newer toolkit than nvJitLink {version}: {_last_line(log)}",
-                            log=log, hint="install an nvJitLink at least as new as the compiler")  # fmt: skip
+        return VersionError(
+            f"an input was made by a newer toolkit than nvJitLink {version}: {_last_line(log)}",
+            log=log,
+            hint="install an nvJitLink at least as new as the compiler",
+        )
     if any(words in log for words in _OTHER_ARCHITECTURE):
-        return ArchitectureError(f"an input is for another architecture than {target.sm}: {_last_line(log)}",
-                                 log=log, hint="link for a later architecture, or build the input for this one")  # fmt: skip
+        return ArchitectureError(
+            f"an input is for another architecture than {target.sm}: {_last_line(log)}",
+            log=log,
+            hint="link for a later architecture, or build the input for this one",
+        )
     place = f" at input {at!r}" if at else ""
     return LinkError(f"nvJitLink {version} refuses the link{place}: {_last_line(log) or status}", log=log)
 

@@ -19,7 +19,7 @@ from jitlto.mangling import demangle
 from jitlto.ptx import parse
 from jitlto.runtime import device
 from jitlto.runtime.linker import InputKind, Linked, LinkInput, link
-from jitlto.runtime.resolve import Resolution
+from jitlto.runtime.resolve import Resolution, Supplied
 from jitlto.runtime.supply import UserInput
 from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa, runs_on
 
@@ -85,7 +85,8 @@ class Plan:
 
     def __repr__(self) -> str:
         configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
-        return f"<Plan {self.family}/{self.entry.key.group}({configuration}) for {self.arch.sm if self.arch else 'the current device'}>"
+        target = self.arch.sm if self.arch else "the current device"
+        return f"<Plan {self.family}/{self.entry.key.group}({configuration}) for {target}>"
 
     @property
     def entry(self) -> Fragment:
@@ -137,7 +138,7 @@ class Plan:
             if (version, linker) not in _said:
                 _said.add((version, linker))
                 _log.warning(
-                    "LTO-IR of CUDA %s does not link with nvJitLink %s: linking PTX instead, without link-time optimisation",
+                    "LTO-IR of CUDA %s does not link with nvJitLink %s: linking PTX instead, without LTO",
                     version,
                     linker,
                 )
@@ -235,7 +236,7 @@ class Plan:
         if arch is not None:
             return self.for_arch(arch).calls_left()
         module = parse(self.link_ptx())
-        owners = [*self.fragments, *(item.symbols for item in self.supplied)]
+        owners: list[Fragment | Supplied] = [*self.fragments, *(item.symbols for item in self.supplied)]
         crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
         functions = {name for name, d in module.declarations.items() if d.kind is SymbolKind.FUNCTION}
         unresolved = {symbol.name for symbol in module.requires}
@@ -284,7 +285,8 @@ def _select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: V
         what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
         raise VersionError(
             f"{fragment.key} holds {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
-            hint=f"install an nvJitLink of at least {made} (pip install -U 'jitlto[cu{max(i.version for i in images).major}]'), "
+            hint=f"install an nvJitLink of at least {made} "
+            f"(pip install -U 'jitlto[cu{max(i.version for i in images).major}]'), "
             f"or build the family with a compiler no newer than {linker}",
         )
     fitting = [image for image in readable if runs_on(image.architecture, target)]
@@ -300,14 +302,20 @@ def _select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: V
 def _check_supplied(item: UserInput, mode: str, target: Architecture, linker: Version) -> None:
     name = item.symbols.name
     if not any(image_mode == mode for image_mode, _ in item.images):
-        raise LinkError(f"{name} cannot take part in a link without link-time optimisation",
-                        hint='give its source or PTX, or link with link_mode="lto"')  # fmt: skip
+        raise LinkError(
+            f"{name} cannot take part in a link without link-time optimisation",
+            hint='give its source or PTX, or link with link_mode="lto"',
+        )
     if item.version is not None and mode == "lto" and not ltoir_links(item.version, linker):
-        raise VersionError(f"{name} was compiled by NVRTC {item.version}, which nvJitLink {linker} cannot link",
-                           hint="install NVRTC and nvJitLink of one release")  # fmt: skip
+        raise VersionError(
+            f"{name} was compiled by NVRTC {item.version}, which nvJitLink {linker} cannot link",
+            hint="install NVRTC and nvJitLink of one release",
+        )
     if item.architecture is not None and not runs_on(item.architecture, target):
-        raise ArchitectureError(f"{name} is for {item.architecture.compute}, which does not run on {target.sm}",
-                                hint="link for a later architecture")  # fmt: skip
+        raise ArchitectureError(
+            f"{name} is for {item.architecture.compute}, which does not run on {target.sm}",
+            hint="link for a later architecture",
+        )
 
 
 def _versions(images: Sequence[Image]) -> str:

@@ -71,8 +71,10 @@ class Registry:
         databases = self.databases()
         holders = [database for database in databases if family in database.families]
         if len({database.digest for database in holders}) > 1:
-            raise RegistryError(f"several databases hold the family {family!r}: " + ", ".join(str(d.path) for d in holders),
-                                hint="say which: --db DB, or database=")  # fmt: skip
+            raise RegistryError(
+                f"several databases hold the family {family!r}: " + ", ".join(str(d.path) for d in holders),
+                hint="say which: --db DB, or database=",
+            )
         if holders:
             return holders[0]
         known = sorted({name for database in databases for name in database.families})
@@ -81,7 +83,8 @@ class Registry:
         raise RegistryError(
             f"no database holds the family {family!r}",
             hint=(f"did you mean {near[0]}? " if near else "")
-            + f"{seen}; name a database (--db DB, or database=), or build one: jitlto build {family} -o {family}.fragdb",
+            + f"{seen}; name a database (--db DB, or database=), "
+            + f"or build one: jitlto build {family} -o {family}.fragdb",
         )
 
 

@@ -170,11 +170,14 @@ def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, st
     deciding = {name: v for name, v in values.items() if name not in bound and len(v) > 1}
     if not deciding:
         listed = ", ".join(str(fragment.key) for fragment in candidates[:3])
-        return AmbiguousConfigurationError(f"{what}: {listed}", hint="no parameter tells them apart: add one to key, "
-                                           "or name the fragment with planner.add(key)")  # fmt: skip
+        return AmbiguousConfigurationError(
+            f"{what}: {listed}",
+            hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
+        )
     choices = "; ".join(describe_choice(name, deciding[name]) for name in sorted(deciding))
-    return AmbiguousConfigurationError(f"{what}: the configuration leaves open {', '.join(sorted(deciding))}",
-                                       hint=f"give {choices}")  # fmt: skip
+    return AmbiguousConfigurationError(
+        f"{what}: the configuration leaves open {', '.join(sorted(deciding))}", hint=f"give {choices}"
+    )
 
 
 def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> UnknownValueError:
@@ -187,8 +190,10 @@ def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> 
         if fitting:
             values = [dict(f.key.parameters)[name] for f in fitting if name in dict(f.key.parameters)]
             others = ", ".join(f"{n}={v}" for n, v in sorted(rest.items()))
-            return UnknownValueError(f"no {what} has {name}={given[name]}" + (f" with {others}" if others else ""),
-                                     hint=f"there, give {describe_choice(name, values)}")  # fmt: skip
+            return UnknownValueError(
+                f"no {what} has {name}={given[name]}" + (f" with {others}" if others else ""),
+                hint=f"there, give {describe_choice(name, values)}",
+            )
     asked = ", ".join(f"{n}={v}" for n, v in sorted(given.items()))
     return UnknownValueError(f"no {what} has {asked}", hint="`jitlto ls DB` lists the combinations that there are")
 
@@ -208,7 +213,9 @@ def _missing(
     others = ", ".join(item.name for item in supplied)
     return MissingProviderError(
         f"nobody provides {wanted}, which {requirer} requires",
-        hint=f"{others} does not define it" if others else "supply it: planner.add_source(text), or --source FILE on the command line",
+        hint=f"{others} does not define it"
+        if others
+        else "supply it: planner.add_source(text), or --source FILE on the command line",
     )
 
 
@@ -227,7 +234,8 @@ def _check_useful(index: Index, supplied: Sequence[Supplied], required: set[str]
                     raise _mismatch(item.name, demangle(found), demangle(wanted))
         listed = ", ".join(demangle(name) for name in sorted(index.required)) or "nothing"
         raise PlanError(
-            f"provides nothing that the plan requires; it defines {', '.join(map(demangle, sorted(theirs))) or 'nothing'}",
+            "provides nothing that the plan requires; it defines "
+            f"{', '.join(map(demangle, sorted(theirs))) or 'nothing'}",
             where=item.name,
             hint=f"the family's fragments call {listed}",
         )
@@ -236,8 +244,10 @@ def _check_useful(index: Index, supplied: Sequence[Supplied], required: set[str]
 def _mismatch(name: str, found: str, wanted: str) -> InterfaceMismatchError:
     hint = "define it with exactly the declared types and linkage"
     if wanted.replace("long long", "long") == found.replace("long long", "long"):
-        hint = ("NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
-                "or compile both with one compiler")  # fmt: skip
+        hint = (
+            "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
+            "or compile both with one compiler"
+        )
     elif "(" not in found:
         hint = 'it is declared with C++ linkage: remove extern "C"'
     elif "(" not in wanted:
@@ -250,14 +260,17 @@ def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[Supplied]) 
     owners: list[tuple[str, Fragment | Supplied]] = [(str(f.key), f) for f in chosen]
     owners += [(item.name, item) for item in supplied]
     required = {s.name: (s, name) for name, owner in reversed(owners) for s in owner.requires}
-    provided: dict[str, tuple[Symbol, str]] = {}
+    provided: dict[str, tuple[Symbol, str, int]] = {}
     bodies: dict[str, tuple[str, str]] = {}
-    for name, owner in owners:
+    for number, (name, owner) in enumerate(owners):
         for symbol in owner.provides:
-            other = provided.setdefault(symbol.name, (symbol, name))
-            if other[1] != name and (symbol.name in required or not (symbol.weak and other[0].weak)):
-                raise PlanError(f"{demangle(symbol.name)} is defined twice, by {other[1]} and by {name}",
-                                hint="a plan has one provider of each symbol")  # fmt: skip
+            # By number: a caller's inputs may bear one name.
+            other = provided.setdefault(symbol.name, (symbol, name, number))
+            if other[2] != number and (symbol.name in required or not (symbol.weak and other[0].weak)):
+                raise PlanError(
+                    f"{demangle(symbol.name)} is defined twice, by {other[1]} and by {name}",
+                    hint="a plan has one provider of each symbol",
+                )
             if symbol.name in required:
                 wanted, requirer = required[symbol.name]
                 if not compatible(wanted, symbol):
@@ -270,5 +283,7 @@ def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[Supplied]) 
         for symbol_name, body in owner.weak:
             first = bodies.setdefault(symbol_name, (body, name))
             if first[0] != body and symbol_name not in required:
-                raise PlanError(f"{demangle(symbol_name)} is defined differently in {first[1]} and in {name}",
-                                hint="a link keeps one of them for both: rename one, or put it into an anonymous namespace")  # fmt: skip
+                raise PlanError(
+                    f"{demangle(symbol_name)} is defined differently in {first[1]} and in {name}",
+                    hint="a link keeps one of them for both: rename one, or put it into an anonymous namespace",
+                )

@@ -110,13 +110,13 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
     PlanError
         If it is not PTX.
     """
-    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = (data if isinstance(data, str) else data.decode("utf-8", "replace")).rstrip("\0")
     try:
         module = ptx.parse(text)
     except Exception as error:
         raise PlanError("is not PTX", where=name, hint="give the text that a compiler wrote") from error
     symbols = Supplied(name, module.provides, module.requires, module.weak)
-    item = LinkInput(InputKind.PTX, text.rstrip("\0").encode(), name)
+    item = LinkInput(InputKind.PTX, text.encode(), name)
     # The toolkit of a PTX text does not matter, its ISA does; the linker checks that.
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target)
 

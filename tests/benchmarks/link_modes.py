@@ -152,7 +152,7 @@ class _Problem:
         properties = device.current().properties
         # A few blocks for every multiprocessor; data far above the L2 for the kernel that streams rows.
         self.queries = properties.multiprocessor_count * (2 if self.optimized else 128)
-        self.rows = 1 << 20 if self.optimized else 2048
+        self.rows = 1 << 19 if self.optimized else 2048
         self._draw()
 
     def _draw(self) -> None:
