@@ -119,10 +119,11 @@ class FragmentDatabase:
         self.path = Path(path)
         self._lock = threading.Lock()
         if not self.path.is_file():
-            raise self._error("there is no such file", "make it with `jitlto build FAMILY -o DB`")
+            what = "is a directory" if self.path.is_dir() else "there is no such file"
+            raise self._error(what, "make it with `jitlto build FAMILY -o DB`")
         with self._reading():
             # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
-            uri = f"file:{quote(str(self.path.absolute()))}?mode=ro&immutable=1"
+            uri = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=ro&immutable=1"
             self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             self._connection.text_factory = bytes
             try:
@@ -130,14 +131,14 @@ class FragmentDatabase:
                 families = self._rows("family", "name")
                 fragments = self._rows("fragment", "key")
                 recorded = self._connection.execute("SELECT value FROM meta WHERE name = 'digest'").fetchone()
+                rows = [("family", name, sha) for name, (_, sha) in families.items()]
+                rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
+                self.digest = _digest(rows)
+                if recorded is None or recorded[0] != self.digest.encode():
+                    raise self._damaged("its rows are not those that were written")
             except BaseException:
                 self._connection.close()
                 raise
-        rows = [("family", name, sha) for name, (_, sha) in families.items()]
-        rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
-        self.digest = _digest(rows)
-        if recorded is None or recorded[0] != self.digest.encode():
-            raise self._damaged("its rows are not those that were written")
         self._families = {name: _family_from(json.loads(record)) for name, (record, _) in families.items()}
         self._fragments: dict[str, dict[FragmentKey, Fragment]] = {name: {} for name in self._families}
         for record, _ in fragments.values():
@@ -216,7 +217,7 @@ class FragmentDatabase:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION_ID:
-            raise self._error("is not a fragment database", "make one with `jitlto build FAMILY -o DB`")
+            raise self._error("is not a fragment database", "make it with `jitlto build FAMILY -o DB`")
         if schema != SCHEMA:
             raise self._error(
                 f"has schema {schema}; this jitlto reads schema {SCHEMA}", "upgrade jitlto, or build the database again"
@@ -239,9 +240,10 @@ class FragmentDatabase:
             yield
         except sqlite3.ProgrammingError as error:
             raise self._error(f"cannot be read: {error}", "open it again") from error
-        except (sqlite3.Error, OverflowError) as error:
+        # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may ask for the moon.
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
             if "not a database" in str(error):
-                raise self._error("is not a fragment database", "make one with `jitlto build FAMILY -o DB`") from error
+                raise self._error("is not a fragment database", "make it with `jitlto build FAMILY -o DB`") from error
             raise self._damaged(str(error)) from error
 
     def _damaged(self, why: str) -> DatabaseError:
@@ -334,7 +336,7 @@ def _digest(rows: Iterable[tuple[str, str, str]]) -> str:
 
 
 def _canonical(record: Mapping[str, object]) -> bytes:
-    return json.dumps(record, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+    return json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _fragment_to(fragment: Fragment) -> dict[str, object]:

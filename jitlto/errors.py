@@ -42,10 +42,6 @@ def _rebuild(cls: type[JitltoError], state: dict[str, object]) -> JitltoError:
     return error
 
 
-class ConfigError(JitltoError):
-    """An environment variable holds a value that jitlto cannot use."""
-
-
 class MatrixError(JitltoError):
     """A matrix is malformed or breaks a rule of the matrix product."""
 

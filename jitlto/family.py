@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os.path
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -197,11 +199,12 @@ class _Reader:
         if toolchain != "nvrtc":
             raise self._error("family", f"unknown toolchain {toolchain!r}", 'write toolchain = "nvrtc"')
         syntax = self._syntax("family", table, "jinja")
+        options, numbers = self._table(document, "link", {}), self._texts("family", table, "archs", ("75",))
         try:
-            link = LinkOptions.of(self._table(document, "link", {}))
-            archs = sorted({Architecture.parse(a) for a in self._texts("family", table, "archs", ("75",))})
+            link = LinkOptions.of(options, where="link")
+            archs = sorted({Architecture.parse(number) for number in numbers})
         except JitltoError as error:
-            raise FamilyError(error.what, where=str(self._path), hint=error.hint) from None
+            raise self._error(error.where or "family", error.what, error.hint) from None
         if not archs:
             raise self._error("family", "archs is empty", 'write archs = ["75"]')
         groups = [
@@ -278,7 +281,7 @@ class _Reader:
     def _options(self, table: Mapping[str, object]) -> tuple[str, ...]:
         options = self._texts("family", table, "options", ())
         for option in options:
-            flag = option.partition("=")[0].strip()
+            flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
             flag = "-I" if flag.startswith("-I") else flag
             if flag in _LINK_ONLY:
                 raise self._error(
@@ -306,7 +309,7 @@ class _Reader:
         name = self._text(where, table, key)
         candidates = (self._directory / name, self._root / folder / name)
         for path in candidates:
-            if path.is_file():
+            if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
                 return path
         raise self._error(
             where, f"{key} {name!r} does not exist", "looked for " + " and ".join(str(path) for path in candidates)

@@ -5,6 +5,7 @@ On the ground floor because both wings compile: the build side fragments, the ru
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from jitlto.versions import Architecture, Version
 # Compiled for debugging, with forced inlining off, every one of them shows.
 _PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n#line 1\n"
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
+_PROGRAM_NAME = re.compile(r"\b[0-9a-f]{64}\.cu\b")
 _CONTEXT_LINES = 3
 _HOST_HEADERS = frozenset(
     [
@@ -73,6 +75,9 @@ class Compiled:
         NVRTC's.
     warnings : str
         The compiler's log.
+    identity : str
+        SHA-256 of all that it was made from. NVRTC writes the working directory into LTO-IR, so that equal sources do
+        not give equal bytes in every process; this they have in common.
     """
 
     ltoir: dict[Architecture, bytes]
@@ -81,6 +86,7 @@ class Compiled:
     weak: tuple[tuple[str, str], ...]
     version: Version
     warnings: str
+    identity: str
 
 
 def compile_source(source: Source, architectures: Sequence[Architecture], options: Sequence[str]) -> Compiled:
@@ -115,7 +121,9 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
         )
         raise
     module = parse(text.decode())
-    return Compiled(ltoir, text.decode(), module, parse(probe.decode()).weak, version, log)
+    made_from = [source.sha256, str(version), *map(str, architectures), *options]
+    identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
+    return Compiled(ltoir, text.decode(), module, parse(probe.decode()).weak, version, log, identity)
 
 
 def program_name(source: Source) -> str:
@@ -144,22 +152,21 @@ def missing_header(log: str) -> str | None:
     return match[1] if match else None
 
 
-def annotate(error: CompileError, log: str, name: str, text: str, where: str) -> CompileError:
+def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:
     """A compile error with the compiler's lines and the source's lines around the first few errors.
 
     Parameters
     ----------
     error : CompileError
         As raised by :func:`compile_source`.
-    log : str
-        Its log, with the source called ``name``.
     name : str
-        What the source is called in the log.
+        What the log is to call the source.
     text : str
         The source.
     where : str
         What the message begins with.
     """
+    log = _PROGRAM_NAME.sub(lambda _: name, error.log)
     lines = text.splitlines()
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
     shown = numbers[:_CONTEXT_LINES] or [1]

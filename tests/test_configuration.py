@@ -77,7 +77,7 @@ def test_numbers_and_booleans_stand_for_their_text() -> None:
 def test_numpy_scalars_stand_for_their_text() -> None:
     # An index that came out of an array is a number like any other.
     assert spelled(veclen=np.int64(8)) == {"veclen": "8"}
-    assert spelled(optimized=np.bool_(True)) == {"optimized": "true"}  # noqa: FBT003 - the value under test
+    assert spelled(optimized=np.bool_(True)) == {"optimized": "true"}
 
 
 def test_the_familys_own_spelling_wins_over_an_alias() -> None:

@@ -96,7 +96,12 @@ def test_parameters_in_a_key_may_come_in_any_order(mini: KernelFamily) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    ["mini/op[data_type=float,op_name=thrice]", "mini/nothing[]", "mini/op[]", "maxi/op[data_type=float,op_name=twice]"],
+    [
+        "mini/op[data_type=float,op_name=thrice]",
+        "mini/nothing[]",
+        "mini/op[]",
+        "maxi/op[data_type=float,op_name=twice]",
+    ],
 )
 def test_an_unknown_key_is_a_plan_error(mini: KernelFamily, key: str) -> None:
     with pytest.raises(PlanError, match="no fragment"):

@@ -92,6 +92,17 @@ def test_what_a_compile_gives() -> None:
     assert "\0" not in result.ptx
 
 
+def test_the_identity_is_that_of_what_is_compiled() -> None:
+    texts = ("__device__ int f() { return 1; }", "__device__ int f() { return 2; }")
+
+    def identity(text: str, architectures: list[Architecture] = BASE, options: list[str] = OPTIONS) -> str:
+        return compile_source(source(text), architectures, options).identity
+
+    one = identity(texts[0])
+    assert identity(texts[0]) == one
+    assert len({one, identity(texts[1]), identity(texts[0], [Architecture(80)]), identity(texts[0], BASE, [])}) == 4
+
+
 def test_warnings_are_kept() -> None:
     result = compile_source(source("__device__ int f() { int unused; return 1; }"), BASE, OPTIONS)
     assert "never referenced" in result.warnings
@@ -182,8 +193,9 @@ def test_the_toolkits_headers_are_found_by_content_too() -> None:
 
 def test_the_source_around_an_error_is_shown() -> None:
     text = "".join(f"// line {n}\n" for n in range(1, 10)) + "int x = wrong;\n" + "// after\n" * 5
-    log = 'name.cu(10): error: identifier "wrong" is undefined\n'
-    error = nvrtc.annotate(CompileError("x", log="raw", hint="a hint"), log, "name.cu", text, "somewhere")
+    log = f'{nvrtc.program_name(source(text))}(10): error: identifier "wrong" is undefined\n'
+    error = nvrtc.annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text, "somewhere")
+    assert "name.cu(10): error" in error.log
     assert error.where == "somewhere"
     assert error.hint == "a hint"
     assert 'identifier "wrong" is undefined' in error.what
@@ -194,5 +206,6 @@ def test_the_source_around_an_error_is_shown() -> None:
 
 @pytest.mark.parametrize("text", ["", "one line", "\n"])
 def test_an_error_beyond_the_source_is_shown_too(text: str) -> None:
-    error = nvrtc.annotate(CompileError("x"), "name.cu(99): error: x\nother.h(1): error: y", "name.cu", text, "here")
+    log = "name.cu(99): error: x\nother.h(1): error: y"
+    error = nvrtc.annotate(CompileError("x", log=log), "name.cu", text, "here")
     assert "other.h(1): error: y" in error.what

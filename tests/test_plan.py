@@ -137,9 +137,7 @@ def test_the_digest_changes_with_the_entry_name_alone(mini: KernelFamily, plan: 
 
 @given(st.permutations(list(TWICE.items())))
 @settings(max_examples=10)
-def test_the_digest_does_not_change_with_the_order_of_keywords(
-    mini_path: Path, items: list[tuple[str, str]]
-) -> None:
+def test_the_digest_does_not_change_with_the_order_of_keywords(mini_path: Path, items: list[tuple[str, str]]) -> None:
     with FragmentDatabase(mini_path) as opened:
         family = KernelFamily("mini", opened)
         assert family.plan(arch="sm_90", **dict(items)).digest == family.plan(arch="sm_90", **TWICE).digest
@@ -181,8 +179,12 @@ def test_the_digest_does_not_change_with_process_directory_or_place_of_the_datab
     environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
     done = subprocess.run(
         [sys.executable, "-c", code, str(moved)],
-        capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=60,
+    )
     assert done.stdout.strip() == plan.digest, done.stderr
 
 
@@ -233,7 +235,9 @@ def test_a_target_below_the_fragments_is_refused_before_linking(plan: Plan) -> N
     for mode in ("lto", "ptx"):
         with pytest.raises(ArchitectureError) as caught:
             replace(plan, mode=mode).link("sm_70")
-        assert "mini/kern[data_type=float] was compiled for compute_75, which does not run on sm_70" in str(caught.value)
+        assert "mini/kern[data_type=float] was compiled for compute_75, which does not run on sm_70" in str(
+            caught.value
+        )
 
 
 @pytest.mark.parametrize("arch", ["sm_130", "sm_999", "sm_80a"])
@@ -280,7 +284,9 @@ def test_each_part_of_fast_math_reaches_the_code(mini: KernelFamily) -> None:
     assert "fma.rn.f32" not in linked_ptx(mini, fma=False)
 
 
-@pytest.mark.xfail(strict=True, reason="NVRTC decides the precision of sqrtf at the compile, nvJitLink's flag is too late")
+@pytest.mark.xfail(
+    strict=True, reason="NVRTC decides the precision of sqrtf at the compile, nvJitLink's flag is too late"
+)
 def test_approximate_square_root_reaches_the_code(mini: KernelFamily) -> None:
     assert "sqrt.approx.f32" in linked_ptx(mini, prec_sqrt=False)
 

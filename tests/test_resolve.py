@@ -247,9 +247,7 @@ def test_a_supplied_input_may_call_another_supplied_input() -> None:
 
 def test_a_supplied_input_and_a_pinned_fragment_for_one_symbol_are_an_error() -> None:
     with pytest.raises(PlanError, match=r"op\(float\) is defined twice, by f/op.* and by user\.cu"):
-        resolve(
-            Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]], supplied=[supplied(OP)]
-        )
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]], supplied=[supplied(OP)])
 
 
 def test_a_supplied_input_that_provides_nothing_required_is_an_error_that_says_what_it_defines() -> None:
@@ -353,9 +351,7 @@ def test_the_order_of_fragments_and_of_the_configuration_does_not_matter(
 
 
 @given(st.permutations(FAMILY), st.permutations([("metric", "l1"), ("veclen", "1"), ("mode", "fast")]))
-def test_the_order_does_not_matter_for_an_error_either(
-    fragments: list[Fragment], items: list[tuple[str, str]]
-) -> None:
+def test_the_order_does_not_matter_for_an_error_either(fragments: list[Fragment], items: list[tuple[str, str]]) -> None:
     def message(index: Index, configuration: dict[str, str]) -> str:
         with pytest.raises(PlanError) as caught:
             resolve(index, configuration)

@@ -210,7 +210,7 @@ def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: Kernel
 @pytest.mark.parametrize(
     "text",
     [
-        '__device__ int op(float a) { return 1; }',
+        "__device__ int op(float a) { return 1; }",
         'extern "C" __device__ float op(double a) { return 1; }',
         'extern "C" __device__ float op(float a, float b) { return a; }',
         'extern "C" __device__ float op(int a) { return a; }',
@@ -410,15 +410,17 @@ def test_inputs_may_be_anything_that_holds_bytes_and_nothing_else(mini: KernelFa
     for same in (bytearray(data), memoryview(data)):
         assert links(mini.planner(data_type="float").add_ltoir(same).plan())  # type: ignore[arg-type]
     for wrong in ("text", 1, None, ["a"]):
-        with pytest.raises(PlanError, match="mine: is a .*, not bytes"):
+        with pytest.raises(PlanError, match=r"mine: is a .*, not bytes"):
             mini.planner(data_type="float").add_ltoir(wrong, name="mine")  # type: ignore[arg-type]
-        with pytest.raises(PlanError, match="mine: is a .*, not bytes"):
+        with pytest.raises(PlanError, match=r"mine: is a .*, not bytes"):
             mini.planner(data_type="float").add_binary(wrong, "cubin", name="mine")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match=r"user\.ptx: is a int, not bytes"):
         mini.planner(data_type="float").add_ptx(1)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("data", [b"", b"\0", b"garbage", b"\x50\xed\x55\xba rubbish", b"\x7fELF rubbish", b"BC\xc0\xde"])
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"garbage", b"\x50\xed\x55\xba rubbish", b"\x7fELF rubbish", b"BC\xc0\xde"]
+)
 def test_garbage_is_a_plan_error_that_names_the_input(mini: KernelFamily, data: bytes) -> None:
     with pytest.raises(PlanError, match="mine"):
         mini.planner(data_type="float").add_ltoir(data, name="mine").plan()

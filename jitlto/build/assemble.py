@@ -108,11 +108,11 @@ def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]
     names = [name for _, name in declared] or [f"arg{number}" for number in range(len(types))]
     where = f"{rendered.origin}, kernel {demangle(kernel.name)}"
     if len(types) != len(kernel.parameters) or len(names) != len(types):
+        untold = '; the name of an extern "C" kernel tells no types' if spelled is None else ""
         raise BuildError(
-            f"takes {len(kernel.parameters)} parameters, but params declares {len(declared)}",
+            f"takes {len(kernel.parameters)} parameters, but params declares {len(declared)}{untold}",
             where=where,
-            hint="list every parameter of the kernel in params, in order"
-            + ('; an extern "C" kernel\'s name spells no types' if spelled is None else ""),
+            hint='list every parameter of the kernel in params, in order, as "type name"',
         )
     for position, (type_, name) in enumerate(declared):
         if not same_type(type_, types[position]):

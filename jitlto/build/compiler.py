@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Executor, Future, as_completed
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 
 from jitlto import fatbin, nvrtc
@@ -59,7 +59,7 @@ def compile_all(
     jobs : int
         Worker processes.
     done : callable
-        Told of each source that is compiled, in the order of completion.
+        Told of each source that is compiled, in order.
 
     Returns
     -------
@@ -105,10 +105,14 @@ def _collect(
     units: dict[int, Unit],
     done: Callable[[Rendered], None],
 ) -> None:
+    failed: tuple[int, CompileError] | None = None
     while waiting:
         again: _Waiting = {}
-        for future in as_completed(waiting):
-            positions, extra = waiting[future]
+        # In order, not as they complete: of several errors the same one is reported every time.
+        for future, (positions, extra) in waiting.items():
+            if failed is not None and failed[0] < positions[0]:
+                future.cancel()
+                continue
             rendered = sources[positions[0]]
             try:
                 unit = future.result()
@@ -116,26 +120,26 @@ def _collect(
                 # An include through a macro, which no reading of the text can follow: give that header too.
                 name = nvrtc.missing_header(error.log)
                 if name is None or name in extra or search.find(name) is None:
-                    own = nvrtc.program_name(_source(search, rendered.text, extra))
-                    log = error.log.replace(own, f"{rendered.key}.cu")
-                    raise nvrtc.annotate(error, log, f"{rendered.key}.cu", rendered.text, rendered.origin) from None
-                more = (*extra, name)
-                again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
-                continue
+                    failed = (
+                        positions[0],
+                        nvrtc.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin),
+                    )
+                else:
+                    more = (*extra, name)
+                    again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
             except WorkerDied as error:
                 raise BuildError(
                     f"a compiler process died with exit status {error}",
                     where=rendered.origin,
                     hint="out of memory, or a compiler bug: build with --jobs 1 to see which source",
                 ) from error
-            for position in positions:
-                units[position] = unit
-                done(sources[position])
+            else:
+                for position in positions:
+                    units[position] = unit
+                    done(sources[position])
         waiting = again
-
-
-def _source(search: HeaderSearch, text: str, extra: Iterable[str]) -> Source:
-    return search.closure(text.encode(), extra)
+    if failed is not None:
+        raise failed[1] from None
 
 
 def _submit(
@@ -146,7 +150,7 @@ def _submit(
     options: Sequence[str],
     extra: tuple[str, ...],
 ) -> Future[Unit]:
-    return pool.submit(_compile, _source(search, text, extra), tuple(architectures), tuple(options))
+    return pool.submit(_compile, search.closure(text.encode(), extra), tuple(architectures), tuple(options))
 
 
 def _compile(source: Source, architectures: tuple[Architecture, ...], options: tuple[str, ...]) -> Unit:

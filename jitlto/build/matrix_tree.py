@@ -20,7 +20,7 @@ Leaf: TypeAlias = tuple[str, Value]
 Trail: TypeAlias = "tuple[Trail, str | int] | None"  # linked, for a path per node would cost depth x nodes
 _Queue: TypeAlias = "tuple[Item, _Queue] | None"  # linked: every alternative shares what comes after it
 
-OR_LENIENTLY = "or expand it leniently (`--lenient`, `lenient=True`)"
+OR_LENIENTLY = "or see what it means as it is: `jitlto expand --lenient`"
 
 
 class Repeating(dict[str, object]):

@@ -128,9 +128,9 @@ class _Jinja:
     def inline(self, text: str, combination: Mapping[str, str], where: str) -> str:
         try:
             return self._environment.from_string(text).render(combination)
-        except jinja2.TemplateError as error:
+        except Exception as error:
             raise RenderError(
-                f"{error.message} in params entry {text!r} ({describe(combination)})",
+                f"{error} in params entry {text!r} ({describe(combination)})",
                 where=where,
                 hint="params may use the names in the matrix",
             ) from error
@@ -142,7 +142,8 @@ class _Jinja:
         else:
             # Jinja gives the frames of its compiled templates the templates' own files and lines.
             for frame in traceback.extract_tb(error.__traceback__):
-                if Path(frame.filename).parent == self._path.parent:
+                # An environment of Python may lie in the same directory.
+                if self._path.parent in Path(frame.filename).parents and not frame.filename.endswith(".py"):
                     file, line = frame.filename, frame.lineno
         what = f"template {error} does not exist" if isinstance(error, jinja2.TemplateNotFound) else str(error)
         return _render_error(what, file, line, self._group, combination)
@@ -171,7 +172,7 @@ class _CMake:
         for name in _PLACEHOLDER.findall(text):
             if name not in combination:
                 raise RenderError(
-                    f"{name!r} is undefined in params entry {text!r}",
+                    f"{name!r} is undefined in params entry {text!r} ({describe(combination)})",
                     where=where,
                     hint="params may use the names in the matrix",
                 )

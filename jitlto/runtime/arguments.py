@@ -124,10 +124,10 @@ def _bare_address(parameter: Parameter, address: int) -> int:
 
 
 def _require_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> None:
+    if 0 in shape:
+        return  # nothing to be apart
     expected = item
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent == 0:
-            return
         if extent != 1 and stride != expected:
             raise _wrong(
                 parameter,
@@ -177,12 +177,20 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
 
 
 def _bfloat16(parameter: Parameter) -> Converter:
+    high = float(np.uint32(0x7F7F0000).view(np.float32))
+
     def convert(argument: Any) -> Any:
-        value = np.float32(_real(parameter, argument))
+        value = _real(parameter, argument)
         if math.isnan(value):
             return np.uint16(0x7FC0)
-        bits = int(value.view(np.uint32))
-        # Round to nearest even, as __float2bfloat16 does.
+        if abs(value) > high and not math.isinf(value):
+            raise _wrong(parameter, f"the number {value}", f"it holds -{high} to {high}")
+        single = np.float32(value)
+        bits = int(single.view(np.uint32))
+        if bits & 0xFFFF == 0x8000 and float(single) != value:
+            # Half way only by the first rounding: the second must go where the number itself lies.
+            bits += 1 if abs(value) > abs(float(single)) else -1
+        # Round to nearest even, as __double2bfloat16 does.
         return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 & 0xFFFF)
 
     return convert
@@ -190,17 +198,25 @@ def _bfloat16(parameter: Parameter) -> Converter:
 
 def _complex(parameter: Parameter, known: Scalar) -> Converter:
     make = np.dtype(known.typestr).type
+    high = float(np.finfo(make).max)
 
     def convert(argument: Any) -> Any:
-        if isinstance(argument, int | float | complex | np.number):
-            return make(argument)
-        raise _wrong(parameter, _describe(argument), "give a complex number")
+        if not isinstance(argument, int | float | complex | np.number):
+            raise _wrong(parameter, _describe(argument), "give a complex number")
+        try:
+            value = complex(argument)
+        except OverflowError:
+            raise _wrong(parameter, "an integer that no double holds", f"it holds parts of -{high} to {high}") from None
+        if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
+            raise _wrong(parameter, f"the number {value}", f"it holds parts of -{high} to {high}")
+        return make(value)
 
     return convert
 
 
 def _real(parameter: Parameter, argument: Any) -> float:
-    if isinstance(argument, str | bytes | complex | np.complexfloating):
+    # An array of one element would convert, by guess.
+    if isinstance(argument, str | bytes | complex | np.complexfloating) or bool(getattr(argument, "ndim", 0)):
         raise _wrong(parameter, _describe(argument), "give a real number")
     try:
         return float(argument)

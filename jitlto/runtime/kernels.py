@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -65,10 +66,12 @@ class KernelFamily:
 
     def __init__(self, name: str, database: FragmentDatabase) -> None:
         if name not in database.families:
+            near = difflib.get_close_matches(name, list(database.families), 1)
+            held = f"it holds {', '.join(database.families) or 'none'}"
             raise RegistryError(
                 f"holds no family {name!r}",
                 where=str(database.path),
-                hint=f"it holds {', '.join(database.families) or 'none'}",
+                hint=f"did you mean {near[0]}? {held}" if near else held,
             )
         self.name = name
         self.database = database
@@ -78,7 +81,7 @@ class KernelFamily:
         #: The parameters, and the values that occur.
         self.parameters: Mapping[str, tuple[str, ...]] = parameter_values(fragments)
         self._requests: dict[object, Launcher] = {}
-        self._launchers: OnceMap[str, Launcher] = OnceMap()
+        self._launchers: OnceMap[tuple[int, str], Launcher] = OnceMap()
 
     def planner(self, entry: str | None = None, **configuration: object) -> Planner:
         """A planner, to which fragments and a user's own device code can be added.
@@ -137,8 +140,8 @@ class KernelFamily:
 
             return Launcher(plan, plan.link())
 
-        device.current()
-        return self._launchers.get(plan.digest, make)
+        # One for each device: attributes such as the shared memory granted belong to a device.
+        return self._launchers.get((device.ordinal(), plan.digest), make)
 
 
 class Planner:
@@ -163,7 +166,7 @@ class Planner:
             If the database has no such fragment.
         """
         try:
-            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(key)
+            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(str(key))
         except JitltoError as error:
             raise PlanError(error.what, hint=error.hint) from None
         fragment = self._family.database.get(parsed)

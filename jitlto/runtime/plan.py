@@ -138,7 +138,8 @@ class Plan:
             if (version, linker) not in _said:
                 _said.add((version, linker))
                 _log.warning(
-                    "LTO-IR of CUDA %s does not link with nvJitLink %s: linking PTX instead, without LTO",
+                    "LTO-IR of CUDA %s does not link with nvJitLink %s: "
+                    "linking PTX instead, without link-time optimisation",
                     version,
                     linker,
                 )
@@ -171,16 +172,10 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all that determines the linked code, and nothing else: equal digests mean equal cubins."""
-        supplied = [
-            [item.kind.value, hashlib.sha256(item.data).hexdigest()]
-            for user in self.supplied
-            for mode, item in user.images
-            if mode == self.link_mode
-        ]
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
-            "supplied": supplied,
+            "supplied": [item.identity for item in self.supplied],
             "entry": self.entry.entry,
             "arch": self.target.sm,
             "flags": self.flags,

@@ -26,12 +26,16 @@ from jitlto.runtime.configuration import describe_choice
 
 @dataclass(frozen=True, slots=True)
 class Supplied:
-    """What a caller's own input provides and requires, for planning; ``name`` is for messages."""
+    """What a caller's own input provides and requires, for planning; ``name`` is for messages.
+
+    ``opaque``: it cannot be looked into (SASS, archives), and is taken to provide what no one fragment does.
+    """
 
     name: str
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
     weak: tuple[tuple[str, str], ...] = ()
+    opaque: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +99,9 @@ def resolve(
     chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
     for fragment in chosen[1:]:
         bound.update(fragment.key.parameters)
+    assumed: set[str] = set()
     while True:
-        open_symbols = _open(chosen, supplied)
+        open_symbols = _open(chosen, supplied, assumed)
         if not open_symbols:
             break
         ambiguous: tuple[Symbol, str, list[Fragment]] | None = None
@@ -105,6 +110,9 @@ def resolve(
             if len(candidates) == 1:
                 chosen.append(candidates[0])
                 bound.update(candidates[0].key.parameters)
+                break
+            if any(item.opaque for item in supplied):
+                assumed.add(symbol.name)
                 break
             if not candidates:
                 raise _missing(index, symbol, requirer, bound, supplied)
@@ -149,9 +157,9 @@ def _owners(chosen: Iterable[Fragment], supplied: Iterable[Supplied]) -> list[Fr
     return [*chosen, *supplied]
 
 
-def _open(chosen: Iterable[Fragment], supplied: Iterable[Supplied]) -> list[tuple[Symbol, str]]:
+def _open(chosen: Iterable[Fragment], supplied: Iterable[Supplied], assumed: Iterable[str]) -> list[tuple[Symbol, str]]:
     """The symbols that somebody requires and nobody provides yet, with who asks; sorted, so that order is no input."""
-    provided = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.provides}
+    provided = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.provides} | set(assumed)
     needed: dict[str, tuple[Symbol, str]] = {}
     for fragment in chosen:
         for symbol in fragment.requires:
@@ -226,7 +234,7 @@ def _check_useful(index: Index, supplied: Sequence[Supplied], required: set[str]
     """
     for item in supplied:
         theirs = {symbol.name for symbol in item.provides}
-        if theirs & required:
+        if item.opaque or theirs & required:
             continue
         for wanted in (*asked, *sorted(index.required)):
             for found in sorted(theirs):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -30,12 +31,15 @@ class UserInput:
         The toolkit that made it, where known.
     architecture : Architecture or None
         What it was compiled for, where known.
+    identity : str
+        SHA-256 of its content, or of what it was compiled from: what stands for it in a plan's digest.
     """
 
     symbols: Supplied
     images: tuple[tuple[str, LinkInput], ...]
     version: Version | None
     architecture: Architecture | None
+    identity: str
 
 
 def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
@@ -80,6 +84,7 @@ def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
         ),
         compiled.version,
         base,
+        compiled.identity,
     )
 
 
@@ -95,7 +100,7 @@ def _compile(text: str, name: str, family: FamilyRecord) -> nvrtc.Compiled:
     try:
         return nvrtc.compile_closure(search, whole, [min(plain)], family.options)
     except CompileError as error:
-        raise nvrtc.annotate(error, error.log, name, text, name) from None
+        raise nvrtc.annotate(error, name, text, name) from None
 
 
 def _quoted(name: str) -> str:
@@ -118,7 +123,7 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
     symbols = Supplied(name, module.provides, module.requires, module.weak)
     item = LinkInput(InputKind.PTX, text.encode(), name)
     # The toolkit of a PTX text does not matter, its ISA does; the linker checks that.
-    return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target)
+    return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
 
 
 def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol]) -> UserInput:
@@ -142,9 +147,13 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
                 Symbol(d.name, d.kind, d.layout) for d in module.declarations.values() if d.defined and d.name in names
             )
             requires = tuple(s for s in module.requires if s.name not in names)
-            return UserInput(Supplied(name, provides, requires), (("lto", item),), None, None)
-    # SASS and archives are opaque here: assume that they define what nobody else does.
-    return UserInput(Supplied(name, tuple(wanted), ()), (("lto", item), ("ptx", item)), None, None)
+            return UserInput(Supplied(name, provides, requires), (("lto", item),), None, None, _identity(item))
+    symbols = Supplied(name, (), (), opaque=True)
+    return UserInput(symbols, (("lto", item), ("ptx", item)), None, None, _identity(item))
+
+
+def _identity(item: LinkInput) -> str:
+    return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
 
 
 def _inspect(item: LinkInput, wanted: tuple[Symbol, ...]) -> ptx.Module | None:

@@ -1,0 +1,148 @@
+"""What must hold between fragments: one definition for one name, one layout for one interface."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from jitlto import nvrtc
+from jitlto.build import soundness
+from jitlto.database import FamilyRecord, GroupRecord
+from jitlto.errors import BuildError
+from jitlto.fragment import Fragment, FragmentKey, Role
+from jitlto.headers import Source
+from jitlto.link_options import LinkOptions
+from jitlto.versions import Architecture
+
+
+@cache
+def compiled(text: str) -> nvrtc.Compiled:
+    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75)], ["--std=c++17"])
+
+
+def fragment(group: str, text: str, role: Role = Role.DEVICE, **parameters: str) -> Fragment:
+    result = compiled(text)
+    entry = next((s.name for s in result.module.provides if s.kind.value == "kernel"), "")
+    key = FragmentKey.make("f", group, parameters)
+    return Fragment(key, role, entry, (), result.module.provides, result.module.requires, result.weak, ())
+
+
+def check(*fragments: Fragment, supplied: bool = False) -> list[str]:
+    names = dict.fromkeys((f.key.group, f.role) for f in fragments)
+    groups = tuple(GroupRecord(name, role, (), None, False) for name, role in names)
+    if supplied:
+        groups += (GroupRecord("user", Role.DEVICE, (), "user.h", True),)
+    return soundness.check(FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ()), fragments)
+
+
+KERNEL = "{helper}__device__ float op(float); __global__ void k(float* x) {{ x[0] = op(x[0]) + {call}; }}"
+OP = "{helper}__device__ float op(float x) {{ return x + {call}; }}"
+HELPERS = {
+    "inline": ("__device__ inline float help(float x) { return x * %s; }\n", "help(1)"),
+    "noinline": ("__device__ __noinline__ inline float help(float x) { return x * %s; }\n", "help(1)"),
+    "forceinline": ("__device__ __forceinline__ float help(float x) { return x * %s; }\n", "help(1)"),
+    "template": ("template <class T> __device__ T help(T x) { return x * %s; }\n", "help(1.f)"),
+    "member": ("struct S { __device__ float help(float x) { return x * %s; } };\n", "S().help(1)"),
+    "variable": ("template <class T> __device__ T value = %s; \n", "value<float>"),
+}
+
+
+def pair(kind: str, one: str, other: str) -> tuple[Fragment, Fragment]:
+    helper, call = HELPERS[kind]
+    return (
+        fragment("kern", KERNEL.format(helper=helper % one, call=call), Role.ENTRYPOINT),
+        fragment("op", OP.format(helper=helper % other, call=call)),
+    )
+
+
+@pytest.mark.parametrize("kind", HELPERS)
+def test_one_helper_with_two_bodies_is_refused(kind: str) -> None:
+    with pytest.raises(BuildError, match="is defined differently in") as caught:
+        check(*pair(kind, "2", "3"))
+    assert "f/kern[]" in caught.value.what
+    assert "f/op[]" in caught.value.what
+    assert ("help" if kind != "variable" else "value") in caught.value.what
+    assert "anonymous" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kind", HELPERS)
+def test_one_helper_with_one_body_is_fine(kind: str) -> None:
+    assert check(*pair(kind, "2", "2")) == []
+
+
+def test_a_helper_in_an_anonymous_namespace_is_each_ones_own() -> None:
+    helper = "namespace {{ __device__ __noinline__ float help(float x) {{ return x * {}; }} }}\n"
+    assert check(
+        fragment("kern", KERNEL.format(helper=helper.format(2), call="help(1)"), Role.ENTRYPOINT),
+        fragment("op", OP.format(helper=helper.format(3), call="help(1)")),
+    ) == []  # fmt: skip
+
+
+ALTERNATIVE = "template <class T> __device__ T op(T x) {{ return x {op} x; }} template __device__ float op(float);"
+GENERIC = "template <class T> __device__ T op(T); __global__ void k(float* x) { x[0] = op(x[0]); }"
+
+
+def test_alternatives_of_one_interface_are_fine() -> None:
+    assert check(
+        fragment("kern", GENERIC, Role.ENTRYPOINT),
+        fragment("op", ALTERNATIVE.format(op="+"), op_name="twice"),
+        fragment("op", ALTERNATIVE.format(op="*"), op_name="square"),
+    ) == []  # fmt: skip
+
+
+def test_fragments_that_never_meet_may_differ() -> None:
+    helper, call = HELPERS["inline"]
+    kernels = [
+        fragment("kern", KERNEL.format(helper=helper % n, call=call), Role.ENTRYPOINT, data_type=t)
+        for n, t in (("2", "float"), ("3", "double"))
+    ]
+    op = fragment("op", OP.format(helper="", call="1"))
+    assert check(*kernels, op) == []
+    other = fragment("op", OP.format(helper=helper % "3", call=call), data_type="double")
+    assert check(*kernels, other) == []
+    with pytest.raises(BuildError, match=r"f/kern\[data_type=float\]"):
+        check(*kernels, fragment("op", OP.format(helper=helper % "3", call=call), data_type="float"))
+
+
+def test_advice_on_a_strong_helper_in_several_fragments() -> None:
+    helper = "__device__ float help(float x) { return x; }\n"
+    (advice,) = check(
+        fragment("kern", KERNEL.format(helper=helper, call="help(1)"), Role.ENTRYPOINT),
+        fragment("op", OP.format(helper=helper, call="help(1)")),
+    )
+    assert "help(float) is defined in 2 fragments" in advice
+    assert "inline" in advice
+
+
+def test_advice_on_what_nobody_provides() -> None:
+    kernel = fragment("kern", KERNEL.format(helper="", call="1"), Role.ENTRYPOINT)
+    (advice,) = check(kernel)
+    assert advice == "op(float) is required by f/kern[], and no fragment of f provides it"
+    assert check(kernel, supplied=True) == []
+
+
+@pytest.mark.parametrize(
+    ("declaration", "call", "definition"),
+    [
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(double x) { return x; }"),
+        ("__device__ float op(float);", "op(x[0])", "__device__ double op(float x) { return x; }"),
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(float x, int) { return x; }"),
+        ("struct P { float x, y; }; __device__ float op(P);", "op(P{})",
+         "struct P { float x, y, z; }; __device__ float op(P p) { return p.x; }"),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__constant__ float op[5] = {};"),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__device__ float op[4] = {};"),
+    ],
+)  # fmt: skip
+def test_extern_c_declarations_that_differ_in_layout(declaration: str, call: str, definition: str) -> None:
+    kernel = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
+    with pytest.raises(BuildError, match="with layout") as caught:
+        check(fragment("kern", kernel, Role.ENTRYPOINT), fragment("op", f'extern "C" {{ {definition} }}'))
+    assert "f/kern[] requires op" in caught.value.what
+    assert "f/op[] provides it" in caught.value.what
+
+
+def test_a_declaration_of_an_unsized_array_fits_any_size() -> None:
+    kernel = 'extern "C" { extern __constant__ float op[]; } __global__ void k(float* x) { x[0] = op[threadIdx.x]; }'
+    provider = fragment("op", 'extern "C" { __constant__ float op[5] = {}; }')
+    assert check(fragment("kern", kernel, Role.ENTRYPOINT), provider) == []
