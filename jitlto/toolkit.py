@@ -83,7 +83,10 @@ def header_roots() -> tuple[Path, ...]:
     from cuda.pathfinder import find_nvidia_header_directory
 
     found = (find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
-    return tuple(dict.fromkeys(Path(directory) for directory in found if directory))
+    roots = [Path(directory) for directory in found if directory]
+    # CUDA 12's wheels keep crt/ apart from what includes it. Only a sibling counts: another toolkit's would not fit.
+    roots += [nvcc for root in roots if (nvcc := root.parent.parent / "cuda_nvcc" / "include").is_dir()]
+    return tuple(dict.fromkeys(roots))
 
 
 def binary(name: str) -> str | None:

@@ -7,9 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import fatbin, nvrtc
+from jitlto import fatbin, nvrtc, toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.errors import CompileError, InterfaceMismatchError, LinkError, MissingProviderError, PlanError
+from jitlto.errors import (
+    CompileError,
+    InterfaceMismatchError,
+    LinkError,
+    MissingProviderError,
+    PlanError,
+    UnresolvedSymbolError,
+)
 from jitlto.headers import Source
 from jitlto.ptx import parse
 from jitlto.runtime import supply
@@ -456,9 +463,61 @@ def test_a_cubin_that_does_not_define_the_function_is_an_unresolved_symbol(mini:
         mini.planner(data_type="float").add_binary(whole, "cubin").plan(arch="sm_90").link()
 
 
-def test_an_object_is_taken_at_its_word(mini: KernelFamily) -> None:
-    wanted = [s for f in mini.database.fragments("mini") for s in f.requires]
-    taken = supply.from_binary(b"opaque", InputKind.OBJECT, "mine.o", wanted)
-    assert taken.symbols.provides == tuple(wanted)
-    assert taken.symbols.requires == ()
+def test_an_object_is_taken_at_its_word() -> None:
+    taken = supply.from_binary(b"opaque", InputKind.OBJECT, "mine.o", ())
+    assert taken.symbols.opaque
+    assert (taken.symbols.provides, taken.symbols.requires) == ((), ())
     assert [mode for mode, _ in taken.images] == ["lto", "ptx"]
+
+
+def relocatable_cubin(text: str) -> bytes:
+    """What NVRTC makes of a source for sm_90: machine code that still can be linked."""
+    bindings = toolkit.bindings("nvrtc")
+    _, program = bindings.nvrtcCreateProgram(text.encode(), b"user.cu", 0, [], [])
+    try:
+        options = [b"--gpu-architecture=sm_90", b"--relocatable-device-code=true", b"--std=c++17"]
+        (status,) = bindings.nvrtcCompileProgram(program, len(options), options)
+        assert status == bindings.nvrtcResult.NVRTC_SUCCESS
+        _, size = bindings.nvrtcGetCUBINSize(program)
+        buffer = b" " * size
+        bindings.nvrtcGetCUBIN(program, buffer)
+    finally:
+        bindings.nvrtcDestroyProgram(program)
+    return buffer
+
+
+def in_a_fatbin(cubin: bytes) -> bytes:
+    bindings = toolkit.bindings("nvfatbin")
+    handle = bindings.create([], 0)
+    try:
+        bindings.add_cubin(handle, cubin, len(cubin), "90", "user")
+        buffer = bytearray(bindings.size(handle))
+        bindings.get(handle, buffer)
+    finally:
+        bindings.destroy(handle)
+    return bytes(buffer)
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_relocatable_machine_code_takes_the_place_of_a_group_and_stays_a_call(
+    mini: KernelFamily, mode: str, kind: str
+) -> None:
+    cubin = relocatable_cubin(ALONE)
+    planner = mini.planner(data_type="float").add_binary(in_a_fatbin(cubin) if kind == "fatbin" else cubin, kind)
+    plan = planner.plan(arch="sm_90", link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+
+
+def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    other = relocatable_cubin("__device__ float other(float a) { return a; }")
+    plan = mini.planner(data_type="float").add_binary(other, "cubin").plan(arch="sm_90")
+    with pytest.raises(UnresolvedSymbolError, match=r"mini::op<float>\(float\)"):
+        plan.link()
+
+
+def test_a_relocatable_cubin_for_another_architecture_is_a_link_error(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
+    with pytest.raises(LinkError):
+        plan.link()

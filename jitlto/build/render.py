@@ -158,7 +158,8 @@ class _CMake:
 
     def source(self, combination: Mapping[str, str]) -> str:
         try:
-            lines = self._path.read_text("utf-8").splitlines(keepends=True)
+            # Not splitlines, which also splits where a compiler sees no end of a line.
+            lines = re.split(r"(?<=\n)", self._path.read_text("utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise _render_error(f"cannot be read: {error}", str(self._path), None, self._group, combination) from None
         for number, line in enumerate(lines):

@@ -100,6 +100,7 @@ def resolve(
     for fragment in chosen[1:]:
         bound.update(fragment.key.parameters)
     assumed: set[str] = set()
+    opaque = any(item.opaque for item in supplied)
     while True:
         open_symbols = _open(chosen, supplied, assumed)
         if not open_symbols:
@@ -111,14 +112,14 @@ def resolve(
                 chosen.append(candidates[0])
                 bound.update(candidates[0].key.parameters)
                 break
-            if any(item.opaque for item in supplied):
-                assumed.add(symbol.name)
-                break
-            if not candidates:
+            if not candidates and not opaque:
                 raise _missing(index, symbol, requirer, bound, supplied)
             ambiguous = ambiguous or (symbol, requirer, candidates)
         else:
             # Nothing was decided in this round, so nothing ever will be.
+            if opaque:
+                assumed.update(symbol.name for symbol, _ in open_symbols)
+                continue
             _check_useful(index, supplied, index.required, [symbol.name for symbol, _ in open_symbols])
             assert ambiguous is not None  # noqa: S101 - open_symbols is not empty
             raise _ambiguous(f"several fragments provide {demangle(ambiguous[0].name)}", ambiguous[2], bound)
