@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -11,6 +11,7 @@ from jitlto import toolkit
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.mangling import demangle
 from jitlto.ptx import parse
+from jitlto.runtime.cubin import undefined
 from jitlto.versions import Architecture, Version, knows, linkable
 
 
@@ -113,6 +114,9 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         what = "ptx" if ptx else "cubin"
         buffer = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
         getattr(nvjitlink, f"get_linked_{what}")(handle, buffer)
+        if not ptx:
+            # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
+            _refuse_undefined(undefined(bytes(buffer)), log)
     finally:
         nvjitlink.destroy(handle)
     return Linked(bytes(buffer).rstrip(b"\0") if ptx else bytes(buffer), log)
@@ -128,9 +132,12 @@ def _log(nvjitlink: object, handle: int, which: str) -> str:
 
 
 def _refuse_unresolved(log: str) -> None:
-    names = sorted({match[1] or match[2] for match in _UNRESOLVED.finditer(log)})
-    if names:
-        listed = ", ".join(demangle(name) for name in names)
+    _refuse_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
+
+
+def _refuse_undefined(names: Iterable[str], log: str) -> None:
+    listed = ", ".join(demangle(name) for name in sorted(set(names)))
+    if listed:
         raise UnresolvedSymbolError(
             f"no input of the link defines {listed}",
             log=log,

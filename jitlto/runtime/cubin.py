@@ -1,0 +1,33 @@
+"""Reading a linked cubin, as far as it takes to see that nothing in it is left open (ELF-64, little endian)."""
+
+from __future__ import annotations
+
+import struct
+
+from jitlto.ptx import is_toolkit
+
+_SYMTAB, _UNDEFINED = 2, 0
+_OBJECT, _FUNCTION = 1, 2
+
+
+def undefined(cubin: bytes) -> list[str]:
+    """The functions and variables that a cubin refers to and does not define, sorted; not what the toolkit provides.
+
+    Parameters
+    ----------
+    cubin : bytes
+        As nvJitLink made it.
+    """
+    (offset,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count = struct.unpack_from("<HH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + number * size) for number in range(count)]
+    names = set()
+    for _, kind, _, _, start, length, strings, _, _, _ in sections:
+        if kind != _SYMTAB:
+            continue
+        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", cubin[start : start + length]):
+            if section == _UNDEFINED and info & 0xF in (_OBJECT, _FUNCTION):
+                begin = sections[strings][4] + name
+                names.add(cubin[begin : cubin.index(b"\0", begin)].decode("utf-8", "replace"))
+    # A leading dot marks what ptxas reserves, such as .nv.reservedSmem.offset0.
+    return sorted(name for name in names if not name.startswith(".") and not is_toolkit(name))
