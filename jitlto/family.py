@@ -113,7 +113,7 @@ class Family:
 
     def compiler_options(self) -> tuple[str, ...]:
         """What the compiler is given, beside the architecture and the kind of output."""
-        return (f"--std={self.std}", *self.options)
+        return (f"--std={self.std}", *self.link.compile_flags(), *self.options)
 
     @property
     def interfaces(self) -> tuple[str, ...]:

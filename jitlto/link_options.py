@@ -18,13 +18,14 @@ class LinkOptions:
     fast_math : bool
         Flush denormals, approximate division and square root, contract: sets the four options below that are unset.
     ftz, prec_div, prec_sqrt, fma : bool or None
-        Flush denormals to zero; precise division; precise square root; contraction. None: nvJitLink's default.
+        Flush denormals to zero; precise division; precise square root; contraction. None: nvJitLink's default. Under
+        ``[link]`` they are given to the compiler too: it alone decides square roots, and all of them for linked PTX.
     max_registers : int or None
         Most registers a thread may use.
     optimization : int or None
         0 or 3.
     lineinfo : bool
-        Keep line numbers for profilers.
+        Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
     split_compile : int or None
         Threads for optimising one kernel in parts; 0 for all cores.
     ptxas : tuple of str
@@ -107,13 +108,7 @@ class LinkOptions:
 
     def flags(self) -> tuple[str, ...]:
         """nvJitLink's flags in one canonical order: equal flags mean an equal link."""
-        fast = self.fast_math or None
-        ftz = self.ftz if self.ftz is not None else fast
-        fma = self.fma if self.fma is not None else fast
-        prec_div = self.prec_div if self.prec_div is not None else (False if fast else None)
-        prec_sqrt = self.prec_sqrt if self.prec_sqrt is not None else (False if fast else None)
-        switches = {"ftz": ftz, "prec-div": prec_div, "prec-sqrt": prec_sqrt, "fma": fma}
-        flags = [f"-{name}={int(value)}" for name, value in switches.items() if value is not None]
+        flags = [f"-{name.replace('_', '-')}={int(v)}" for name, v in self._arithmetic().items() if v is not None]
         if self.max_registers is not None:
             flags.append(f"-maxrregcount={self.max_registers}")
         if self.optimization is not None:
@@ -124,8 +119,38 @@ class LinkOptions:
             flags.append(f"-split-compile={self.split_compile}")
         return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
 
+    def compile_flags(self) -> tuple[str, ...]:
+        """The compiler's flags for what a link alone cannot do.
+
+        NVRTC decides the precision of square roots, line numbers have to be there before they can be kept, and PTX,
+        which is linked without optimisation, is what the compiler made it.
+        """
+        names = {"ftz": "--ftz", "prec_div": "--prec-div", "prec_sqrt": "--prec-sqrt", "fma": "--fmad"}
+        chosen = {names[name]: value for name, value in self._arithmetic().items() if value is not None}
+        flags = [f"{name}={'true' if value else 'false'}" for name, value in chosen.items()]
+        return (*flags, "--generate-line-info") if self.lineinfo else tuple(flags)
+
+    def ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
+        """The names of options that differ from those a family was built with and that no link can change."""
+        mine, theirs = self._arithmetic(), built._arithmetic()
+        late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
+        differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
+        return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
+
+    def _arithmetic(self) -> dict[str, bool | None]:
+        """The four arithmetic switches, with what ``fast_math`` makes of those that are unset."""
+        fast = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True} if self.fast_math else {}
+        given = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
+        return {name: fast.get(name) if value is None else value for name, value in given.items()}
+
     def _bad(self, name: str, expected: str) -> JitltoError:
         return JitltoError(f"link option {name} is {getattr(self, name)!r}; expected {expected}")
+
+
+def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
+    """The value of a switch, an unset one by the compiler's default (NVRTC's and nvJitLink's are the same)."""
+    value = arithmetic[name]
+    return name != "ftz" if value is None else value
 
 
 def _is_count(value: object, *, least: int) -> bool:

@@ -37,7 +37,8 @@ def test_a_family_as_declared(tmp_path: Path) -> None:
     assert declared.name == "mini"
     assert declared.path == tmp_path / "family.toml"
     assert declared.architectures == (Architecture(75), Architecture(80), Architecture(90, "a"))
-    assert declared.compiler_options() == ("--std=c++20", "-DN=1")
+    arithmetic = ("--ftz=true", "--prec-div=false", "--prec-sqrt=false", "--fmad=true")
+    assert declared.compiler_options() == ("--std=c++20", *arithmetic, "-DN=1")
     assert declared.link == LinkOptions(fast_math=True, ptxas=("-v",))
     assert declared.include == (tmp_path / ".",)
     assert declared.interfaces == ("op.cuh",)

@@ -194,6 +194,17 @@ def test_ptx_of_a_newer_isa_is_a_version_error() -> None:
     assert str(toolkit.nvjitlink_version()) in str(caught.value)
 
 
+def test_a_missing_function_is_an_error_after_a_failed_link_too() -> None:
+    # nvJitLink itself lets it pass then: its own report of undefined functions is lost with the failure of ptxas.
+    broken = compiled(OP).ptx.replace("ret;", "nonsense;")
+    for _ in range(2):
+        with pytest.raises(LinkError):
+            link([ptx(KERNEL), LinkInput(InputKind.PTX, broken.encode(), "broken")], SM_90, [])
+        for inputs, flags in (([ltoir(KERNEL)], ["-lto"]), ([ptx(KERNEL)], [])):
+            with pytest.raises(UnresolvedSymbolError, match=r"op\(float\)"):
+                link(inputs, SM_90, flags)
+
+
 def test_a_link_after_a_failed_one_works() -> None:
     with pytest.raises(LinkError):
         link([LinkInput(InputKind.LTOIR, b"garbage", "rubbish")], SM_90, ["-lto"])

@@ -28,6 +28,9 @@ from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.plan import Plan
 from jitlto.versions import Architecture, Version, newest_ptx_isa
 
+from .conftest import BuildFamily
+from .families import MINI
+
 ROOT = Path(jitlto.__file__).resolve().parents[1]
 TWICE = {"data_type": "float", "op_name": "twice"}
 DIVIDE = """
@@ -44,11 +47,9 @@ ALTERATIONS: dict[str, dict[str, object]] = {
     "fast_math": {"link_options": {"fast_math": True}},
     "ftz": {"link_options": {"ftz": True}},
     "prec_div": {"link_options": {"prec_div": False}},
-    "prec_sqrt": {"link_options": {"prec_sqrt": False}},
     "fma": {"link_options": {"fma": False}},
     "max_registers": {"link_options": {"max_registers": 32}},
     "optimization": {"link_options": {"optimization": 0}},
-    "lineinfo": {"link_options": {"lineinfo": True}},
     "split_compile": {"link_options": {"split_compile": 2}},
     "ptxas": {"link_options": {"ptxas": ["-v"]}},
 }
@@ -284,11 +285,42 @@ def test_each_part_of_fast_math_reaches_the_code(mini: KernelFamily) -> None:
     assert "fma.rn.f32" not in linked_ptx(mini, fma=False)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="NVRTC decides the precision of sqrtf at the compile, nvJitLink's flag is too late"
-)
-def test_approximate_square_root_reaches_the_code(mini: KernelFamily) -> None:
-    assert "sqrt.approx.f32" in linked_ptx(mini, prec_sqrt=False)
+def test_what_the_compiler_has_decided_is_refused_at_the_link_not_ignored(mini: KernelFamily) -> None:
+    """NVRTC picks the square root, PTX holds its arithmetic already, and line numbers are made at the compile."""
+    configuration = {"data_type": "float", "op_name": "twice"}
+    planner = mini.planner(**configuration)
+    for options, mode in [
+        ({"prec_sqrt": False}, "lto"),
+        ({"lineinfo": True}, "lto"),
+        ({"fast_math": True}, "ptx"),
+        ({"fma": False}, "ptx"),
+    ]:
+        plan = planner.plan(arch="sm_90", link_mode=mode, link_options=options)
+        with pytest.raises(LinkError, match=r"no effect.*\n.*\[link\]"):
+            plan.link()
+    # What says no more than the default does, or belongs to the link, is taken.
+    for options, mode in [({"prec_sqrt": True}, "lto"), ({"fma": True, "max_registers": 32}, "ptx")]:
+        assert planner.plan(arch="sm_90", link_mode=mode, link_options=options).link().cubin
+
+
+@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
+def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
+    build_family: BuildFamily, link_mode: str
+) -> None:
+    files = dict(MINI)
+    files["family.toml"] += "\n[link]\nfast_math = true\nlineinfo = true\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["root"], "expr": ["sqrtf(a) / (a + 3.0f)"]}'
+    report = build_family(files)
+    family = KernelFamily("mini", FragmentDatabase(report.path))
+    plan = family.plan(data_type="float", arch="sm_90", link_mode=link_mode)
+    if link_mode == "lto":
+        text = plan.link_ptx()
+    else:
+        text = "".join(plan.database.read(image).decode() for image in plan.images)
+    assert "sqrt.approx.ftz.f32" in text
+    assert "div.rn" not in text
+    assert ".loc" in text
+    assert b".debug_line" in plan.link().cubin
 
 
 def test_a_part_of_fast_math_can_be_taken_back(mini: KernelFamily) -> None:
@@ -310,12 +342,6 @@ def test_the_register_limit_reaches_the_code(mini: KernelFamily) -> None:
         return int(used[1])
 
     assert registers(24) <= 24 < registers(None)
-
-
-def test_lineinfo_reaches_the_code(plan: Plan, mini: KernelFamily) -> None:
-    with_lines = mini.plan(arch="sm_90", link_options={"lineinfo": True}, **TWICE)
-    assert b".debug_line" not in plan.link().cubin
-    assert b".debug_line" in with_lines.link().cubin
 
 
 # --- versions ---

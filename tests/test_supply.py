@@ -457,7 +457,7 @@ def test_garbage_of_any_kind_is_one_of_our_errors(mini: KernelFamily, kind: str)
 
 
 def test_a_cubin_that_does_not_define_the_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
-    # What nvJitLink makes is a whole program: nothing in it can be called from outside.
+    # What nvJitLink makes is a whole program: its functions are gone, nothing is left to call from outside.
     whole = mini.plan(arch="sm_90", data_type="double", op_name="twice").link().cubin
     with pytest.raises(LinkError):
         mini.planner(data_type="float").add_binary(whole, "cubin").plan(arch="sm_90").link()
@@ -521,3 +521,9 @@ def test_a_relocatable_cubin_for_another_architecture_is_a_link_error(mini: Kern
     plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
     with pytest.raises(LinkError):
         plan.link()
+
+
+def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:
+    data = in_a_fatbin(relocatable_cubin(ALONE))
+    with pytest.raises(PlanError, match=r"user\.fatbin"):
+        mini.planner(data_type="float").add_binary(data[:-100], "fatbin").plan(arch="sm_90")

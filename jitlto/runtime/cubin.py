@@ -7,7 +7,8 @@ import struct
 from jitlto.ptx import is_toolkit
 
 _SYMTAB, _UNDEFINED = 2, 0
-_OBJECT, _FUNCTION = 1, 2
+# ELF symbol types; the last is NVIDIA's own, for variables.
+_OBJECT, _FUNCTION, _CUDA_OBJECT = 1, 2, 13
 
 
 def undefined(cubin: bytes) -> list[str]:
@@ -26,8 +27,9 @@ def undefined(cubin: bytes) -> list[str]:
         if kind != _SYMTAB:
             continue
         for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", cubin[start : start + length]):
-            if section == _UNDEFINED and info & 0xF in (_OBJECT, _FUNCTION):
+            if section == _UNDEFINED and info & 0xF in (_OBJECT, _FUNCTION, _CUDA_OBJECT):
                 begin = sections[strings][4] + name
                 names.add(cubin[begin : cubin.index(b"\0", begin)].decode("utf-8", "replace"))
-    # A leading dot marks what ptxas reserves, such as .nv.reservedSmem.offset0.
-    return sorted(name for name in names if not name.startswith(".") and not is_toolkit(name))
+    # ptxas's own: .nv.reservedSmem.offset0 and the like, and the unified function and data tables.
+    own = (".", "__UFT", "__UDT")
+    return sorted(name for name in names if not name.startswith(own) and not is_toolkit(name))

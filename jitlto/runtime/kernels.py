@@ -256,11 +256,14 @@ class Planner:
             supplied=[item.symbols for item in supplied],
         )
         try:
-            options = self._family.record.link.merged(link_options or {})
+            built = self._family.record.link
+            options = built.merged(link_options or {})
             target = None if arch is None else Architecture.parse(str(arch))
         except JitltoError as error:
             raise PlanError(error.what, hint=error.hint) from None
-        return Plan(self._family.name, resolution, tuple(supplied), options, link_mode, target, self._family.database)
+        return Plan(
+            self._family.name, resolution, tuple(supplied), options, built, link_mode, target, self._family.database
+        )
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Launcher:
         """The launcher of the plan on the current device."""

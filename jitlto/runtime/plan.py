@@ -67,6 +67,8 @@ class Plan:
         What the caller supplies, linked after the fragments, in the order given.
     options : LinkOptions
         Options of the link.
+    built : LinkOptions
+        Those that the family was built with.
     mode : str
         ``lto`` or ``ptx``.
     arch : Architecture or None
@@ -79,6 +81,7 @@ class Plan:
     resolution: Resolution
     supplied: tuple[UserInput, ...]
     options: LinkOptions
+    built: LinkOptions
     mode: str
     arch: Architecture | None
     database: FragmentDatabase = field(compare=False)
@@ -166,6 +169,13 @@ class Plan:
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """nvJitLink's flags beside the architecture, in canonical order."""
+        late = self.options.ineffective(self.built, self.link_mode)
+        if late:
+            raise LinkError(
+                f"{', '.join(late)} would have no effect on a link of {self.link_mode}: the compiler has decided it",
+                where=str(self.entry.key),
+                hint="declare it under [link] in family.toml and build the family again",
+            )
         lto = ("-lto",) if self.link_mode == "lto" else ()
         return (*lto, *self.options.flags())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -168,7 +169,16 @@ def _inspect(item: LinkInput, wanted: tuple[Symbol, ...]) -> ptx.Module | None:
     try:
         linked = link([item, LinkInput(InputKind.LTOIR, stub, "stub")], newest, ["-lto"], ptx=True)
     except LinkError as error:
-        if item.kind is InputKind.FATBIN and "requires that all inputs have LTOIR" in error.log:
+        # A whole fatbin without LTO-IR for that target: SASS, PTX, or code for one architecture only.
+        if item.kind is InputKind.FATBIN and _is_whole_fatbin(item.data):
             return None
         raise PlanError(f"cannot be read as {item.kind}: {error.what}", where=item.name, hint=error.hint) from error
     return ptx.parse(linked.data.decode())
+
+
+def _is_whole_fatbin(data: bytes) -> bool:
+    """Whether the header of a fatbin (magic, version, its own size, the size of the rest) agrees with its length."""
+    if len(data) < 16:
+        return False
+    magic, _, header, rest = struct.unpack_from("<IHHQ", data)
+    return bool(magic == 0xBA55ED50 and header + rest == len(data))
