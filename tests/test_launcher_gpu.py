@@ -43,6 +43,11 @@ matrix = "one.json"
 template = "shared.cu.jinja"
 params = ["unsigned* out", "unsigned words"]
 
+[entrypoint.bfloat]
+matrix = "one.json"
+template = "bfloat.cu.jinja"
+params = ["__nv_bfloat16* x", "unsigned n"]
+
 [entrypoint.clusters]
 matrix = "one.json"
 template = "clusters.cu.jinja"
@@ -73,6 +78,12 @@ __global__ void shared(unsigned* out, unsigned words) {
   for (unsigned k = threadIdx.x; k < words; k += blockDim.x) buffer[k] = k;
   __syncthreads();
   if (threadIdx.x == 0) *out = buffer[words - 1];
+}
+""",
+    "bfloat.cu.jinja": """
+#include <cuda_bf16.h>
+__global__ void bfloat(__nv_bfloat16* x, unsigned n) {
+  if (threadIdx.x < n) x[threadIdx.x] = __float2bfloat16(2.0f * __bfloat162float(x[threadIdx.x]));
 }
 """,
     "clusters.cu.jinja": """
@@ -177,7 +188,21 @@ def test_torch_tensors_are_taken_and_host_tensors_are_not(mini: KernelFamily) ->
     with pytest.raises(ArgumentError, match="host memory"):
         launcher(None, 1, 64, torch.ones(64), 64)
     with pytest.raises(ArgumentError, match="'x'"):
+        launcher(None, 1, 64, torch.ones(64, device="cuda", requires_grad=True), 64)
+    with pytest.raises(ArgumentError, match="'x'"):
+        launcher(None, 1, 64, tensor.bfloat16(), 64)
+    with pytest.raises(ArgumentError, match="'x'"):
         launcher(None, 1, 64, tensor.double(), 64)
+
+
+def test_bfloat16_tensors_are_taken_for_bfloat16_parameters(launch_family: KernelFamily) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.tensor([1.5, -2.0, 0.25], dtype=torch.bfloat16, device="cuda")
+    launch_family.launcher(entry="bfloat")(None, 1, 32, x, 3)
+    torch.cuda.synchronize()
+    assert x.tolist() == [3.0, -4.0, 0.5]
+    with pytest.raises(ArgumentError, match="'x'"):
+        launch_family.launcher(entry="bfloat")(None, 1, 32, x.float(), 3)
 
 
 def test_a_cooperative_grid_runs_all_at_once_and_one_too_large_is_refused(launch_family: KernelFamily) -> None:

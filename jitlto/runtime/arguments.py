@@ -55,12 +55,14 @@ def converter(parameter: Parameter) -> Converter:
 def _pointer(parameter: Parameter, pointee: str) -> Converter:
     known = scalar(pointee)
     expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
+    if known is not None and known.typestr == "bfloat16":
+        expected = "<V2"  # what NumPy calls a type that it does not know
     constant = "const" in pointee.split()
 
     def convert(argument: Any) -> int:
         try:
             interface = argument.__cuda_array_interface__
-        except AttributeError:
+        except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _wrong(
@@ -96,7 +98,12 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
         raise _wrong(parameter, f"a {type(argument).__name__}", "give a device array, a buffer, an address or None")
     from cuda.core.utils import StridedMemoryView
 
-    view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)
+    try:
+        view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)
+    except Exception as error:
+        raise _wrong(
+            parameter, f"a {type(argument).__name__} that cannot be exported: {error}", "detach it, or pass its address"
+        ) from error
     if known is not None and str(view.dtype) != _dtype_name(known):
         raise _wrong(parameter, f"an array of {view.dtype}", f"give an array of {_dtype_name(known)}")
     if view.readonly and not constant:

@@ -46,6 +46,8 @@ class Linked:
 _UNRESOLVED = re.compile(
     r"Unresolved extern (?:function|variable) '([^']+)'|Undefined reference to '([^']+)'(?: in '([^']*)')?"
 )
+_LETTERS = ord("~") - ord("!")
+_LETTER = re.compile(r"(?<= in ')[!-}](?=')|^[!-}](?=: link error)|(?<=bad input: )[!-}]$", re.M)
 _DUPLICATE = re.compile(r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'")
 
 _OTHER_ARCHITECTURE = (
@@ -101,15 +103,16 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     try:
         at = inputs[0].name if inputs else ""
         try:
-            for item in inputs:
+            for number, item in enumerate(inputs):
                 at = item.name
-                nvjitlink.add_data(handle, getattr(kinds, item.kind.upper()), item.data, len(item.data), item.name)
+                kind = getattr(kinds, item.kind.upper())
+                nvjitlink.add_data(handle, kind, item.data, len(item.data), _letter(number))
             at = ""
             nvjitlink.complete(handle)
         except nvjitlink.nvJitLinkError as error:
-            log = _log(nvjitlink, handle, "error") + _log(nvjitlink, handle, "info")
+            log = _named(_log(nvjitlink, handle, "error") + _log(nvjitlink, handle, "info"), inputs)
             raise _link_error(str(error), log, at, target, version) from error
-        log = _log(nvjitlink, handle, "info")
+        log = _named(_log(nvjitlink, handle, "info"), inputs)
         _refuse_unresolved(log)
         what = "ptx" if ptx else "cubin"
         buffer = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
@@ -120,6 +123,20 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     finally:
         nvjitlink.destroy(handle)
     return Linked(bytes(buffer).rstrip(b"\0") if ptx else bytes(buffer), log)
+
+
+def _letter(number: int) -> str:
+    """The name under which nvJitLink knows an input: one character.
+
+    nvJitLink keeps the pointer to a name, and cuda.bindings frees what it points to. Objects of one byte live for ever.
+    """
+    return chr(ord("!") + number) if number < _LETTERS else "~"
+
+
+def _named(log: str, inputs: Sequence[LinkInput]) -> str:
+    """nvJitLink's log with the inputs' own names."""
+    names = {_letter(number): item.name for number, item in enumerate(inputs[:_LETTERS])}
+    return _LETTER.sub(lambda match: names.get(match[0], match[0]), log)
 
 
 def _log(nvjitlink: object, handle: int, which: str) -> str:
