@@ -33,6 +33,10 @@ _EXPORTS = {
 __all__ = [*_EXPORTS, "__version__"]
 
 
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> object:
     if name not in _EXPORTS:
         raise AttributeError(f"module 'jitlto' has no attribute {name!r}")

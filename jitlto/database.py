@@ -281,6 +281,10 @@ def write(
         If the file cannot be written.
     """
     path = Path(path)
+    if path.is_file() and path.stat().st_size and not _is_database(path):
+        raise DatabaseError(
+            "exists and is no fragment database: it is not replaced", where=str(path), hint="give another name with -o"
+        )
     family_rows = {family.name: _canonical(asdict(family) | {"link": family.link.as_dict()}) for family in families}
     fragment_rows = {str(fragment.key): _canonical(_fragment_to(fragment)) for fragment in fragments}
     digest = _digest(
@@ -325,6 +329,13 @@ def write(
     finally:
         temporary.unlink(missing_ok=True)
     return digest
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file carries our application id (SQLite file format, 1.3: offset 68), whatever its state."""
+    with path.open("rb") as file:
+        header = file.read(72)
+    return header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION_ID.to_bytes(4, "big")
 
 
 def _sha(data: bytes) -> str:

@@ -127,7 +127,10 @@ def roots() -> list[Path]:
     The working directory, then what jitlto ships: a checkout's top level, or ``share`` in an installed wheel.
     """
     package = Path(__file__).resolve().parent
-    candidates = (Path.cwd(), package / "share", package.parent)
+    try:
+        candidates = [Path.cwd(), package / "share", package.parent]
+    except FileNotFoundError:  # the working directory has been removed
+        candidates = [package / "share", package.parent]
     return [root for root in dict.fromkeys(candidates) if (root / "fragments").is_dir()]
 
 

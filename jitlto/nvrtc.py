@@ -167,6 +167,13 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         What the message begins with.
     """
     log = _PROGRAM_NAME.sub(lambda _: name, error.log)
+    if log.startswith("nvrtc: error"):
+        return CompileError(
+            f"NVRTC refuses its options: {log}",
+            where=where,
+            hint="look at std, archs and options in family.toml",
+            log=log,
+        )
     lines = text.splitlines()
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
     shown = numbers[:_CONTEXT_LINES] or [1]

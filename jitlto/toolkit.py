@@ -6,6 +6,8 @@ a driver.
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -15,7 +17,7 @@ from types import ModuleType
 from jitlto.errors import ToolchainError
 from jitlto.versions import Version
 
-INSTALL = "pip install 'jitlto[cu12]' or 'jitlto[cu13]'; `jitlto doctor` shows what is installed"
+INSTALL = "install jitlto with the extra cu12 or cu13 (in a checkout: pip install '.[cu13]'); see `jitlto doctor`"
 
 
 @cache
@@ -79,20 +81,45 @@ def library_path(name: str) -> str | None:
 
 @cache
 def header_roots() -> tuple[Path, ...]:
-    """The directories that hold the toolkit's and CCCL's headers, in the order in which they are searched."""
+    """The directories that hold the toolkit's and CCCL's headers, in the order in which they are searched.
+
+    Raises
+    ------
+    ToolchainError
+        If the headers are of another CUDA major than NVRTC, as happens where a package is missing and a toolkit lies
+        about.
+    """
     from cuda.pathfinder import find_nvidia_header_directory
 
     found = (find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
     roots = [Path(directory) for directory in found if directory]
     # CUDA 12's wheels keep crt/ apart from what includes it. Only a sibling counts: another toolkit's would not fit.
     roots += [nvcc for root in roots if (nvcc := root.parent.parent / "cuda_nvcc" / "include").is_dir()]
+    compiler = nvrtc_version()
+    for root in roots:
+        version = _headers_version(root)
+        if version is not None and version.major != compiler.major:
+            raise ToolchainError(
+                f"the CUDA headers are of {version}, NVRTC of {compiler}", where=str(root), hint=INSTALL
+            )
     return tuple(dict.fromkeys(roots))
+
+
+def _headers_version(root: Path) -> Version | None:
+    """The toolkit that the runtime's headers in a directory belong to (``CUDART_VERSION``: 1000 major + 10 minor)."""
+    try:
+        match = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", (root / "cuda_runtime_api.h").read_text("utf-8"), re.M)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return Version(int(match[1]) // 1000, int(match[1]) % 1000 // 10) if match else None
 
 
 def binary(name: str) -> str | None:
     """Where a toolkit program such as ``nvdisasm`` lies; None if nowhere."""
-    import shutil
-
     from cuda.pathfinder import find_nvidia_binary_utility
 
-    return find_nvidia_binary_utility(name) or shutil.which(name)
+    try:
+        found: str | None = find_nvidia_binary_utility(name)
+    except OSError:  # a directory that this user may not look into
+        found = None
+    return found or shutil.which(name)

@@ -178,7 +178,7 @@ def test_doctor_says_what_is_missing_and_how_to_install_it() -> None:
     environment = os.environ | {"PYTHONPATH": str(_ROOT)}
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, env=environment, timeout=120, check=False)
     assert done.returncode == 1, done.stderr
-    assert "pip install 'jitlto[cu12]'" in done.stdout.decode()
+    assert "with the extra cu12 or cu13" in done.stdout.decode()
     assert "cannot work yet" in done.stdout.decode()
     assert b"Traceback" not in done.stderr
 
@@ -190,3 +190,18 @@ def test_demo_holds() -> None:
     assert _text(done).count("no call left") == 4
     launched = _text(done).count("results agree with NumPy")
     assert launched == 4 or "left out launching" in _text(done)
+
+
+def test_output_that_cannot_be_written_is_one_line(mini_path: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+        command = [sys.executable, "-m", "jitlto", "ls", str(mini_path)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, timeout=60, check=False)
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    assert b"No space left" in done.stderr
+
+
+def test_dump_options_that_would_be_ignored_are_usage_errors(mini_path: Path, tmp_path: Path) -> None:
+    _refused(jitlto("plan", "mini", *_CONFIGURATION, "--db", mini_path, "-o", tmp_path / "x"), 2, "--dump")
+    _refused(jitlto("demo", "--arch", "sm_20"), 2, "sm_20")

@@ -346,3 +346,14 @@ def test_the_tree_of_exceptions_is_drawn_as_it_is() -> None:
         assert bases == [*(path[-1:] or ["Exception"]), *([also] if also else [])], name
         path.append(name)
     assert len(drawn) == len(re.findall(r"^#+ `\w+`", (DOCS / "errors.md").read_text("utf-8"), re.M))
+
+
+def test_nothing_is_left_to_be_filled_in() -> None:
+    """Benchmark pages name files that exist, and no placeholder stays."""
+    for page in sorted(DOCS.rglob("*.md")):
+        text = page.read_text("utf-8")
+        assert not re.search(r"^@[A-Z]+@$", text, re.M), page
+    named = re.findall(r"`(\w+\.json)`", (DOCS / "benchmarks" / "README.md").read_text("utf-8"))
+    assert named
+    for name in named:
+        assert (DOCS / "benchmarks" / name).is_file(), name

@@ -67,7 +67,7 @@ def test_without_a_device_every_attempt_is_the_same_error_at_once(mini_path: Pat
     assert len(lines) == 2, done.stdout
     for line in lines:
         assert line.startswith("NoDeviceError no CUDA device can be used: "), line
-        assert 'planning and linking do not: name arch="sm_90"' in line
+        assert "to plan and link without: arch='sm_90'" in line
 
 
 def test_after_the_error_planning_and_linking_still_work(mini_path: Path) -> None:

@@ -11,7 +11,7 @@ from jitlto import family
 from jitlto.build.pipeline import build, family_record
 from jitlto.build.render import Rendered
 from jitlto.database import FragmentDatabase
-from jitlto.errors import BuildError, CompileError, FamilyError, JitltoError, RenderError
+from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.fragment import Role
 
 from .conftest import BuildFamily
@@ -172,3 +172,45 @@ def test_advice_reaches_the_report(build_family: BuildFamily) -> None:
         )
     )
     assert any("far(float) is required by" in advice for advice in report.advice)
+
+
+def test_a_definition_that_contradicts_the_interface_does_not_compile(build_family: BuildFamily) -> None:
+    """Neither a mangled name nor a layout shows the result type: the group's interface is compiled with it."""
+    files = dict(MINI)
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["twice"]}'
+    files["op.cu.jinja"] = "__device__ int op(float a) { return 2 * a; }\n"
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["kern.cu.jinja"] = '#include "op.cuh"\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n'
+    with pytest.raises(CompileError, match=r"op\[data_type=float,op_name=twice\].cu\(1\): error"):
+        build_family(files)
+
+
+def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["twice"]}'
+    files["op.cu.jinja"] = "__device__ float op(float a) { return 2 * a; }\n"
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["kern.cu.jinja"] = (
+        "__device__ int op(float a);\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n"
+    )
+    with pytest.raises(BuildError, match=r"requires op\(float\) without including its interface op\.cuh"):
+        build_family(files)
+
+
+def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
+    path = write_family(tmp_path / "mini", MINI)
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError, match="is not replaced"):
+        build([family.load(path)], path, jobs=1)
+    assert path.read_bytes() == before
+
+
+def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\nstd = "c++99"')
+    with pytest.raises(CompileError, match=r"NVRTC refuses its options.*std") as caught:
+        build_family(files)
+    assert "family.toml" in str(caught.value.hint)
+    assert "source:" not in str(caught.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from jitlto import nvrtc, toolkit
@@ -47,3 +49,11 @@ def test_a_missing_component_is_an_error_that_says_what_to_install() -> None:
         toolkit.bindings("nosuch")
     assert "pip install" in str(caught.value)
     assert toolkit.library_path("nvrtc") is not None
+
+
+def test_headers_of_another_cuda_major_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a package is missing and a CUDA toolkit of another major lies about."""
+    (tmp_path / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: str(tmp_path))
+    with pytest.raises(ToolchainError, match=r"headers are of 11\.8, NVRTC of"):
+        toolkit.header_roots.__wrapped__()

@@ -76,12 +76,12 @@ def compile_all(
     """
     by_text: dict[str, list[int]] = {}
     for position, rendered in enumerate(sources):
-        by_text.setdefault(rendered.text, []).append(position)
+        by_text.setdefault(rendered.source, []).append(position)
     units: dict[int, Unit] = {}
     with ProcessExecutor(min(jobs, len(by_text)) or 1) as pool:
         try:
             waiting: _Waiting = {
-                _submit(pool, search, rendered.text, architectures, options, ()): (positions, ())
+                _submit(pool, search, rendered.source, architectures, options, ()): (positions, ())
                 for positions in by_text.values()
                 for rendered in [sources[positions[0]]]
             }
@@ -126,7 +126,7 @@ def _collect(
                     )
                 else:
                     more = (*extra, name)
-                    again[_submit(pool, search, rendered.text, architectures, options, more)] = (positions, more)
+                    again[_submit(pool, search, rendered.source, architectures, options, more)] = (positions, more)
             except WorkerDied as error:
                 raise BuildError(
                     f"a compiler process died with exit status {error}",

@@ -100,11 +100,13 @@ def build(
             jobs=jobs or default_jobs(),
             done=done,
         )
-        own = []
+        own, includes = [], {}
         for source, unit in zip(sources, units, strict=True):
             fragment, images = assemble(source, unit)
             own.append(fragment)
+            includes[fragment.key] = search.reachable(source.source.encode())
             blobs.update(images)
+        soundness.check_interfaces(record, own, includes)
         advice += soundness.check(record, own)
         records.append(record)
         fragments += own

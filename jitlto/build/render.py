@@ -31,7 +31,7 @@ class Rendered:
     combination : dict of str to str
         All parameters, those outside the key too.
     text : str
-        The source.
+        The rendered template.
     params : tuple of str
         The kernel's declared parameters, rendered.
     """
@@ -41,6 +41,13 @@ class Rendered:
     combination: Mapping[str, str]
     text: str
     params: tuple[str, ...]
+
+    @property
+    def source(self) -> str:
+        """What is compiled: the text, with the group's interface before it, which a definition cannot contradict."""
+        if self.group.interface is None:
+            return self.text
+        return f'#include "{self.group.interface}"\n#line 1\n{self.text}'
 
     @property
     def origin(self) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os.path
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 from jitlto.database import FamilyRecord
 from jitlto.errors import BuildError
-from jitlto.fragment import Fragment, Role, SymbolKind
+from jitlto.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.layout import compatible
-from jitlto.mangling import demangle
+from jitlto.mangling import base_name, demangle
 
 
 def check(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
@@ -37,6 +38,41 @@ def check(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
     _check_weak(fragments, interface)
     _check_layouts(fragments)
     return [*_unmet(family, fragments), *_strong_helpers(fragments, interface)]
+
+
+def check_interfaces(
+    family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, frozenset[str]]
+) -> None:
+    """Check that whoever requires what an interface header declares has included that header.
+
+    A requirer with a declaration of its own may have other types, which neither names nor layouts need show.
+
+    Parameters
+    ----------
+    family : FamilyRecord
+    fragments : sequence of Fragment
+        All of the family.
+    includes : mapping of FragmentKey to frozenset of str
+        The headers that each one's source can reach.
+
+    Raises
+    ------
+    BuildError
+        At the first requirer that has not.
+    """
+    headers: dict[str, str] = {}
+    for provider in fragments:
+        group = family.group(provider.key.group)
+        if group is not None and group.interface is not None:
+            headers |= dict.fromkeys((s.name for s in provider.provides), os.path.normpath(group.interface))
+    for fragment in fragments:
+        for symbol in fragment.requires:
+            header = headers.get(symbol.name)
+            if header is not None and header not in includes[fragment.key]:
+                raise BuildError(
+                    f"{fragment.key} requires {demangle(symbol.name)} without including its interface {header}",
+                    hint=f'#include "{header}" instead of declaring it again: only so are its types checked',
+                )
 
 
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
@@ -93,14 +129,19 @@ def _unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]
             if symbol.name not in provided:
                 unmet.setdefault(symbol.name, fragment)
     for name, fragment in sorted(unmet.items()):
-        yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it"
+        near = [(s, f) for f in fragments for s in f.provides if base_name(s.name) == base_name(name)]
+        beside = f"; {near[0][1].key} provides {demangle(near[0][0].name)}" if near else ""
+        yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
 
 
 def _strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -> Iterable[str]:
     owners: dict[str, list[Fragment]] = defaultdict(list)
+    called = {
+        base_name(name) for name in interface
+    }  # an overload of an interface is no helper, but a slip in its types
     for fragment in fragments:
         for symbol in fragment.provides:
-            if not symbol.weak and symbol.name not in interface and symbol.kind is not SymbolKind.KERNEL:
+            if not symbol.weak and base_name(symbol.name) not in called and symbol.kind is not SymbolKind.KERNEL:
                 owners[symbol.name].append(fragment)
     for name, several in sorted(owners.items()):
         if len(several) > 1:

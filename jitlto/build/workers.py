@@ -112,11 +112,14 @@ def serve() -> None:
     while True:
         try:
             fn, args, kwargs = pickle.load(sys.stdin.buffer)  # noqa: S301 - from the program that started us
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):
             return
         try:
             answer = (True, fn(*args, **kwargs))
         except Exception as error:  # noqa: BLE001 - the caller gets it
             answer = (False, error)
-        pickle.dump(answer, answers)
-        answers.flush()
+        try:
+            pickle.dump(answer, answers)
+            answers.flush()
+        except BrokenPipeError:
+            os._exit(1)  # who asked is gone

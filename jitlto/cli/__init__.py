@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import click
@@ -57,7 +58,10 @@ def main() -> None:
         sys.exit(error.exit_code)
     except click.Abort:
         click.echo("interrupted", err=True)
-        sys.exit(1)
+        sys.exit(130)
+    except OSError as error:
+        click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        os._exit(1)  # whatever is left in the buffers cannot be written either
     except JitltoError as error:
         click.secho("error: ", fg="red", nl=False, err=True)
         click.echo(str(error), err=True)

@@ -13,13 +13,14 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from jitlto import family
+from jitlto import family, toolkit
 from jitlto.cli.output import progress
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import device
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.plan import Plan
+from jitlto.versions import Architecture, knows
 
 _CONFIGURATIONS: tuple[dict[str, str], ...] = (
     {"data_type": "float", "out_type": "float", "idx_type": "uint32_t", "optimized_name": "optimized", "veclen": "4",
@@ -43,12 +44,15 @@ def demo(output: Path | None, arch: str | None) -> None:
 
     Exit status 0 if all held: the build, every link, no call left between fragments, and the results.
     """
+    target = None if arch is None else Architecture.parse(arch)
+    if target is not None and not knows(toolkit.nvjitlink_version(), target):
+        raise click.UsageError(f"nvJitLink {toolkit.nvjitlink_version()} does not link for {target.sm}")
     with tempfile.TemporaryDirectory(prefix="jitlto-demo-") as directory:
         path = output or Path(directory) / "search.fragdb"
         _build(path)
         with FragmentDatabase(path) as database:
             search = KernelFamily("search", database)
-            held = _run(search, arch)
+            held = _run(search, None if target is None else target.sm)
     if not held:
         raise SystemExit(1)
 

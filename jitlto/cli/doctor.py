@@ -12,6 +12,7 @@ import click
 
 from jitlto import config, mangling, toolkit
 from jitlto.cli.output import print_json
+from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.runtime import device, registry
 from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
@@ -97,7 +98,11 @@ def _toolchain(report: Report) -> tuple[Version | None, Version | None]:
         _component(report, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version),
     ]
     _component(report, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
-    roots = toolkit.header_roots() if _package("cuda-bindings") else ()
+    try:
+        roots = toolkit.header_roots() if _package("cuda-bindings") else ()
+    except ToolchainError as error:
+        report.add("headers", error.what, ok=False, remedy=error.hint)
+        return versions[0], versions[1]
     for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
         root = next((root for root in roots if (root / header).is_file()), None)
         report.add(name, str(root or "missing"), ok=root is not None, remedy=toolkit.INSTALL)
@@ -114,7 +119,7 @@ def _toolchain(report: Report) -> tuple[Version | None, Version | None]:
         nvdisasm or "not found (only `--dump sass` needs it)",
         ok=nvdisasm is not None,
         required=False,
-        remedy="pip install nvidia-cuda-nvdisasm (CUDA 13), or a CUDA toolkit",
+        remedy="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit",
     )
     return versions[0], versions[1]
 
@@ -193,15 +198,24 @@ def _databases(report: Report, nvjitlink: Version | None) -> None:
             continue
         for database in databases:
             made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
-            foreign = [v for v in made if nvjitlink is not None and not ltoir_links(v, nvjitlink)]
             value = (
                 f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, "
                 f"compiled by {', '.join(map(str, made))}"
             )
-            report.add(
-                "database",
-                value,
-                ok=not foreign,
-                required=False,
-                remedy=f"its LTO-IR does not link with nvJitLink {nvjitlink}: install one that fits, or build it again",
-            )
+            trouble = None if nvjitlink is None else _link_trouble(database, nvjitlink)
+            report.add("database", value, ok=trouble is None, required=False, remedy=trouble)
+
+
+def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
+    """Why a database's LTO-IR does not link here, and what then; None if it does."""
+    images = [image for fragment in database.fragments() for image in fragment.images]
+    foreign = sorted({image.version for image in images if not ltoir_links(image.version, linker)})
+    if not foreign:
+        return None
+    if any(version.major == linker.major for version in foreign):
+        return f"newer than nvJitLink {linker}: install nvJitLink {foreign[-1]}, or build it with an older compiler"
+    if all(image.ptx_isa <= newest_ptx_isa(linker) for image in images if image.ptx_isa):
+        return f"of another CUDA major than nvJitLink {linker}: it links as PTX, without link-time optimisation"
+    return (
+        f"of a newer CUDA major than nvJitLink {linker}: it does not link here; install jitlto[cu{foreign[-1].major}]"
+    )

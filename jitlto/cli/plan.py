@@ -45,6 +45,8 @@ def plan(
     """
     from jitlto.runtime.kernels import load
 
+    if output is not None and dump is None:
+        raise click.UsageError("-o needs --dump")
     configuration = {}
     for setting in settings:
         parameter, equals, value = setting.partition("=")
@@ -57,8 +59,10 @@ def plan(
     for source in sources:
         try:
             planner.add_source(source.read_text("utf-8"), str(source))
-        except (OSError, UnicodeDecodeError) as error:
-            raise click.UsageError(f"{source} cannot be read: {error}") from None
+        except OSError as error:
+            raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise click.UsageError(f"{source} cannot be read: it is not UTF-8 text") from None
     resolved = planner.plan(arch=arch, link_mode=link_mode)
     if dump == "json":
         print_json(resolved.as_dict())
@@ -106,7 +110,7 @@ def disassemble(cubin: bytes) -> bytes:
     if program is None:
         raise ToolchainError(
             "SASS needs nvdisasm, which is not found",
-            hint="pip install nvidia-cuda-nvdisasm (CUDA 13), or install a CUDA toolkit and set CUDA_HOME; "
+            hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
             "--dump ptx and --dump cubin need nothing",
         )
     with tempfile.TemporaryDirectory() as directory:

@@ -32,9 +32,11 @@ def current() -> Device:
     # cuda.core raises its own CUDAError, a RuntimeError, or an ImportError, by what is missing.
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        if "driver library" in reason:
+            reason = "the NVIDIA driver (libcuda) is not found"
         raise NoDeviceError(
             f"no CUDA device can be used: {reason}",
-            hint='launching needs an NVIDIA driver and a GPU; planning and linking do not: name arch="sm_90"',
+            hint="launching needs an NVIDIA driver and a GPU; to plan and link without: arch='sm_90', --arch sm_90",
         ) from error
     return device
 

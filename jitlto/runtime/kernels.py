@@ -83,6 +83,9 @@ class KernelFamily:
         self._requests: dict[object, Launcher] = {}
         self._launchers: OnceMap[tuple[int, str], Launcher] = OnceMap()
 
+    def __repr__(self) -> str:
+        return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self.database.path}>"
+
     def planner(self, entry: str | None = None, **configuration: object) -> Planner:
         """A planner, to which fragments and a user's own device code can be added.
 

@@ -46,7 +46,7 @@ class LinkedKernel:
         Wall time of the link.
     """
 
-    cubin: bytes
+    cubin: bytes = field(repr=False)
     entry: str
     architecture: Architecture
     log: str

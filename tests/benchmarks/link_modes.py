@@ -68,13 +68,23 @@ def main() -> None:
             configuration = entry | {"distance_name": distance, "filter_name": filter_}
             rows.append(_measure(configuration, kernels, rendered, native, options.launches))
             print(_line(rows[-1]), flush=True)
+        optimized = [_optimized_gain(kernels[native], data_type) for data_type in ("float", "__half")]
     worst = {name: max(row["ratios"][name] for row in rows) for name in rows[0]["ratios"]}
     median = {name: statistics.median(row["ratios"][name] for row in rows) for name in rows[0]["ratios"]}
     print("median over kernels:", {name: round(value, 4) for name, value in median.items()})
     print("largest:            ", {name: round(value, 4) for name, value in worst.items()})
+    for row in optimized:
+        print(f"optimized against standard, {row['data_type']}, one problem:", round(row["standard/optimized"], 2))
     if options.output:
-        result = {"machine": describe(command_line()), "dim": _DIM, "launches": options.launches,
-                  "median_ratios": median, "largest_ratios": worst, "kernels": rows}  # fmt: skip
+        result = {
+            "machine": describe(command_line()),
+            "dim": _DIM,
+            "launches": options.launches,
+            "median_ratios": median,
+            "largest_ratios": worst,
+            "optimized_against_standard": optimized,
+            "kernels": rows,
+        }
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
@@ -129,6 +139,30 @@ def _measure(
     }
 
 
+def _optimized_gain(kernels: KernelFamily, data_type: str) -> dict[str, Any]:
+    """Both kernels on one and the same problem, each with the vector length that suits it."""
+    base = {"data_type": data_type, "out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean"}
+    medians = {}
+    problem = None
+    for name, veclen in (("optimized", "4"), ("standard", "8")):
+        configuration = base | {"optimized_name": name, "veclen": veclen, "filter_name": "filter_none"}
+        launcher = kernels.planner(**configuration).launcher()
+        if problem is None:
+            problem = _Problem(configuration)
+            problem.rows = 1 << 16
+            problem.draw()
+        problem.optimized = name == "optimized"
+        problem.verify(launcher, name)
+        medians[name] = statistics.median(problem.time(launcher) for _ in range(9))
+    return {
+        "data_type": data_type,
+        "rows": problem.rows if problem else 0,
+        "queries": problem.queries if problem else 0,
+        "median_ms": medians,
+        "standard/optimized": medians["standard"] / medians["optimized"],
+    }
+
+
 def _whole(plan: Plan, rendered: dict[Any, Rendered], compiled_for: Architecture, target: Architecture) -> Launcher:
     """What one does without fragments: the same sources in one file, definitions first, compiled by NVRTC."""
     declared = families.load(families.find("search"))
@@ -153,9 +187,10 @@ class _Problem:
         # A few blocks for every multiprocessor; data far above the L2 for the kernel that streams rows.
         self.queries = properties.multiprocessor_count * (2 if self.optimized else 128)
         self.rows = 1 << 19 if self.optimized else 2048
-        self._draw()
+        self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
+        """Draw data of the present size."""
         data_type = DTYPES[self.configuration["data_type"]]
         random = cp.random.default_rng()
         self.dataset = random.standard_normal((self.rows, _DIM), np.float32).astype(data_type)
@@ -171,7 +206,7 @@ class _Problem:
         self.time(launcher)
         while self.time(launcher) < _AT_LEAST_MS:
             self.rows *= 2
-            self._draw()
+            self.draw()
             self.time(launcher)
 
     def launch(self, launcher: Launcher) -> None:
