@@ -416,3 +416,11 @@ def test_requirements_are_followed_to_the_end(case: tuple[list[Fragment], dict[s
     for name in wanted:
         with pytest.raises(AmbiguousConfigurationError, match=name):
             resolve(Index(fragments), {n: v for n, v in wanted.items() if n != name})
+
+
+def test_two_symbols_of_one_kernel_may_want_two_values_of_one_parameter() -> None:
+    """A kernel of mixed types calls the same group twice; neither choice was the caller's to make."""
+    mixed = kernel("op_float", "op_half")
+    floats = fragment("op", provides=["op_float"], type="float")
+    halves = fragment("op", provides=["op_half"], type="half")
+    assert resolve(Index([mixed, floats, halves]), {}).device == (floats, halves)

@@ -107,13 +107,17 @@ def resolve(
             break
         ambiguous: tuple[Symbol, str, list[Fragment]] | None = None
         for symbol, requirer in open_symbols:
-            candidates = [f for f in index.providers.get(symbol.name, ()) if f.key.agrees(bound)]
+            candidates = [f for f in index.providers.get(symbol.name, ()) if f.key.agrees(configuration)]
+            if len(candidates) > 1:
+                # What the fragments chosen so far say decides only where the configuration leaves a choice: two symbols
+                # of one kernel may well want two values of one parameter.
+                candidates = [f for f in candidates if f.key.agrees(bound)] or candidates
             if len(candidates) == 1:
                 chosen.append(candidates[0])
-                bound.update(candidates[0].key.parameters)
+                bound = dict(candidates[0].key.parameters) | bound
                 break
             if not candidates and not opaque:
-                raise _missing(index, symbol, requirer, bound, supplied)
+                raise _missing(index, symbol, requirer, configuration, supplied)
             ambiguous = ambiguous or (symbol, requirer, candidates)
         else:
             # Nothing was decided in this round, so nothing ever will be.
