@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jitlto.errors import DatabaseError
+from jitlto.errors import DatabaseError, JitltoError
 from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.versions import Architecture, Version
@@ -118,8 +118,9 @@ class FragmentDatabase:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._lock = threading.Lock()
-        if not self.path.is_file():
-            what = "is a directory" if self.path.is_dir() else "there is no such file"
+        if not os.path.isfile(self.path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            what = "is a directory" if os.path.isdir(self.path) else "there is no such file"  # noqa: PTH112
+            what = "is no regular file" if os.path.lexists(self.path) and what.startswith("there") else what
             raise self._error(what, "make it with `jitlto build FAMILY -o DB`")
         with self._reading():
             # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
@@ -139,11 +140,15 @@ class FragmentDatabase:
             except BaseException:
                 self._connection.close()
                 raise
-        self._families = {name: _family_from(json.loads(record)) for name, (record, _) in families.items()}
-        self._fragments: dict[str, dict[FragmentKey, Fragment]] = {name: {} for name in self._families}
-        for record, _ in fragments.values():
-            fragment = _fragment_from(json.loads(record))
-            self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
+        self._fragments: dict[str, dict[FragmentKey, Fragment]] = {}
+        try:
+            self._families = {name: _family_from(json.loads(record)) for name, (record, _) in families.items()}
+            for record, _ in fragments.values():
+                fragment = _fragment_from(json.loads(record))
+                self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
+        # A hand-made file, whose checksums are right and whose records are not ours.
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
+            raise self._damaged(f"a record is not what schema {SCHEMA} says ({error!r})") from error
 
     @property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -191,7 +196,10 @@ class FragmentDatabase:
         """
         with self._reading():
             verdict = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            stored = {row[0].decode("ascii", "replace") for row in self._connection.execute("SELECT sha256 FROM blob")}
+            stored = {
+                str(row[0], "ascii", "replace") if isinstance(row[0], bytes) else ""
+                for row in self._connection.execute("SELECT sha256 FROM blob")
+            }
         if verdict != b"ok":
             raise self._damaged(verdict.decode("utf-8", "replace"))
         images = {image.sha256: image for fragment in self.fragments() for image in fragment.images}
@@ -281,6 +289,10 @@ def write(
         If the file cannot be written.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise DatabaseError(
+            "cannot be written: it exists and is no regular file", where=str(path), hint="give another name with -o"
+        )
     if path.is_file() and path.stat().st_size and not _is_database(path):
         raise DatabaseError(
             "exists and is no fragment database: it is not replaced", where=str(path), hint="give another name with -o"
@@ -292,7 +304,7 @@ def write(
         + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]
     )
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent or ".", prefix=f".{path.name}.", suffix=".tmp")
+        descriptor, name = tempfile.mkstemp(dir=path.parent or ".", prefix=".jitlto-", suffix=".tmp")
     except OSError as error:
         raise DatabaseError(
             f"cannot be written: {error.strerror}",

@@ -30,6 +30,11 @@ _LINK_ONLY = {
     "-lineinfo": "lineinfo", "--generate-line-info": "lineinfo",
 }  # fmt: skip
 _REFUSED = {
+    **dict.fromkeys(
+        ("-include", "--pre-include", "-pch", "--pch", "--create-pch", "--use-pch", "--pch-dir", "-time", "--time",
+         "--fdevice-time-trace", "-fdevice-time-trace", "--frandom-seed", "-frandom-seed"),
+        "it reads or writes files, or changes names, of which a build must not depend",
+    ),
     "-G": "device debugging and link-time optimisation exclude each other",
     "--device-debug": "device debugging and link-time optimisation exclude each other",
     "-arch": "architectures are declared as archs", "--gpu-architecture": "architectures are declared as archs",
@@ -148,13 +153,13 @@ def find(name_or_path: str | Path) -> Path:
         If there is none.
     """
     given = Path(name_or_path)
-    if given.is_file():
+    if os.path.isfile(given):  # noqa: PTH113 - Path.is_file raises on a name that is too long
         return given
-    if (given / "family.toml").is_file():
+    if os.path.isfile(given / "family.toml"):  # noqa: PTH113
         return given / "family.toml"
     for root in roots():
         path = root / "fragments" / name_or_path / "family.toml"
-        if path.is_file():
+        if os.path.isfile(path):  # noqa: PTH113
             return path
     near = difflib.get_close_matches(str(name_or_path), available(), 1)
     known = f"did you mean {near[0]}?" if near else f"families found: {', '.join(available()) or 'none'}"
@@ -174,6 +179,8 @@ def load(path: Path) -> Family:
     """
     try:
         document = tomllib.loads(path.read_text("utf-8"))
+    except RecursionError:
+        raise FamilyError("is nested too deep", where=str(path)) from None
     except tomllib.TOMLDecodeError as error:
         raise FamilyError(f"not TOML: {error}", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -275,7 +282,7 @@ class _Reader:
 
     def _include(self, directory: str) -> Path:
         path = self._directory / directory
-        if not path.is_dir():
+        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
             raise self._error(
                 "family", f"include directory {directory!r} does not exist", "paths are relative to family.toml"
             )

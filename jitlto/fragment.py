@@ -196,7 +196,8 @@ class Fragment:
         What another fragment must define, sorted.
     weak : tuple of (str, str)
         The name of each weak definition in it, inlined ones too, and the SHA-256 of its unoptimised body: where two
-        fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree.
+        fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree. For
+        architectures beyond the lowest the name is followed by a space and the architecture, ``_Z1fv 90``.
     images : tuple of Image
         Sorted.
     """
@@ -213,6 +214,11 @@ class Fragment:
     def images_of(self, kind: ImageKind) -> Iterable[Image]:
         """Its images of one kind, lowest architecture first."""
         return (image for image in self.images if image.kind is kind)
+
+
+def plain_name(name: str) -> str:
+    """The symbol of an entry of :attr:`Fragment.weak`, without its architecture."""
+    return name.partition(" ")[0]
 
 
 def is_name(text: str) -> bool:

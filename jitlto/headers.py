@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-_INCLUDE = re.compile(rb'^([ \t]*#[ \t]*include[ \t]*)([<"])([^>"\r\n]+)([>"])', re.M)
+# Blanks, comments and continued lines may stand between the words of a directive.
+_GAP = rb"(?:[ \t]|/\*[^*\r\n]*\*/|\\\r?\n)*"
+_INCLUDE = re.compile(
+    rb"^(" + _GAP + rb"#" + _GAP + rb"(?:include|include_next|import)" + _GAP + rb""")([<"])([^>"\r\n]+)([>"])""", re.M
+)
+_HAS_INCLUDE = re.compile(rb"""\b(__has_include(?:_next)?[ \t]*\([ \t]*)([<"])([^>"\r\n]+)([>"])""")
+# A macro that names an absolute path would make NVRTC read that file, of which nothing else here would know.
+_ABSOLUTE = re.compile(rb"""^([ \t]*#[ \t]*define[ \t]+\w+[ \t]+)[<"]/[^>"\r\n]*[>"][ \t]*$""", re.M)
 
 
 @dataclass(frozen=True)
@@ -111,4 +118,10 @@ class HeaderSearch:
                     return b"".join((match[1], match[2], name.encode("utf-8", "surrogateescape"), match[4]))
             return match[0]
 
-        return _INCLUDE.sub(replace, text), tuple(found)
+        def has(match: re.Match[bytes]) -> bytes:
+            # A header that is not there stays as it is written, unless a file of this machine could answer.
+            answer = replace(match)
+            return answer if not answer.startswith(b"#error") else match[1] + b'"no absolute paths"'
+
+        text = _ABSOLUTE.sub(lambda match: match[1] + b'"no absolute paths"', text)
+        return _INCLUDE.sub(replace, _HAS_INCLUDE.sub(has, text)), tuple(found)

@@ -8,12 +8,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jitlto import toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.headers import HeaderSearch, Source
+from jitlto.mangling import demangle
 from jitlto.ptx import Module, parse
 from jitlto.versions import Architecture, Version
 
@@ -108,22 +109,53 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
     ToolchainError
         If NVRTC cannot be loaded.
     """
+    for name, content in ((f"{source.sha256}.cu", source.text), *source.headers.items()):
+        if b"\0" in content:
+            line = content[: content.index(b"\0")].count(b"\n") + 1
+            raise CompileError("a source is cut at a NUL byte", log=f"{name}({line}): error: a NUL byte")
     version = toolkit.nvrtc_version()
     base = min(architectures)
     common = [*options, "--relocatable-device-code=true"]
-    log, text = _run(source, source.text, base, common)
-    ltoir = {a: _run(source, source.text, a, [*common, "-dlto"])[1] for a in architectures}
+    ordered = sorted(architectures)
+    compiled = [_run(source, source.text, a, common) for a in ordered]
+    log, text = compiled[0]
+    ltoir = {a: _run(source, source.text, a, [*common, "-dlto"])[1] for a in ordered}
     try:
-        _, probe = _run(source, _PROBE_PRELUDE + source.text, base, [*common, "--device-debug"])
+        probes = [_run(source, _PROBE_PRELUDE + source.text, a, [*common, "--device-debug"])[1] for a in ordered]
     except CompileError as error:
         error.hint = (
             "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
         )
         raise
-    module = parse(text.decode())
+    module = _one_for_all(ordered, [parse(other.decode()) for _, other in compiled])
+    weak = [
+        (name if a == base else f"{name} {a}", body)
+        for a, probe in zip(ordered, probes, strict=True)
+        for name, body in parse(probe.decode()).weak
+    ]
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
-    return Compiled(ltoir, text.decode(), module, parse(probe.decode()).weak, version, log, identity)
+    return Compiled(ltoir, text.decode(), module, tuple(sorted(weak)), version, log, identity)
+
+
+def _one_for_all(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
+    """The module of the lowest architecture, required to provide what the others do, with all that they require.
+
+    Raises
+    ------
+    CompileError
+        If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
+    """
+    first = modules[0]
+    for architecture, module in zip(architectures[1:], modules[1:], strict=True):
+        differing = sorted({s.name for s in set(first.provides) ^ set(module.provides)})
+        if differing:
+            raise CompileError(
+                f"{demangle(differing[0])} is not the same for {architectures[0].compute} and {architecture.compute}",
+                hint="define every function for all archs alike; only bodies may depend on __CUDA_ARCH__",
+            )
+    required = {d.name: d for module in modules for d in module.declarations.values() if not d.defined}
+    return replace(first, declarations=required | first.declarations)
 
 
 def program_name(source: Source) -> str:
@@ -167,6 +199,8 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         What the message begins with.
     """
     log = _PROGRAM_NAME.sub(lambda _: name, error.log)
+    if not log:  # our own refusal, not the compiler's
+        return CompileError(error.what, where=where, hint=error.hint)
     if log.startswith("nvrtc: error"):
         return CompileError(
             f"NVRTC refuses its options: {log}",

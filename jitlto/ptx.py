@@ -55,7 +55,8 @@ _PARAMETER = re.compile(
 )
 _HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
 _LABEL = re.compile(r"\$L__\w+|__local_depot\d+|\bprototype_\d+")
-_IDENTIFIER = re.compile(r"[\w$%.]+")
+_LABEL_DEFINED = re.compile(r"(?:^|[;{}])\s*([A-Za-z$_][\w$]*)\s*:(?!:)", re.M)
+_WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,25 +135,28 @@ class Module:
         Labels and call prototypes are numbered by appearance, and names that are internal to the module are replaced
         by the hash of what they name, for both depend on what else the module holds.
         """
-        return self._hash(name, ())
-
-    def _hash(self, name: str, path: tuple[str, ...]) -> str:
-        declaration = self.declarations[name]
-        numbers: dict[str, str] = {}
-
-        def label(match: re.Match[str]) -> str:
-            return numbers.setdefault(match[0], f"$L{len(numbers)}")
-
-        def identifier(match: re.Match[str]) -> str:
-            inner = self.declarations.get(match[0])
-            if inner is None or inner.linkage or not inner.defined:
-                return match[0]
-            return "cycle" if match[0] in path else self._hash(match[0], (*path, name))
-
-        own = re.compile(rf"(?<![\w$%.]){re.escape(name)}(?=_param_\d|[^\w$%.]|$)")
-        text = " ".join(own.sub("self", declaration.text).split())
-        text = _IDENTIFIER.sub(identifier, _LABEL.sub(label, text))
-        return hashlib.sha256(f"{declaration.layout}\n{text}".encode()).hexdigest()
+        numbers = {name: 0}  # the definition, and the internal ones that it reaches, by first appearance
+        pending, parts = [name], []
+        for current in pending:
+            declaration = self.declarations[current]
+            own = re.compile(rf"(?<![\w$%.]){re.escape(current)}(?=_param_\d|[^\w$%.]|$)")
+            text = own.sub("self", declaration.text)
+            local = {*_LABEL.findall(text), *_LABEL_DEFINED.findall(text)}
+            labels: dict[str, str] = {}
+            words = []
+            for word in _WORD.findall(text):
+                inner = self.declarations.get(word)
+                if inner is not None and inner.defined and not inner.linkage:
+                    if word not in numbers:
+                        numbers[word] = len(numbers)
+                        pending.append(word)
+                    words.append(f"$I{numbers[word]}")
+                elif word in local:
+                    words.append(labels.setdefault(word, f"$L{len(labels)}"))
+                else:
+                    words.append(word)
+            parts += [declaration.layout, " ".join(words)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def is_toolkit(name: str) -> bool:

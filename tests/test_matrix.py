@@ -450,3 +450,8 @@ def test_identical_combinations_are_found_among_more_than_could_be_listed() -> N
     with pytest.raises(MatrixError, match="elements 0 and 1"):
         matrix.product([tied, same | {"p": ["2"], "q": "2"}])
     assert matrix.Matrix([tied, same | {"p": ["2"], "q": "1"}]).count == 3 * 2**300
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(MatrixError, match=r"ud800.* is not text"):
+        list(product({"a": "\ud800"}))

@@ -214,3 +214,11 @@ def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_fa
         build_family(files)
     assert "family.toml" in str(caught.value.hint)
     assert "source:" not in str(caught.value)
+
+
+@pytest.mark.parametrize("macro", ["__DATE__", "__TIME__", "__TIMESTAMP__"])
+def test_what_would_make_every_build_another_one_is_refused(build_family: BuildFamily, macro: str) -> None:
+    files = dict(MINI)
+    files["op.cuh"] += f"__device__ const char built[] = {macro};\n"
+    with pytest.raises(BuildError, match=rf"op\.cuh:5: {macro}"):
+        build_family(files)

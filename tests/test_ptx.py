@@ -261,3 +261,13 @@ def test_a_definition_counts_more_than_its_declarations() -> None:
         module = parse(f".version 8.0\n.target sm_75\n{text}")
         assert [s.name for s in module.provides] == ["f"]
         assert module.requires == ()
+
+
+def test_hashing_a_body_takes_no_longer_for_shared_and_deep_internal_calls() -> None:
+    """Each function calls the one before it twice: followed by path, that is exponential, and by recursion too deep."""
+    bodies = "".join(
+        f".func f{n}()\n{{\n\tcall.uni f{n - 1}, ();\n\tcall.uni f{n - 1}, ();\n}}\n" for n in range(1, 2000)
+    )
+    text = f".version 8.0\n.target sm_75\n.address_size 64\n.func f0()\n{{\n\tret;\n}}\n{bodies}"
+    text += ".weak .func top()\n{\n\tcall.uni f1999, ();\n}\n"
+    assert [name for name, _ in parse(text).weak] == ["top"]

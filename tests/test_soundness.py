@@ -9,11 +9,14 @@ import pytest
 from jitlto import nvrtc
 from jitlto.build import soundness
 from jitlto.database import FamilyRecord, GroupRecord
-from jitlto.errors import BuildError
+from jitlto.errors import BuildError, CompileError
 from jitlto.fragment import Fragment, FragmentKey, Role
 from jitlto.headers import Source
 from jitlto.link_options import LinkOptions
 from jitlto.versions import Architecture
+
+from .conftest import BuildFamily
+from .families import MINI
 
 
 @cache
@@ -146,3 +149,48 @@ def test_a_declaration_of_an_unsized_array_fits_any_size() -> None:
     kernel = 'extern "C" { extern __constant__ float op[]; } __global__ void k(float* x) { x[0] = op[threadIdx.x]; }'
     provider = fragment("op", 'extern "C" { __constant__ float op[5] = {}; }')
     assert check(fragment("kern", kernel, Role.ENTRYPOINT), provider) == []
+
+
+def test_a_helper_that_is_inline_in_one_fragment_and_strong_in_another_is_refused(build_family: BuildFamily) -> None:
+    """The strong one would win for both."""
+    files = dict(MINI)
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["x"]}'
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    files["kern.cu.jinja"] = (
+        '#include "op.cuh"\ninline __device__ float h(float x) { return x + 1000; }\n'
+        "__global__ void kern(float* x, unsigned n) { x[0] = op(h(x[0])); }\n"
+    )
+    files["op.cu.jinja"] = (
+        "__device__ float h(float x) { return x * 77; }\n__device__ float op(float a) { return h(a); }\n"
+    )
+    with pytest.raises(BuildError, match=r"h\(float\) is inline in mini/kern.* but not in mini/op"):
+        build_family(files)
+
+
+def test_bodies_are_compared_for_every_architecture(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["x"]}'
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    helper = (
+        "inline __device__ float h(float x) {\n"
+        "#if __CUDA_ARCH__ >= 900\n  return x + %s;\n#else\n  return x;\n#endif\n}\n"
+    )
+    files["kern.cu.jinja"] = (
+        '#include "op.cuh"\n' + helper % 1 + "__global__ void kern(float* x, unsigned n) { x[0] = op(h(x[0])); }\n"
+    )
+    files["op.cu.jinja"] = helper % 2 + "__device__ float op(float a) { return h(a); }\n"
+    with pytest.raises(BuildError, match=r"h\(float\) is defined differently"):
+        build_family(files)
+    files["op.cu.jinja"] = helper % 1 + "__device__ float op(float a) { return h(a); }\n"
+    assert len(build_family(files, "same").fragments) == 2
+
+
+def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
+    files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
+    with pytest.raises(CompileError, match=r"not the same for compute_75 and compute_90"):
+        build_family(files)

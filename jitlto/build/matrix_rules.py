@@ -214,7 +214,7 @@ def _common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
     if any(survey.count != math.prod(map(len, survey.values.values())) for survey in (one, other)):
         return None
     result: dict[str, Value] = {}
-    for name in one.values.keys() | other.values.keys():
+    for name in sorted(one.values.keys() | other.values.keys()):
         both = one.values.get(name, {None}) & other.values.get(name, {None})
         if not both:
             return None

@@ -185,6 +185,12 @@ def _leaf(value: object, member: Member | None, path: Trail, lenient: bool) -> L
         text = json.dumps(value)
         hint = f'write it as "{text}", {OR_LENIENTLY}'
         raise MatrixError(f"the value {text} is not a string", where=pointer(path), hint=hint)
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            hint = "write whole characters, not halves of surrogate pairs"
+            raise MatrixError(f"the value {value!a} is not text", where=pointer(path), hint=hint) from None
     member.writes = True
     return member.name, value
 

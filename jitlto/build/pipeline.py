@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from jitlto.errors import BuildError, FamilyError
 from jitlto.family import Family
 from jitlto.fragment import Fragment
 from jitlto.headers import HeaderSearch
+
+_CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def build(
         search = HeaderSearch([*family.include, *toolkit.header_roots()])
         record = family_record(family)
         sources = rendered[family.name]
+        _refuse_clock(sources, HeaderSearch(family.include))
         units = compile_all(
             sources,
             search,
@@ -112,6 +116,19 @@ def build(
         fragments += own
     digest = database.write(output, records, fragments, blobs)
     return BuildReport(output, digest, tuple(fragments), tuple(advice), time.perf_counter() - begin)
+
+
+def _refuse_clock(sources: Sequence[Rendered], own: HeaderSearch) -> None:
+    """Refuse what gives other bytes at every build, in the templates and in the family's own headers."""
+    for rendered in sources:
+        closure = own.closure(rendered.source.encode())
+        for name, text in ((str(rendered.group.template), closure.text), *closure.headers.items()):
+            if match := _CLOCK.search(text):
+                raise BuildError(
+                    f"{match[0].decode()} makes every build another one",
+                    where=f"{name}:{text[: match.start()].count(bytes([10])) + 1}",
+                    hint="pass what is wanted through the matrix, or as an option -DNAME=value",
+                )
 
 
 def family_record(family: Family) -> FamilyRecord:

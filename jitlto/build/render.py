@@ -124,7 +124,21 @@ class _Jinja:
             loader=jinja2.FileSystemLoader(template.parent),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
+            finalize=self._finalize,
         )
+        # What is left of Jinja's globals and filters gives the same text every time.
+        self._environment.globals = {"range": range}
+        del self._environment.filters["random"]
+
+    @staticmethod
+    def _finalize(value: object) -> object:
+        """Refuse to print what is no text or number: a name of Jinja's own, or C++ braces taken for an expression."""
+        if not isinstance(value, str | int | float | jinja2.Undefined):
+            raise TypeError(
+                f"{{{{...}}}} gives a {type(value).__name__}, no text or number; put C++ braces between "
+                "{% raw %} and {% endraw %}"
+            )
+        return value
 
     def source(self, combination: Mapping[str, str]) -> str:
         try:

@@ -9,7 +9,7 @@ from itertools import combinations
 
 from jitlto.database import FamilyRecord
 from jitlto.errors import BuildError
-from jitlto.fragment import Fragment, FragmentKey, Role, SymbolKind
+from jitlto.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
 from jitlto.layout import compatible
 from jitlto.mangling import base_name, demangle
 
@@ -78,16 +78,28 @@ def check_interfaces(
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
     """The linker keeps the first of several weak definitions in silence, so all must be the same."""
     bodies: dict[str, dict[str, list[Fragment]]] = defaultdict(lambda: defaultdict(list))
+    strong: dict[str, list[Fragment]] = defaultdict(list)
     for fragment in fragments:
         for name, body in fragment.weak:
-            if name not in interface and name != fragment.entry:
+            if name != fragment.entry:
                 bodies[name][body].append(fragment)
+        for symbol in fragment.provides:
+            if not symbol.weak:
+                strong[symbol.name].append(fragment)
+    for name in sorted(bodies.keys() & strong.keys()):  # a strong definition wins over weak ones, whatever they say
+        for one in strong[name]:
+            for other in (f for several in bodies[name].values() for f in several):
+                if one is not other and _can_meet(one, other, interface):
+                    raise BuildError(
+                        f"{demangle(name)} is inline in {other.key}, but not in {one.key}",
+                        hint="define it inline in both, in one header, or rename one of them",
+                    )
     for name, variants in bodies.items():
-        for one, other in combinations(variants.values(), 2):
-            pair = next(((a, b) for a in one for b in other if _can_meet(a, b, interface)), None)
+        for some, others in combinations(variants.values(), 2):
+            pair = next(((a, b) for a in some for b in others if _can_meet(a, b, interface)), None)
             if pair:
                 raise BuildError(
-                    f"{demangle(name)} is defined differently in {pair[0].key} and {pair[1].key}",
+                    f"{demangle(plain_name(name))} is defined differently in {pair[0].key} and {pair[1].key}",
                     hint="a link keeps one of them for both: give them different names, or put them into namespaces "
                     "of their own or an anonymous one",
                 )

@@ -18,7 +18,7 @@ from jitlto.errors import (
     PlanError,
     UnknownValueError,
 )
-from jitlto.fragment import Fragment, Role, Symbol
+from jitlto.fragment import Fragment, Role, Symbol, plain_name
 from jitlto.layout import compatible
 from jitlto.mangling import base_name, demangle
 from jitlto.runtime.configuration import describe_choice
@@ -293,10 +293,17 @@ def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[Supplied]) 
                         where=name,
                         hint="layouts are (result)(parameters) in bytes: give the function the declared parameters",
                     )
+    for number, (name, owner) in enumerate(owners):
         for symbol_name, body in owner.weak:
-            first = bodies.setdefault(symbol_name, (body, name))
-            if first[0] != body and symbol_name not in required:
+            strong = provided.get(plain_name(symbol_name))
+            if strong is not None and not strong[0].weak and strong[2] != number:
                 raise PlanError(
-                    f"{demangle(symbol_name)} is defined differently in {first[1]} and in {name}",
+                    f"{demangle(plain_name(symbol_name))} is inline in {name}, but not in {strong[1]}",
+                    hint="a link keeps the one that is not inline for both: rename one of them",
+                )
+            first = bodies.setdefault(symbol_name, (body, name))
+            if first[0] != body:
+                raise PlanError(
+                    f"{demangle(plain_name(symbol_name))} is defined differently in {first[1]} and in {name}",
                     hint="a link keeps one of them for both: rename one, or put it into an anonymous namespace",
                 )
