@@ -454,4 +454,4 @@ def test_identical_combinations_are_found_among_more_than_could_be_listed() -> N
 
 def test_half_a_character_is_no_text() -> None:
     with pytest.raises(MatrixError, match=r"ud800.* is not text"):
-        list(product({"a": "\ud800"}))
+        list(matrix.product({"a": "\ud800"}))

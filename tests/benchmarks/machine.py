@@ -73,6 +73,7 @@ def _device() -> dict[str, object]:
 
 
 def command_line() -> str:
-    """The command that runs, as a user of the checkout would write it."""
+    """The command that runs, as a user of the checkout would write it: paths by their last part alone."""
     module = Path(sys.argv[0]).stem
-    return " ".join(["python", "-m", f"tests.benchmarks.{module}", *sys.argv[1:]])
+    arguments = [Path(argument).name if "/" in argument else argument for argument in sys.argv[1:]]
+    return " ".join(["python", "-m", f"tests.benchmarks.{module}", *arguments])
