@@ -210,7 +210,7 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         )
     lines = text.splitlines()
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
-    shown = numbers[:_CONTEXT_LINES] or [1]
+    shown = numbers[:_CONTEXT_LINES] or [0]  # an error in a header: the source's first lines, none of them marked
     excerpts = "\n    ...\n".join(_excerpt(lines, number) for number in shown)
     indented = "\n".join(f"    {line}" for line in log.splitlines())
     return CompileError(f"does not compile\n{indented}\n  source:\n{excerpts}", where=where, hint=error.hint, log=log)
