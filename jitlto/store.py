@@ -1,0 +1,177 @@
+"""A directory of checksummed entries by key: shared between processes, bounded in size, never the cause of a failure.
+
+One file an entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory and
+renamed, so that a reader sees all of it or nothing. A file that does not check is a miss, and is replaced. What was
+used longest ago goes first when the directory outgrows its bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import filelock
+
+_MAGIC = b"jitlto store 1\n"
+_HEAD = len(_MAGIC) + 32
+_TOUCHED = 3600.0  # seconds: an entry's time of use is no finer than this
+_STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
+_STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a store holds: entries by kind, and bytes in all."""
+
+    entries: dict[str, int]
+    size: int
+
+
+class Store:
+    """Entries in a directory that belongs to this user alone.
+
+    Parameters
+    ----------
+    directory : Path
+        Made if it is missing, with mode 0700.
+    size : int
+        Bytes that :meth:`prune` leaves at most.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made or written, or is not this user's own; see :func:`open_store`.
+    """
+
+    def __init__(self, directory: Path, size: int) -> None:
+        self.directory = directory
+        self.size = size
+        self._broken = False
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = directory.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise PermissionError(f"{directory} belongs to user {status.st_uid}")
+        if stat.S_IMODE(status.st_mode) & 0o022:
+            raise PermissionError(f"{directory} can be written by others")
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"{directory} cannot be written")
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """The payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
+        path = self._path(kind, key)
+        try:
+            with path.open("rb") as file:
+                data = file.read()
+                age = time.time() - os.fstat(file.fileno()).st_mtime
+        except OSError:
+            return None
+        payload = data[_HEAD:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
+            _log.warning("%s is damaged and is made again", path)
+            return None
+        if age > _TOUCHED:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return payload
+
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        """Store a payload; a directory that takes no more is said once on the log."""
+        path = self._path(kind, key)
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+        except OSError as error:
+            if not self._broken:
+                _log.warning("%s takes no more entries: %s", self.directory, error)
+            self._broken = True
+
+    def claim(self, key: str) -> filelock.BaseFileLock | None:
+        """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.
+
+        Never waits. A claim ends with its process. It only saves work: where locks do not work, everybody gets one.
+        """
+        path = self.directory / "locks" / f"{key[:_STRIPES]}.lock"
+        lock = filelock.FileLock(path, timeout=0, thread_local=False)
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            lock.acquire()
+        except filelock.Timeout:
+            return None
+        except (OSError, NotImplementedError):
+            _log.debug("no lock at %s", path)
+        return lock
+
+    def usage(self) -> Usage:
+        """Count what is there."""
+        counts: dict[str, int] = {}
+        size = 0
+        for path, status in self._files():
+            kind = path.relative_to(self.directory).parts[0]
+            counts[kind] = counts.get(kind, 0) + 1
+            size += status.st_size
+        return Usage(counts, size)
+
+    def prune(self, size: int | None = None) -> int:
+        """Remove what was used longest ago until at most ``size`` bytes are left (by default the store's bound).
+
+        Returns
+        -------
+        int
+            How many entries were removed.
+        """
+        size = self.size if size is None else size
+        files = sorted(self._files(), key=lambda item: item[1].st_mtime)
+        total = sum(status.st_size for _, status in files)
+        removed = 0
+        for path, status in files:
+            stale = path.name.startswith(".") and time.time() - status.st_mtime > _STALE
+            if total <= size and not stale:
+                continue
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed += 1
+                total -= status.st_size
+        return removed
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.directory / kind / key[:2] / key[2:]
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        for folder, _, names in os.walk(self.directory):
+            if Path(folder).name == "locks":
+                continue
+            for name in names:
+                path = Path(folder) / name
+                with contextlib.suppress(OSError):
+                    yield path, path.lstat()
+
+
+def _replace(path: Path, data: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+        os.replace(name, path)  # noqa: PTH105 - a string
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)  # noqa: PTH108
+        raise
+
+
+def open_store(directory: Path, size: int) -> Store | None:
+    """The store in ``directory``; None, and a warning on the log, if it cannot be used."""
+    try:
+        return Store(directory, size)
+    except OSError as error:
+        _log.warning("no cache: %s", error)
+        return None
