@@ -2,7 +2,8 @@
 
 Format (schema 1; ``docs/database.md`` describes it for readers in other languages)::
 
-    meta(name, value)             digest: SHA-256 over the sorted (kind, name, sha256) of all rows below
+    meta(name, value)             digest: SHA-256 over the sorted (kind, name, sha256) of all other rows
+                                  part: JSON, a PartRecord; only in one shard's share of a build
     family(name, record, sha256)  record: JSON, what the run side must know of a family.toml
     fragment(key, record, sha256) record: JSON, a Fragment
     blob(sha256, data)            the bytes of images, by content
@@ -98,6 +99,39 @@ class FamilyRecord:
         return next((group for group in self.groups if group.name == name), None)
 
 
+@dataclass(frozen=True, slots=True)
+class PartRecord:
+    """What makes a database one part of a sharded build, and what merging must know that no fragment records.
+
+    Parameters
+    ----------
+    number, count : int
+        It is part ``number`` of ``count``, counted from 1.
+    whole : str
+        SHA-256 of all that is built, by content: only parts with the same one belong together.
+    keys : tuple of FragmentKey
+        Every fragment of the whole, sorted.
+    toolchains : tuple of (str, str)
+        Each family's name and the :attr:`~jitlto.build.toolchain.Toolchain.identity` of its compiler, sorted.
+    includes : tuple of (FragmentKey, tuple of str)
+        The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
+        fragments that reach none.
+    advice : tuple of str
+        What the build advises on the families' matrices.
+    """
+
+    number: int
+    count: int
+    whole: str
+    keys: tuple[FragmentKey, ...]
+    toolchains: tuple[tuple[str, str], ...]
+    includes: tuple[tuple[FragmentKey, tuple[str, ...]], ...]
+    advice: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"part {self.number} of {self.count}"
+
+
 class FragmentDatabase:
     """A fragment database, opened for reading.
 
@@ -131,11 +165,15 @@ class FragmentDatabase:
                 self._check_header()
                 families = self._rows("family", "name")
                 fragments = self._rows("fragment", "key")
-                recorded = self._connection.execute("SELECT value FROM meta WHERE name = 'digest'").fetchone()
+                meta = dict(self._connection.execute("SELECT name, value FROM meta NOT INDEXED").fetchall())
+                recorded, part = meta.get(b"digest"), meta.get(b"part")
+                if not isinstance(part, bytes | None):
+                    raise self._damaged("a row of table meta does not check")
                 rows = [("family", name, sha) for name, (_, sha) in families.items()]
                 rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
+                rows += [] if part is None else [("meta", "part", _sha(part))]
                 self.digest = _digest(rows)
-                if recorded is None or recorded[0] != self.digest.encode():
+                if recorded != self.digest.encode():
                     raise self._damaged("its rows are not those that were written")
             except BaseException:
                 self._connection.close()
@@ -146,6 +184,8 @@ class FragmentDatabase:
             for record, _ in fragments.values():
                 fragment = _fragment_from(json.loads(record))
                 self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
+            #: Which part of a whole it is; None if it is complete.
+            self.part = None if part is None else _part_from(json.loads(part))
         # A hand-made file, whose checksums are right and whose records are not ours.
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
             raise self._damaged(f"a record is not what schema {SCHEMA} says ({error!r})") from error
@@ -266,6 +306,8 @@ def write(
     families: Iterable[FamilyRecord],
     fragments: Iterable[Fragment],
     blobs: Mapping[str, bytes],
+    *,
+    part: PartRecord | None = None,
 ) -> str:
     """Write a database, whole or not at all; an existing file is replaced.
 
@@ -277,6 +319,8 @@ def write(
     fragments : iterable of Fragment
     blobs : mapping of str to bytes
         The bytes of every image, by SHA-256 in hexadecimal.
+    part : PartRecord, optional
+        Which part of a whole it is, where it is not complete.
 
     Returns
     -------
@@ -289,19 +333,14 @@ def write(
         If the file cannot be written.
     """
     path = Path(path)
-    if path.exists() and not path.is_file():
-        raise DatabaseError(
-            "cannot be written: it exists and is no regular file", where=str(path), hint="give another name with -o"
-        )
-    if path.is_file() and path.stat().st_size and not _is_database(path):
-        raise DatabaseError(
-            "exists and is no fragment database: it is not replaced", where=str(path), hint="give another name with -o"
-        )
+    check_writable(path)
     family_rows = {family.name: _canonical(asdict(family) | {"link": family.link.as_dict()}) for family in families}
     fragment_rows = {str(fragment.key): _canonical(_fragment_to(fragment)) for fragment in fragments}
+    meta = {} if part is None else {"part": _canonical(_part_to(part))}
     digest = _digest(
         [("family", name, _sha(record)) for name, record in family_rows.items()]
         + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]
+        + [("meta", name, _sha(value)) for name, value in meta.items()]
     )
     try:
         descriptor, name = tempfile.mkstemp(dir=path.parent or ".", prefix=".jitlto-", suffix=".tmp")
@@ -319,7 +358,8 @@ def write(
                 f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={_APPLICATION_ID};"
                 f"PRAGMA user_version={SCHEMA}; BEGIN; {_DDL}"
             )
-            connection.execute("INSERT INTO meta VALUES ('digest', ?)", (digest,))
+            rows_of_meta = [("digest", digest), *((name, value.decode()) for name, value in meta.items())]
+            connection.executemany("INSERT INTO meta VALUES (?, ?)", rows_of_meta)
             for table, rows in (("family", family_rows), ("fragment", fragment_rows)):
                 values = ((key, rows[key].decode(), _sha(rows[key])) for key in sorted(rows))
                 connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
@@ -341,6 +381,30 @@ def write(
     finally:
         temporary.unlink(missing_ok=True)
     return digest
+
+
+def check_writable(path: Path) -> None:
+    """Check that a database may be written to ``path``, before the work that goes into it.
+
+    Raises
+    ------
+    DatabaseError
+        If something else lies there, or its directory takes no files.
+    """
+    if path.exists() and not path.is_file():
+        raise DatabaseError(
+            "cannot be written: it exists and is no regular file", where=str(path), hint="give another name with -o"
+        )
+    if path.is_file() and path.stat().st_size and not _is_database(path):
+        raise DatabaseError(
+            "exists and is no fragment database: it is not replaced", where=str(path), hint="give another name with -o"
+        )
+    if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
+        raise DatabaseError(
+            "cannot be written: permission denied",
+            where=str(path),
+            hint="give a path in a directory that exists and that you may write",
+        )
 
 
 def _is_database(path: Path) -> bool:
@@ -372,6 +436,11 @@ def _fragment_to(fragment: Fragment) -> dict[str, object]:
     return asdict(fragment) | {"key": key, "images": images}
 
 
+def _part_to(part: PartRecord) -> dict[str, object]:
+    includes = {str(key): headers for key, headers in part.includes}
+    return asdict(part) | {"keys": list(map(str, part.keys)), "toolchains": dict(part.toolchains), "includes": includes}
+
+
 # The readers take records that a checksum has vouched for, so a missing field is a slip in this module.
 def _fragment_from(r: dict[str, Any]) -> Fragment:
     return Fragment(
@@ -394,6 +463,18 @@ def _image_from(r: dict[str, Any]) -> Image:
     isa = Version(*r["ptx_isa"]) if r["ptx_isa"] else None
     kind, architecture = ImageKind(r["kind"]), Architecture.parse(r["architecture"])
     return Image(kind, architecture, r["sha256"], r["size"], r["toolchain"], Version(*r["version"]), isa)
+
+
+def _part_from(r: dict[str, Any]) -> PartRecord:
+    return PartRecord(
+        r["number"],
+        r["count"],
+        r["whole"],
+        tuple(sorted(map(FragmentKey.parse, r["keys"]))),
+        tuple(sorted(r["toolchains"].items())),
+        tuple(sorted((FragmentKey.parse(key), tuple(headers)) for key, headers in r["includes"].items())),
+        tuple(r["advice"]),
+    )
 
 
 def _family_from(r: dict[str, Any]) -> FamilyRecord:

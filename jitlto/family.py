@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.errors import FamilyError, JitltoError
-from jitlto.fragment import Role, is_name
+from jitlto.fragment import ImageKind, Role, is_name
 from jitlto.link_options import LinkOptions
 from jitlto.versions import Architecture
 
 #: Names that a configuration cannot use for a parameter, since planners take them as arguments of their own.
-RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database"})
+RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
 
-_FAMILY_KEYS = ("name", "std", "include", "archs", "toolchain", "options", "syntax")
+_FAMILY_KEYS = ("name", "std", "include", "archs", "toolchain", "options", "images", "syntax")
 _GROUP_KEYS = ("matrix", "template", "key", "params", "interface", "entry", "syntax")
 # Compile-time options that nvJitLink ignores, or that LTO refuses, and what stands for them in [link].
 _LINK_ONLY = {
@@ -97,9 +97,11 @@ class Family:
     architectures : tuple of Architecture
         What LTO-IR is made for, sorted.
     toolchain : str
-        ``nvrtc``.
+        ``nvrtc`` or ``nvcc``.
     options : tuple of str
         Further compiler options.
+    images : tuple of ImageKind
+        What is made: LTO-IR, and PTX unless it is not wanted; sorted.
     link : LinkOptions
         Options of every link.
     groups : tuple of Group
@@ -113,12 +115,20 @@ class Family:
     architectures: tuple[Architecture, ...]
     toolchain: str
     options: tuple[str, ...]
+    images: tuple[ImageKind, ...]
     link: LinkOptions
     groups: tuple[Group, ...]
 
     def compiler_options(self) -> tuple[str, ...]:
         """What the compiler is given, beside the architecture and the kind of output."""
         return (f"--std={self.std}", *self.link.compile_flags(), *self.options)
+
+    def source_options(self) -> tuple[str, ...]:
+        """Which of them NVRTC is given for a caller's own source at run time; of nvcc's, macros alone."""
+        if self.toolchain == "nvrtc":
+            return self.compiler_options()
+        macros = [option for option in self.options if option.startswith(("-D", "-U"))]
+        return (f"--std={self.std}", *self.link.compile_flags(), *macros)
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -177,14 +187,16 @@ def load(path: Path) -> Family:
     FamilyError
         If the file cannot be read, is not TOML, or declares something that makes no sense; it names file and table.
     """
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as in find()
+        raise FamilyError("cannot be read: it is no regular file", where=str(path))  # a FIFO would be waited for
     try:
-        document = tomllib.loads(path.read_text("utf-8"))
+        document = tomllib.loads(path.read_text("utf-8-sig"))
     except RecursionError:
         raise FamilyError("is nested too deep", where=str(path)) from None
-    except tomllib.TOMLDecodeError as error:
-        raise FamilyError(f"not TOML: {error}", where=str(path)) from None
     except (OSError, UnicodeDecodeError) as error:
         raise FamilyError(f"cannot be read: {error}", where=str(path)) from None
+    except ValueError as error:  # TOMLDecodeError, and what int() refuses: literals of thousands of digits
+        raise FamilyError(f"not TOML: {error}", where=str(path)) from None
     return _Reader(path).family(document)
 
 
@@ -206,10 +218,13 @@ class _Reader:
         if not is_name(name):
             raise self._error("family", f"name {name!r} is no identifier")
         toolchain = self._text("family", table, "toolchain", "nvrtc")
-        if toolchain != "nvrtc":
-            raise self._error("family", f"unknown toolchain {toolchain!r}", 'write toolchain = "nvrtc"')
+        if toolchain not in ("nvrtc", "nvcc"):
+            raise self._error("family", f"unknown toolchain {toolchain!r}", "write nvrtc or nvcc")
         syntax = self._syntax("family", table, "jinja")
         options, numbers = self._table(document, "link", {}), self._texts("family", table, "archs", ("75",))
+        for option, value in options.items():
+            if isinstance(value, int) and abs(value) >= 1 << 31:
+                raise self._error("link", f"{option} does not fit into 32 bits")
         try:
             link = LinkOptions.of(options, where="link")
             archs = sorted({Architecture.parse(number) for number in numbers})
@@ -241,6 +256,7 @@ class _Reader:
             tuple(archs),
             toolchain,
             self._options(table),
+            self._images(table),
             link,
             tuple(sorted(groups, key=lambda group: group.name)),
         )
@@ -250,7 +266,7 @@ class _Reader:
         if not is_name(name):
             raise self._error(where, f"group name {name!r} is no identifier")
         self._known(where, table, _GROUP_KEYS)
-        interface = self._text(where, table, "interface", "") or None
+        interface = self._interface(where, table)
         supplied = role is Role.DEVICE and "matrix" not in table and "template" not in table
         if supplied and interface is None:
             raise self._error(
@@ -280,6 +296,16 @@ class _Reader:
             self._syntax(where, table, syntax),
         )
 
+    def _interface(self, where: str, table: Mapping[str, object]) -> str | None:
+        name = self._text(where, table, "interface", "")
+        if os.path.isabs(name) or os.path.normpath(name).startswith(".."):  # noqa: PTH117 - a header's name
+            raise self._error(
+                where, f"interface {name!r} leaves the include directories", "name it relative to one of them"
+            )
+        if '"' in name or not name.isprintable():
+            raise self._error(where, f"interface {name!r} cannot stand in an #include", "rename the header")
+        return name or None
+
     def _include(self, directory: str) -> Path:
         path = self._directory / directory
         if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
@@ -308,6 +334,17 @@ class _Reader:
                     "write an option and its value as one string, joined by =",
                 )
         return options
+
+    def _images(self, table: Mapping[str, object]) -> tuple[ImageKind, ...]:
+        names = self._texts("family", table, "images", tuple(ImageKind))
+        if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
+            raise self._error(
+                "family",
+                f"images {list(names)} are no choice",
+                'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links with the '
+                "compiler's CUDA major alone",
+            )
+        return tuple(sorted(map(ImageKind, names)))
 
     def _syntax(self, where: str, table: Mapping[str, object], default: str) -> str:
         syntax = self._text(where, table, "syntax", default)

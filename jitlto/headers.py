@@ -13,13 +13,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
+
+from jitlto.errors import JitltoError
 
 # Blanks, comments and continued lines may stand between the words of a directive.
 _GAP = rb"(?:[ \t]|/\*[^*\r\n]*\*/|\\\r?\n)*"
-_INCLUDE = re.compile(
+INCLUDE = re.compile(
     rb"^(" + _GAP + rb"#" + _GAP + rb"(?:include|include_next|import)" + _GAP + rb""")([<"])([^>"\r\n]+)([>"])""", re.M
 )
-_HAS_INCLUDE = re.compile(rb"""\b(__has_include(?:_next)?[ \t]*\([ \t]*)([<"])([^>"\r\n]+)([>"])""")
+HAS_INCLUDE = re.compile(rb"""\b(__has_include(?:_next)?[ \t]*\([ \t]*)([<"])([^>"\r\n]+)([>"])""")
 # A macro that names an absolute path would make NVRTC read that file, of which nothing else here would know.
 _ABSOLUTE = re.compile(rb"""^([ \t]*#[ \t]*define[ \t]+\w+[ \t]+)[<"]/[^>"\r\n]*[>"][ \t]*$""", re.M)
 
@@ -49,6 +52,21 @@ class Source:
         return digest.hexdigest()
 
 
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")  # a BOM, which NVRTC does not take
+    except OSError as error:
+        raise JitltoError(f"cannot be read: {error.strerror}", where=path, hint="make it readable") from error
+
+
+class _Rewritten(NamedTuple):
+    """A text whose includes are spelled as names, the names that it includes, and all that were looked for."""
+
+    text: bytes
+    included: tuple[str, ...]
+    asked: frozenset[str]
+
+
 class HeaderSearch:
     """Finds headers under a list of roots, the first that has one wins; files are read once.
 
@@ -64,7 +82,8 @@ class HeaderSearch:
         self._roots = tuple(roots)
         self._overlay = dict(overlay or {})
         self._contents: dict[str, bytes | None] = dict(self._overlay)
-        self._rewritten: dict[str, tuple[bytes, tuple[str, ...]]] = {}
+        self._hashes: dict[str, str | None] = {}
+        self._rewritten: dict[str, _Rewritten] = {}
 
     def find(self, name: str) -> bytes | None:
         """The content of the header ``name``, None if no root has it."""
@@ -74,8 +93,15 @@ class HeaderSearch:
             candidates = (os.path.join(root, name) for root in self._roots)  # noqa: PTH118 - as below
             # Unlike Path.is_file, os.path.isfile takes any text for an answer.
             path = next((path for path in candidates if os.path.isfile(path)), None)  # noqa: PTH113
-            self._contents[name] = Path(path).read_bytes() if path else None
+            self._contents[name] = _read(path) if path else None
         return self._contents[name]
+
+    def sha256(self, name: str) -> str | None:
+        """SHA-256 of the file that is found as ``name``, None if no root has it."""
+        if name not in self._hashes:
+            content = self.find(name)
+            self._hashes[name] = None if content is None else hashlib.sha256(content).hexdigest()
+        return self._hashes[name]
 
     def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
         """The source with every header that its includes, and theirs, name in any branch.
@@ -83,27 +109,42 @@ class HeaderSearch:
         A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
         them it needed. Includes through a macro cannot be seen; name them in ``extra``.
         """
-        rewritten, pending = self._rewrite(text, None)
-        stack = [*pending, *extra]
+        rewritten = self._rewrite(text, None)
+        stack = [*rewritten.included, *extra]
         headers: dict[str, bytes] = {}
         while stack:
             name = stack.pop()
             if name in headers:
                 continue
-            if name not in self._rewritten:
-                self._rewritten[name] = self._rewrite(self.find(name) or b"", os.path.dirname(name))  # noqa: PTH120 - a name, no path
-            headers[name], included = self._rewritten[name]
-            stack.extend(included)
-        return Source(rewritten, headers)
+            header = self._header(name)
+            headers[name] = header.text
+            stack.extend(header.included)
+        return Source(rewritten.text, headers)
+
+    def asked(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
+        """Every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
+
+        Where a file of such a name comes or goes, an include may mean another file.
+        """
+        names = set(self._rewrite(text, None).asked)
+        for name in reads:
+            names.update(self._header(name).asked)
+        return frozenset(names)
+
+    def _header(self, name: str) -> _Rewritten:
+        if name not in self._rewritten:
+            self._rewritten[name] = self._rewrite(self.find(name) or b"", os.path.dirname(name))  # noqa: PTH120 - a name, no path
+        return self._rewritten[name]
 
     def reachable(self, text: bytes) -> frozenset[str]:
         """The names of the headers in :meth:`closure` of ``text``."""
         return frozenset(self.closure(text).headers)
 
-    def _rewrite(self, text: bytes, directory: str | None) -> tuple[bytes, tuple[str, ...]]:
+    def _rewrite(self, text: bytes, directory: str | None) -> _Rewritten:
         # NVRTC looks a virtual header up by the very text of the include, not relative to the includer. So the text
         # is replaced by the name, which lengthens lines but moves none.
         found: list[str] = []
+        asked: set[str] = set()
 
         def replace(match: re.Match[bytes]) -> bytes:
             written = match[3].decode("utf-8", "surrogateescape").strip()
@@ -113,6 +154,7 @@ class HeaderSearch:
             beside = match[2] == b'"' and directory is not None
             candidates = ([f"{directory}/{written}".lstrip("/")] if beside else []) + [written]
             for name in map(os.path.normpath, candidates):
+                asked.add(name)
                 if self.find(name) is not None:
                     found.append(name)
                     return b"".join((match[1], match[2], name.encode("utf-8", "surrogateescape"), match[4]))
@@ -124,4 +166,5 @@ class HeaderSearch:
             return answer if not answer.startswith(b"#error") else match[1] + b'"no absolute paths"'
 
         text = _ABSOLUTE.sub(lambda match: match[1] + b'"no absolute paths"', text)
-        return _INCLUDE.sub(replace, _HAS_INCLUDE.sub(has, text)), tuple(found)
+        text = INCLUDE.sub(replace, HAS_INCLUDE.sub(has, text))
+        return _Rewritten(text, tuple(found), frozenset(asked))

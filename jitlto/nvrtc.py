@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from jitlto import toolkit
 from jitlto.errors import CompileError, ToolchainError
@@ -20,11 +20,11 @@ from jitlto.versions import Architecture, Version
 
 # Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
 # Compiled for debugging, with forced inlining off, every one of them shows.
-_PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n#line 1\n"
+PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n"
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{64}\.cu\b")
 _CONTEXT_LINES = 3
-_HOST_HEADERS = frozenset(
+HOST_HEADERS = frozenset(
     [
         "algorithm",
         "array",
@@ -58,6 +58,21 @@ _HOST_HEADERS = frozenset(
 )
 
 
+class Step(NamedTuple):
+    """One run of the compiler: what it makes (``ltoir``, ``ptx`` or ``probe``), for what, with which options."""
+
+    kind: str
+    architecture: Architecture
+    options: tuple[str, ...]
+
+
+class Output(NamedTuple):
+    """What one run of the compiler gave: its log, and LTO-IR or PTX text."""
+
+    log: str
+    data: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """What one source became.
@@ -67,9 +82,9 @@ class Compiled:
     ltoir : dict of Architecture to bytes
         Bare LTO-IR, not in a fatbin.
     ptx : str
-        Relocatable PTX for the lowest architecture.
+        Relocatable PTX for the lowest architecture; empty if it was not wanted.
     module : jitlto.ptx.Module
-        The same, parsed.
+        The same, or else unoptimised code, parsed.
     weak : tuple of (str, str)
         See :class:`~jitlto.fragment.Fragment`.
     version : Version
@@ -90,7 +105,14 @@ class Compiled:
     identity: str
 
 
-def compile_source(source: Source, architectures: Sequence[Architecture], options: Sequence[str]) -> Compiled:
+def compile_source(
+    source: Source,
+    architectures: Sequence[Architecture],
+    options: Sequence[str],
+    *,
+    ptx: bool = True,
+    run: Callable[[Source, Step], Output] | None = None,
+) -> Compiled:
     """Compile one source to LTO-IR for each architecture and to PTX for the lowest.
 
     Parameters
@@ -101,6 +123,11 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
         At least one.
     options : sequence of str
         Further compiler options, e.g. ``--std=c++17``.
+    ptx : bool
+        Whether optimised PTX is wanted. Without it symbols are read from unoptimised code, which may call what the
+        optimiser would remove.
+    run : callable, optional
+        Takes the place of :func:`run_step`.
 
     Raises
     ------
@@ -109,36 +136,38 @@ def compile_source(source: Source, architectures: Sequence[Architecture], option
     ToolchainError
         If NVRTC cannot be loaded.
     """
-    for name, content in ((f"{source.sha256}.cu", source.text), *source.headers.items()):
+    for name, content in ((program_name(source), source.text), *source.headers.items()):
         if b"\0" in content:
             line = content[: content.index(b"\0")].count(b"\n") + 1
             raise CompileError("a source is cut at a NUL byte", log=f"{name}({line}): error: a NUL byte")
     version = toolkit.nvrtc_version()
-    base = min(architectures)
-    common = [*options, "--relocatable-device-code=true"]
+    run = run or run_step
     ordered = sorted(architectures)
-    compiled = [_run(source, source.text, a, common) for a in ordered]
-    log, text = compiled[0]
-    ltoir = {a: _run(source, source.text, a, [*common, "-dlto"])[1] for a in ordered}
+    common = (*options, "--relocatable-device-code=true")
+    outputs = [run(source, Step("ltoir", a, (*common, "-dlto"))) for a in ordered]
+    ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
+    texts = [run(source, Step("ptx", a, common)).data.decode() for a in ordered] if ptx else []
     try:
-        probes = [_run(source, _PROBE_PRELUDE + source.text, a, [*common, "--device-debug"])[1] for a in ordered]
+        probes = [run(source, Step("probe", a, (*common, "--device-debug"))).data.decode() for a in ordered]
     except CompileError as error:
         error.hint = (
             "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
         )
         raise
-    module = _one_for_all(ordered, [parse(other.decode()) for _, other in compiled])
+    probed = [parse(text) for text in probes]
+    module = one_for_all(ordered, [parse(text) for text in texts] or probed)
     weak = [
-        (name if a == base else f"{name} {a}", body)
-        for a, probe in zip(ordered, probes, strict=True)
-        for name, body in parse(probe.decode()).weak
+        (name if a == ordered[0] else f"{name} {a}", body)
+        for a, probe in zip(ordered, probed, strict=True)
+        for name, body in probe.weak
     ]
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
-    return Compiled(ltoir, text.decode(), module, tuple(sorted(weak)), version, log, identity)
+    text = texts[0] if ptx else ""
+    return Compiled(ltoir, text, module, tuple(sorted(weak)), version, outputs[0].log, identity)
 
 
-def _one_for_all(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
+def one_for_all(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
     """The module of the lowest architecture, required to provide what the others do, with all that they require.
 
     Raises
@@ -159,8 +188,11 @@ def _one_for_all(architectures: Sequence[Architecture], modules: Sequence[Module
 
 
 def program_name(source: Source) -> str:
-    """The name under which NVRTC sees a source: its content, for names of internal symbols are made from it."""
-    return f"{source.sha256}.cu"
+    """The name under which NVRTC sees a source: from its text alone.
+
+    Names of internal symbols are made from it, and a header that the compiler does not read must not change them.
+    """
+    return f"{hashlib.sha256(source.text).hexdigest()}.cu"
 
 
 def compile_closure(
@@ -201,9 +233,9 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
     log = _PROGRAM_NAME.sub(lambda _: name, error.log)
     if not log:  # our own refusal, not the compiler's
         return CompileError(error.what, where=where, hint=error.hint)
-    if log.startswith("nvrtc: error"):
+    if log.startswith(("nvrtc: error", "nvcc fatal")):
         return CompileError(
-            f"NVRTC refuses its options: {log}",
+            f"the compiler refuses its options: {log}",
             where=where,
             hint="look at std, archs and options in family.toml",
             log=log,
@@ -224,7 +256,7 @@ def _excerpt(lines: Sequence[str], number: int) -> str:
 def hint_for(log: str) -> str | None:
     """Advice on a compile error, where jitlto knows more than the compiler says."""
     name = missing_header(log)
-    if name in _HOST_HEADERS:
+    if name in HOST_HEADERS:
         standard = f"c{name[:-2]}" if name.endswith(".h") else name
         return f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>"
     if name:
@@ -234,18 +266,39 @@ def hint_for(log: str) -> str | None:
     return None
 
 
-def _run(source: Source, text: bytes, architecture: Architecture, options: Sequence[str]) -> tuple[str, bytes]:
+def run_step(source: Source, step: Step) -> Output:
+    """Run NVRTC once.
+
+    Raises
+    ------
+    CompileError
+        If NVRTC refuses the source or an option.
+    ToolchainError
+        If NVRTC cannot be loaded.
+    """
+    return run_text(source, step_prelude(step) + source.text, step)
+
+
+def step_prelude(step: Step) -> bytes:
+    """What is put before the source in a step."""
+    return PROBE_PRELUDE + b"#line 1\n" if step.kind == "probe" else b""
+
+
+def run_text(source: Source, text: bytes, step: Step, *more: str) -> Output:
+    """Run NVRTC once on ``text``, under the name and with the headers of ``source``, with ``more`` options."""
     nvrtc = toolkit.bindings("nvrtc")
     names = sorted(source.headers)
+    name = program_name(source)
     arguments = [
-        *options,
-        f"--gpu-architecture={architecture.compute}",
-        f"--frandom-seed={source.sha256}",
+        *step.options,
+        f"--gpu-architecture={step.architecture.compute}",
+        f"--frandom-seed={name.removesuffix('.cu')}",
         "--no-source-include",  # else headers that lie in the working directory are read
+        *more,
     ]
     status, program = nvrtc.nvrtcCreateProgram(
         text,
-        program_name(source).encode(),
+        name.encode(),
         len(names),
         [source.headers[name] for name in names],
         [name.encode("utf-8", "surrogateescape") for name in names],
@@ -257,13 +310,13 @@ def _run(source: Source, text: bytes, architecture: Architecture, options: Seque
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             reason = log or f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
             raise CompileError("NVRTC refuses the source", log=reason, hint=hint_for(log))
-        kind = "LTOIR" if "-dlto" in arguments else "PTX"
-        output = _read(nvrtc, program, kind)
+        what = "LTOIR" if step.kind == "ltoir" else "PTX"
+        data = _read(nvrtc, program, what)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    if not output:
-        raise CompileError(f"NVRTC returned no {kind}", log=log)
-    return log, output.rstrip(b"\0") if kind == "PTX" else output
+    if not data:
+        raise CompileError(f"NVRTC returned no {what}", log=log)
+    return Output(log, data if step.kind == "ltoir" else data.rstrip(b"\0"))
 
 
 def _read(nvrtc: Any, program: object, what: str) -> bytes:

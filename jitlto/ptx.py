@@ -54,8 +54,7 @@ _PARAMETER = re.compile(
     r"(?:\.ptr\b[^,]*?)?([\w$%.]+)\s*(?:\[(\d*)\])?\s*$"
 )
 _HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
-_LABEL = re.compile(r"\$L__\w+|__local_depot\d+|\bprototype_\d+")
-_LABEL_DEFINED = re.compile(r"(?:^|[;{}])\s*([A-Za-z$_][\w$]*)\s*:(?!:)", re.M)
+_LABELS = ("$L__", "__local_depot", "prototype_")
 _WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
 
 
@@ -139,22 +138,24 @@ class Module:
         pending, parts = [name], []
         for current in pending:
             declaration = self.declarations[current]
-            own = re.compile(rf"(?<![\w$%.]){re.escape(current)}(?=_param_\d|[^\w$%.]|$)")
-            text = own.sub("self", declaration.text)
-            local = {*_LABEL.findall(text), *_LABEL_DEFINED.findall(text)}
+            parameter = f"{current}_param_"
+            words = _WORD.findall(declaration.text)
+            defined = {
+                word
+                for before, word, after in zip([";", *words], words, words[1:], strict=False)
+                if after[0] == ":" and before[-1] in ";{}" and not after.startswith("::")
+            }
             labels: dict[str, str] = {}
-            words = []
-            for word in _WORD.findall(text):
-                inner = self.declarations.get(word)
-                if inner is not None and inner.defined and not inner.linkage:
+            for position, word in enumerate(words):
+                if word == current or word.startswith(parameter):
+                    words[position] = "self" + word[len(current) :]
+                elif word in defined or word.startswith(_LABELS):
+                    words[position] = labels.setdefault(word, f"$L{len(labels)}")
+                elif (inner := self.declarations.get(word)) is not None and inner.defined and not inner.linkage:
                     if word not in numbers:
                         numbers[word] = len(numbers)
                         pending.append(word)
-                    words.append(f"$I{numbers[word]}")
-                elif word in local:
-                    words.append(labels.setdefault(word, f"$L{len(labels)}"))
-                else:
-                    words.append(word)
+                    words[position] = f"$I{numbers[word]}"
             parts += [declaration.layout, " ".join(words)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 

@@ -6,13 +6,16 @@ a driver.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import shutil
+import struct
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import BinaryIO
 
 from jitlto.errors import ToolchainError
 from jitlto.versions import Version
@@ -77,6 +80,45 @@ def library_path(name: str) -> str | None:
     except (DynamicLibNotFoundError, RuntimeError):
         return None
     return path
+
+
+def build_id(name: str) -> str:
+    """What tells this build of the library ``name`` (as in :func:`library_path`) from any other, wherever it lies.
+
+    The linker's build id (ELF note ``NT_GNU_BUILD_ID``, 3), or else the SHA-256 of the file.
+
+    Raises
+    ------
+    ToolchainError
+        If the library cannot be found or read.
+    """
+    path = library_path(name)
+    if path is None:
+        raise ToolchainError(f"{name} cannot be loaded", hint=INSTALL)
+    try:
+        with Path(path).open("rb") as file:
+            note = _build_id_note(file)
+            file.seek(0)
+            return note or hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ToolchainError(f"cannot be read: {error.strerror}", where=path, hint=INSTALL) from error
+
+
+def _build_id_note(file: BinaryIO) -> str | None:
+    """The build id of a 64-bit little-endian ELF file (System V ABI: program headers of type ``PT_NOTE``, 4)."""
+    header = file.read(64)
+    if header[:6] != b"\x7fELF\x02\x01":
+        return None
+    (offset,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)
+    for number in range(count):
+        file.seek(offset + number * size)
+        kind, _, at, _, _, length = struct.unpack_from("<IIQQQQ", file.read(size))
+        if kind == 4:
+            file.seek(at)
+            match = re.search(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", file.read(length), re.S)
+            if match:
+                return match[1].hex()
+    return None
 
 
 @cache

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import family
+from jitlto import config, family
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
@@ -28,6 +28,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     except NoDeviceError as error:
         for item in marked:
             item.add_marker(pytest.mark.skip(reason=error.what))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is taken from or left in the user's cache, by the commands that tests start either."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JITLTO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        config.current.cache_clear()
+        yield
+    config.current.cache_clear()
 
 
 BuildFamily = Callable[..., BuildReport]

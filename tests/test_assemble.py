@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import fatbin, nvrtc
 from jitlto.build.assemble import assemble
-from jitlto.build.compiler import Unit
+from jitlto.build.nvrtc_compiler import Compiler
 from jitlto.build.render import Rendered
+from jitlto.build.unit import Job, Unit
 from jitlto.errors import BuildError
 from jitlto.family import Group
 from jitlto.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
@@ -22,8 +22,10 @@ from jitlto.versions import Architecture
 
 @cache
 def unit(text: str) -> Unit:
-    compiled = nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75), Architecture(80)], ["--std=c++17"])
-    return Unit(compiled, {a: fatbin.wrap_ltoir(data, a) for a, data in compiled.ltoir.items()})
+    compiler = Compiler()
+    architectures = (Architecture(75), Architecture(80))
+    source, images = Source(text.encode(), {}), tuple(ImageKind)
+    return compiler.compile(Job("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), images))
 
 
 def make(

@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto import database
-from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord
+from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord
 from jitlto.errors import DatabaseError
 from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
 from jitlto.link_options import LinkOptions
@@ -185,6 +185,91 @@ def test_another_content_has_another_digest(small: Path, tmp_path: Path) -> None
     assert database.write(tmp_path / "b", [], FRAGMENTS, BLOBS) != digest
     changed = [fragment("op", "float", DATA[0]), *FRAGMENTS[2:], FRAGMENTS[0]]
     assert database.write(tmp_path / "c", FAMILIES, changed, BLOBS) != digest
+
+
+# --- Parts of a whole ---
+
+
+PART = PartRecord(
+    2,
+    3,
+    "ab" * 32,
+    tuple(sorted([*(f.key for f in FRAGMENTS), FragmentKey.make("f", "op", {"data_type": "ä,]"})])),
+    (("f", "nvrtc 12.9"),),
+    ((FRAGMENTS[0].key, ("op.cuh", "u.h")),),
+    ("the matrix is odd: «é»",),
+)
+parts = st.builds(
+    PartRecord, st.integers(1, 9), st.integers(1, 9), texts,
+    st.lists(keys, max_size=3, unique=True).map(sorted).map(tuple),
+    st.dictionaries(names, texts, max_size=3).map(lambda d: tuple(sorted(d.items()))),
+    st.dictionaries(keys, tuples(names), max_size=3).map(lambda d: tuple(sorted(d.items()))),
+    tuples(texts),
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(parts)
+def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
+    digest = database.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
+    with FragmentDatabase(tmp_path / "part") as opened:
+        assert opened.part == part
+        assert opened.digest == digest
+        assert opened.verify() == 4
+
+
+def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_path: Path) -> None:
+    digest = database.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    assert content(tmp_path / "part", verify=True) == content(small)
+    with FragmentDatabase(small) as complete:
+        assert complete.part is None
+        assert complete.digest != digest
+    assert str(PART) == "part 2 of 3"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta WHERE name = 'part'",
+        "UPDATE meta SET value = replace(value, '12.9', '12.8') WHERE name = 'part'",
+        "UPDATE meta SET value = NULL WHERE name = 'part'",
+        "UPDATE meta SET value = 7 WHERE name = 'part'",
+        "UPDATE meta SET name = 'whole' WHERE name = 'part'",
+    ],
+)
+def test_a_changed_part_record_is_noticed_at_opening(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "part"
+    database.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("ALTER TABLE meta RENAME TO old; CREATE TABLE meta(name, value)")
+        connection.execute("INSERT INTO meta SELECT * FROM old")
+        connection.execute(statement)
+    with pytest.raises(DatabaseError, match="is damaged") as caught:
+        FragmentDatabase(path)
+    assert caught.value.where == str(path)
+
+
+def test_flipped_bits_never_make_another_part_nor_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    database.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    data, chance = path.read_bytes(), random.Random(22)  # noqa: S311 - the same flips every time
+    begin = data.index(b'{"advice"')
+    for bit in chance.sample(range(8 * (begin - 100), 8 * (begin + 1000)), 400):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        try:
+            with FragmentDatabase(path) as opened:
+                assert opened.part == PART
+        except DatabaseError as error:
+            assert error.where == str(path)
+
+
+def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("INSERT INTO meta VALUES ('part', '{}')")
+    with pytest.raises(DatabaseError, match="is damaged"):
+        FragmentDatabase(copy)
 
 
 # --- Files and paths ---

@@ -203,7 +203,8 @@ def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("JITLTO_")}
     python_path = os.pathsep.join(filter(None, [str(ROOT), inherited.get("PYTHONPATH", "")]))
     path = os.pathsep.join([str(programs), inherited.get("PATH", os.defpath)])
-    return {**inherited, "PATH": path, "PYTHONPATH": python_path, "NO_COLOR": "1", "COLUMNS": "100"}
+    own = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "NO_COLOR": "1", "COLUMNS": "100"}
+    return {**inherited, "PATH": path, "PYTHONPATH": python_path, **own}
 
 
 def run_page(page: Path, environment: dict[str, str], request: pytest.FixtureRequest, *, gpu: bool) -> None:

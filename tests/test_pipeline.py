@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import pytest
 
 from jitlto import family
+from jitlto.build.events import Observer, Span
 from jitlto.build.pipeline import build, family_record
-from jitlto.build.render import Rendered
 from jitlto.database import FragmentDatabase
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
-from jitlto.fragment import Role
+from jitlto.fragment import FragmentKey, Role
 
 from .conftest import BuildFamily
 from .families import MINI, write_family
@@ -64,18 +65,39 @@ def test_the_order_of_families_does_not_change_the_bytes(tmp_path: Path) -> None
     assert (tmp_path / "a.fragdb").read_bytes() == (tmp_path / "b.fragdb").read_bytes()
 
 
-def test_progress_is_told(tmp_path: Path) -> None:
-    started: list[int] = []
-    done: list[Rendered] = []
-    report = build(
-        [family.load(write_family(tmp_path, MINI))],
-        tmp_path / "x.fragdb",
-        jobs=1,
-        started=started.append,
-        done=done.append,
-    )
-    assert started == [6]
-    assert {d.key for d in done} == {f.key for f in report.fragments}
+class Told(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.expected: list[FragmentKey] = []
+        self.ended: list[FragmentKey] = []
+        self.compiles = 0
+
+    def phase(self, name: str) -> None:
+        self.phases.append(name)
+
+    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
+        self.expected += keys
+
+    def cached(self, key: FragmentKey) -> None:
+        self.ended.append(key)
+
+    def compiled(self, span: Span) -> None:
+        self.ended.append(span.key)
+        self.compiles += 1
+        assert 0 < span.seconds < 60 and span.start > 0
+
+    def failed(self, key: FragmentKey, error: JitltoError) -> None:
+        self.ended.append(key)
+
+
+def test_an_observer_is_told_of_each_fragment_once(tmp_path: Path) -> None:
+    told = Told()
+    report = build([family.load(write_family(tmp_path, MINI))], tmp_path / "x.fragdb", jobs=1, observer=told)
+    assert told.phases == ["render", "compile", "check", "write"]
+    assert sorted(told.expected) == sorted(told.ended) == [f.key for f in report.fragments]
+    assert told.compiles == report.compiled == 6
     assert report.advice == ()
     assert report.seconds > 0
 
@@ -210,7 +232,7 @@ def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
 def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_family: BuildFamily) -> None:
     files = dict(MINI)
     files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\nstd = "c++99"')
-    with pytest.raises(CompileError, match=r"NVRTC refuses its options.*std") as caught:
+    with pytest.raises(CompileError, match=r"the compiler refuses its options.*std") as caught:
         build_family(files)
     assert "family.toml" in str(caught.value.hint)
     assert "source:" not in str(caught.value)

@@ -13,7 +13,7 @@ from jitlto import nvrtc
 from jitlto.errors import JitltoError
 from jitlto.fragment import SymbolKind
 from jitlto.headers import Source
-from jitlto.nvrtc import Compiled
+from jitlto.nvrtc import Compiled, Step
 from jitlto.ptx import Module, parse
 from jitlto.versions import Architecture
 
@@ -27,7 +27,7 @@ def compiled(text: str) -> Compiled:
 def for_debugging(text: str) -> Module:
     options = ["--std=c++17", "--relocatable-device-code=true", "--device-debug"]
     source = Source(text.encode(), {})
-    return parse(nvrtc._run(source, source.text, Architecture(75), options)[1].decode())
+    return parse(nvrtc.run_text(source, source.text, Step("ptx", Architecture(75), tuple(options))).data.decode())
 
 
 KINDS = r"""

@@ -64,9 +64,10 @@ CMAKE = (
 
 
 def test_cmake_placeholders(tmp_path: Path) -> None:
-    text = "@data_type@ x; // {{data_type}} a@b.c @ @1@ @data_type@@data_type@\nlast"
-    rendered = render(tmp_path, family__toml=CMAKE, kern__cu__jinja=text)
-    assert rendered[0].text == "float x; // {{data_type}} a@b.c @ @1@ floatfloat\nlast"
+    text = "@data_type@ x; // {{data_type}} a@b.c @ @@ @!p bra @data_type@@data_type@ @a-b/c.d+1@\nlast"
+    matrix = '{"data_type": "float", "a-b/c.d+1": "odd"}'
+    rendered = render(tmp_path, family__toml=CMAKE, kern__cu__jinja=text, kern__json=matrix)
+    assert rendered[0].text == "float x; // {{data_type}} a@b.c @ @@ @!p bra floatfloat odd\nlast"
     assert rendered[0].params == ("float* x", "unsigned n")
 
 

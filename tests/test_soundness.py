@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from functools import cache
+from itertools import combinations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jitlto import nvrtc
 from jitlto.build import soundness
 from jitlto.database import FamilyRecord, GroupRecord
 from jitlto.errors import BuildError, CompileError
-from jitlto.fragment import Fragment, FragmentKey, Role
+from jitlto.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.headers import Source
 from jitlto.link_options import LinkOptions
 from jitlto.versions import Architecture
@@ -194,3 +198,59 @@ def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -
     files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
     with pytest.raises(CompileError, match=r"not the same for compute_75 and compute_90"):
         build_family(files)
+
+
+def _symbols(names: set[str]) -> tuple[Symbol, ...]:
+    return tuple(Symbol(name, SymbolKind.FUNCTION, "()()", False) for name in sorted(names))
+
+
+_names = st.sets(st.sampled_from(["f", "g"]), max_size=2)
+_fragments = st.builds(
+    lambda role, group, parameters, provides, requires, weak: Fragment(
+        FragmentKey.make("f", group, parameters), role, "", (), _symbols(provides), _symbols(requires),
+        tuple(sorted(weak.items())), (),
+    ),
+    st.sampled_from(Role), st.sampled_from("ab"),
+    st.dictionaries(st.sampled_from("xyz"), st.sampled_from("12"), max_size=2), _names, _names,
+    st.dictionaries(st.sampled_from(["f", "h"]), st.sampled_from("12"), max_size=2),
+)  # fmt: skip
+
+
+@given(st.lists(_fragments, max_size=6))
+def test_no_two_that_can_meet_and_differ_are_missed_and_no_others_refused(fragments: list[Fragment]) -> None:
+    interface = {s.name for f in fragments for s in f.requires}
+
+    def differ(a: Fragment, b: Fragment) -> bool:
+        strong, others = ({s.name for s in f.provides} for f in (a, b))
+        weak, bodies = dict(a.weak), dict(b.weak)
+        if (
+            a.role is b.role is Role.ENTRYPOINT
+            or strong & others & interface
+            or not a.key.agrees(dict(b.key.parameters))
+        ):
+            return False
+        clash = strong & bodies.keys() or others & weak.keys()
+        return bool(clash) or any(weak[name] != bodies[name] for name in weak.keys() & bodies.keys())
+
+    try:
+        check(*fragments)
+    except BuildError as error:
+        refused = "is inline in" in error.what or "is defined differently" in error.what
+        assert refused
+    else:
+        refused = False
+    assert refused == any(differ(a, b) for a, b in combinations(fragments, 2))
+
+
+def test_thousands_of_kernels_with_helpers_of_one_name_are_checked_at_once() -> None:
+    fragments = [
+        Fragment(
+            FragmentKey.make("f", f"group{number % 4}", {"n": str(number)}),
+            Role.ENTRYPOINT if number % 2 else Role.DEVICE, "", (), _symbols({f"_Z4f{number:04}v"}),
+            _symbols({f"_Z4g{number:04}v"}), tuple((f"_Z4h{helper:04}v", str(number)) for helper in range(5)), (),
+        )
+        for number in range(2000)
+    ]  # fmt: skip
+    begin = time.perf_counter()
+    assert len(check(*fragments)) == 2000  # nobody provides the g's
+    assert time.perf_counter() - begin < 10

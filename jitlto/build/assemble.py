@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 
-from jitlto.build.compiler import Unit
 from jitlto.build.render import Rendered
+from jitlto.build.unit import Unit
 from jitlto.dtypes import same_type, scalar
 from jitlto.errors import BuildError
 from jitlto.fragment import Fragment, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
 from jitlto.mangling import base_name, demangle, parameter_types
-from jitlto.ptx import Declaration
 
 
 def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:
@@ -34,32 +33,27 @@ def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]
     BuildError
         If the source does not hold what its group's role promises, or the declared ``params`` contradict it.
     """
-    module = unit.compiled.module
-    kernels = [s for s in module.provides if s.kind is SymbolKind.KERNEL]
+    kernels = [s for s in unit.provides if s.kind is SymbolKind.KERNEL]
     if rendered.group.role is Role.ENTRYPOINT:
         entry = _entry(rendered, kernels)
-        signature = _signature(rendered, module.declarations[entry])
+        signature = _signature(rendered, entry, dict(unit.kernels)[entry])
     else:
         entry, signature = "", ()
-        _check_device(rendered, kernels, module.provides)
-    version = unit.compiled.version
+        _check_device(rendered, kernels, unit.provides)
     images, blobs = [], {}
-    for architecture, data in unit.fatbins.items():
+    for kind, architecture, data in unit.images:
         sha = hashlib.sha256(data).hexdigest()
-        images.append(Image(ImageKind.LTOIR, architecture, sha, len(data), "nvrtc", version))
+        isa = unit.isa if kind is ImageKind.PTX else None
+        images.append(Image(kind, architecture, sha, len(data), unit.toolchain, unit.version, isa))
         blobs[sha] = data
-    text = unit.compiled.ptx.encode()
-    sha = hashlib.sha256(text).hexdigest()
-    images.append(Image(ImageKind.PTX, module.target, sha, len(text), "nvrtc", version, module.isa))
-    blobs[sha] = text
     fragment = Fragment(
         rendered.key,
         rendered.group.role,
         entry,
         signature,
-        module.provides,
-        module.requires,
-        unit.compiled.weak,
+        unit.provides,
+        unit.requires,
+        unit.weak,
         tuple(sorted(images, key=lambda image: (image.kind, image.architecture))),
     )
     return fragment, blobs
@@ -72,8 +66,11 @@ def _entry(rendered: Rendered, kernels: list[Symbol]) -> str:
         return named[0].name
     found = ", ".join(demangle(s.name) for s in kernels) or "none"
     if not kernels:
-        what = "defines no __global__ function"
-        hint = "a template that is never instantiated leaves nothing: add an explicit instantiation"
+        what = "defines no __global__ function that others see"
+        hint = (
+            "a template that is never instantiated leaves nothing: add an explicit instantiation; a kernel that is "
+            "static or in an anonymous namespace stays hidden: take it out"
+        )
     elif wanted is not None:
         what = f"has {len(named)} kernels called {wanted!r}; it defines {found}"
         hint = "entry is the kernel's name without namespaces and arguments"
@@ -99,18 +96,18 @@ def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Sym
         )
 
 
-def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]:
-    spelled = parameter_types(kernel.name)
+def _signature(rendered: Rendered, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
+    spelled = parameter_types(kernel)
     declared = [_split(text, rendered) for text in rendered.params]
     if spelled == ["void"]:
         spelled = []
     types = spelled if spelled is not None else [type_ for type_, _ in declared]
     names = [name for _, name in declared] or [f"arg{number}" for number in range(len(types))]
-    where = f"{rendered.origin}, kernel {demangle(kernel.name)}"
-    if len(types) != len(kernel.parameters) or len(names) != len(types):
+    where = f"{rendered.origin}, kernel {demangle(kernel)}"
+    if len(types) != len(sizes) or len(names) != len(types):
         untold = '; the name of an extern "C" kernel tells no types' if spelled is None else ""
         raise BuildError(
-            f"takes {len(kernel.parameters)} parameters, but params declares {len(declared)}{untold}",
+            f"takes {len(sizes)} parameters, but params declares {len(declared)}{untold}",
             where=where,
             hint='list every parameter of the kernel in params, in order, as "type name"',
         )
@@ -121,7 +118,7 @@ def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]
                 where=where,
                 hint="params and the kernel must agree",
             )
-    for type_, name, (size, _) in zip(types, names, kernel.parameters, strict=True):
+    for type_, name, (size, _) in zip(types, names, sizes, strict=True):
         known = scalar(type_)
         expected = 8 if type_.rstrip().endswith(("*", "&")) else known.size if known else size
         if expected != size:
@@ -134,7 +131,7 @@ def _signature(rendered: Rendered, kernel: Declaration) -> tuple[Parameter, ...]
         raise BuildError(f"params uses a name twice: {', '.join(names)}", where=where, hint="give each its own name")
     return tuple(
         Parameter(name, type_, size, alignment)
-        for name, type_, (size, alignment) in zip(names, types, kernel.parameters, strict=True)
+        for name, type_, (size, alignment) in zip(names, types, sizes, strict=True)
     )
 
 

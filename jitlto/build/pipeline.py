@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
-from jitlto import database, toolkit
-from jitlto.build import soundness
+from jitlto import database
+from jitlto.build import explain as explaining
+from jitlto.build import failures, shards, soundness, toolchain, travel
 from jitlto.build.assemble import assemble
-from jitlto.build.compiler import compile_all, default_jobs
+from jitlto.build.cache import Cache
+from jitlto.build.engine import Engine, Request
+from jitlto.build.estimate import costs as costs_of
+from jitlto.build.estimate import estimate
+from jitlto.build.events import NO_OBSERVER, Observer
+from jitlto.build.fingerprint import Recipe
 from jitlto.build.render import Rendered, matrix_warnings, render_family
-from jitlto.database import FamilyRecord, GroupRecord
+from jitlto.build.report import Report, compile_reported
+from jitlto.build.shards import Shard
+from jitlto.build.toolchain import Toolchain
+from jitlto.build.unit import Job, Unit
+from jitlto.build.workers import ProcessExecutor, default_jobs
+from jitlto.database import FamilyRecord, GroupRecord, PartRecord
 from jitlto.errors import BuildError, FamilyError
 from jitlto.family import Family
-from jitlto.fragment import Fragment
+from jitlto.fragment import Fragment, FragmentKey
 from jitlto.headers import HeaderSearch
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
@@ -33,7 +46,9 @@ class BuildReport:
     digest : str
         Its logical digest.
     fragments : tuple of Fragment
-        All that it holds.
+        All that it holds, sorted by key.
+    compiled : int
+        How many compiles were run; the other fragments came from the cache or share a source.
     advice : tuple of str
         What is allowed but probably not meant.
     seconds : float
@@ -43,30 +58,178 @@ class BuildReport:
     path: Path
     digest: str
     fragments: tuple[Fragment, ...]
+    compiled: int
     advice: tuple[str, ...]
     seconds: float
 
 
-def build(
-    families: Sequence[Family],
-    output: Path,
-    *,
-    jobs: int | None = None,
-    started: Callable[[int], None] = lambda _: None,
-    done: Callable[[Rendered], None] = lambda _: None,
-) -> BuildReport:
-    """Build families into one database. The file appears when everything has held, or not at all.
+class Project:
+    """Families that are built together, rendered, with how each is compiled.
 
     Parameters
     ----------
     families : sequence of Family
         With distinct names.
+
+    Raises
+    ------
+    JitltoError
+        If a matrix, a template or an interface does not hold, or a compiler is missing.
+    """
+
+    def __init__(self, families: Sequence[Family]) -> None:
+        names = [family.name for family in families]
+        for family in families:
+            if names.count(family.name) > 1:
+                raise FamilyError(
+                    f"two families are called {family.name!r}",
+                    where=str(family.path),
+                    hint="give each a name of its own",
+                )
+        self.families = tuple(families)
+        compilers: dict[str, Toolchain] = {}
+        self.requests: list[Request] = []
+        self._own: dict[str, HeaderSearch] = {}
+        self.advice: list[str] = []
+        for family in families:
+            compiler = compilers.get(family.toolchain) or toolchain.find(family.toolchain)
+            compilers[family.toolchain] = compiler
+            search = HeaderSearch([*family.include, *compiler.header_roots()])
+            recipe = Recipe(compiler, search, family.architectures, family.compiler_options(), family.images)
+            self._own[family.name] = HeaderSearch(family.include)
+            self.requests += [Request(rendered, recipe) for rendered in render_family(family)]
+            self.advice += matrix_warnings(family)
+        self.records = {family.name: family_record(family) for family in families}
+
+    @cached_property
+    def keys(self) -> tuple[FragmentKey, ...]:
+        """All fragments, in the order of rendering."""
+        return tuple(request.rendered.key for request in self.requests)
+
+    def includes(self, rendered: Rendered) -> frozenset[str]:
+        """The family's own headers that a source can reach."""
+        return self._own[rendered.key.family].reachable(rendered.source.encode())
+
+    def refuse_clock(self) -> None:
+        """Refuse what gives other bytes at every build, in the templates and in the families' own headers.
+
+        Raises
+        ------
+        BuildError
+            At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
+        """
+        for request in self.requests:
+            rendered = request.rendered
+            closure = self._own[rendered.key.family].closure(rendered.source.encode())
+            for name, text in ((str(rendered.group.template), closure.text), *closure.headers.items()):
+                if match := _CLOCK.search(text):
+                    raise BuildError(
+                        f"{match[0].decode()} makes every build another one",
+                        where=f"{name}:{text[: match.start()].count(bytes([10])) + 1}",
+                        hint="pass what is wanted through the matrix, or as an option -DNAME=value",
+                    )
+
+    def contents(self) -> dict[FragmentKey, str]:
+        """What the author wrote of each fragment, see :func:`jitlto.build.shards.content`."""
+        rendered = [request.rendered for request in self.requests]
+        return {r.key: shards.content(r, self._own[r.key.family]) for r in rendered}
+
+    def identities(self) -> dict[str, str]:
+        """The identity of each family's compiler."""
+        return {request.rendered.key.family: request.recipe.toolchain.identity for request in self.requests}
+
+    def items(self, recorded: Mapping[str, int]) -> list[shards.Item]:
+        """What :mod:`~jitlto.build.shards` balances: each fragment with its compile and cost.
+
+        Parameters
+        ----------
+        recorded : mapping of str to int
+            Recorded costs, as :func:`jitlto.build.estimate.read_costs` gives them.
+        """
+        estimates = {}
+        for request in self.requests:
+            closure = request.recipe.search.closure(request.rendered.source.encode())
+            estimates[str(request.rendered.key)] = estimate(closure, len(request.recipe.architectures))
+        cost = costs_of(estimates, recorded)
+        return [
+            shards.Item(
+                request.rendered.key,
+                f"{request.rendered.key.family} {request.recipe.first(request.rendered.source)}",
+                cost[str(request.rendered.key)],
+            )
+            for request in self.requests
+        ]
+
+    def missing(self, cache: Cache | None) -> list[FragmentKey]:
+        """The fragments that a build would compile."""
+        return [
+            r.rendered.key
+            for r in self.requests
+            if cache is None or cache.find(r.recipe.first(r.rendered.source), r.recipe) is None
+        ]
+
+    def explain(self, key: FragmentKey, cache: Cache | None) -> list[str]:
+        """Why a fragment would be compiled, field by field.
+
+        Raises
+        ------
+        BuildError
+            If no family has such a fragment.
+        """
+        request = next((r for r in self.requests if r.rendered.key == key), None)
+        if request is None:
+            raise BuildError(f"no fragment {key}", hint="`jitlto build --dry-run` lists the fragments of a build")
+        if cache is None:
+            return ["there is no cache: everything is compiled"]
+        source = request.rendered.source
+        now: dict[str, str | Mapping[str, str]] = {**request.recipe.fields(source)}
+        before = cache.history(key)
+        if before is not None:
+            known = before.get("headers", {})
+            now["headers"] = request.recipe.states(known) if isinstance(known, dict) else {}
+        differences = explaining.explain(before, now)
+        found = cache.find(request.recipe.first(source), request.recipe) is not None
+        if found and before is not None and differences != explaining.explain(now, now):
+            return [*differences, "but the cache has it from an earlier build: it would be taken from there"]
+        if not found and differences == explaining.explain(now, now):
+            return ["nothing differs, but the cache has lost it: removed for space, or damaged"]
+        return differences
+
+
+def build(
+    families: Sequence[Family] | Project,
+    output: Path,
+    *,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    cache: Cache | None = None,
+    observer: Observer = NO_OBSERVER,
+    keep_going: bool = False,
+    shard: Shard | None = None,
+    recorded: Mapping[str, int] | None = None,
+) -> BuildReport:
+    """Build families into one database. The file appears when everything has held, or not at all.
+
+    Parameters
+    ----------
+    families : sequence of Family, or Project
+        With distinct names.
     output : Path
         The database file.
     jobs : int, optional
-        Worker processes; by default as many as cores and memory bear.
-    started, done : callable, optional
-        Told the number of fragments, then of each that is compiled.
+        Compilers at once; by default as many as cores and memory bear, or as many as ``executor`` has workers.
+    executor : concurrent.futures.Executor, optional
+        Where to compile; by default worker processes of this build.
+    cache : Cache, optional
+        Where units are looked for and kept.
+    observer : Observer
+        Told what happens.
+    keep_going : bool
+        Compile all that compiles before the failures are reported, together.
+    shard : Shard, optional
+        Build this part only; :func:`jitlto.build.merge.merge` joins the parts.
+    recorded : mapping of str to int, optional
+        Costs by which shards are balanced.
 
     Returns
     -------
@@ -75,60 +238,79 @@ def build(
     Raises
     ------
     JitltoError
-        The first thing that does not hold, from the matrix to the file.
+        The first thing that does not hold, from the matrix to the file; with ``keep_going`` a
+        :class:`~jitlto.build.failures.FailedFragmentsError` for all that does not compile.
     """
     begin = time.perf_counter()
-    names = [family.name for family in families]
-    for family in families:
-        if names.count(family.name) > 1:
-            raise FamilyError(
-                f"two families are called {family.name!r}", where=str(family.path), hint="give each a name of its own"
-            )
     if not output.parent.is_dir():
         raise BuildError(f"the directory {output.parent} does not exist", where=str(output), hint="create it first")
-    toolkit.nvrtc_version()
-    rendered = {family.name: list(render_family(family)) for family in families}
-    started(sum(map(len, rendered.values())))
-    advice = [text for family in families for text in matrix_warnings(family)]
-    records, fragments, blobs = [], [], {}
-    for family in families:
-        search = HeaderSearch([*family.include, *toolkit.header_roots()])
-        record = family_record(family)
-        sources = rendered[family.name]
-        _refuse_clock(sources, HeaderSearch(family.include))
-        units = compile_all(
-            sources,
-            search,
-            family.architectures,
-            family.compiler_options(),
-            jobs=jobs or default_jobs(),
-            done=done,
-        )
-        own, includes = [], {}
-        for source, unit in zip(sources, units, strict=True):
-            fragment, images = assemble(source, unit)
-            own.append(fragment)
-            includes[fragment.key] = search.reachable(source.source.encode())
-            blobs.update(images)
-        soundness.check_interfaces(record, own, includes)
-        advice += soundness.check(record, own)
-        records.append(record)
-        fragments += own
-    digest = database.write(output, records, fragments, blobs)
-    return BuildReport(output, digest, tuple(fragments), tuple(advice), time.perf_counter() - begin)
+    observer.phase("render")
+    project = families if isinstance(families, Project) else Project(families)
+    database.check_writable(output)
+    project.refuse_clock()
+    requests = project.requests
+    if shard is not None:
+        mine = shards.select(project.items(recorded or {}), shard)
+        requests = [request for request in requests if request.rendered.key in mine]
+    observer.started([request.rendered.key for request in requests], cache.costs() if cache else None)
+    observer.phase("compile")
+    units, compiled = _compile(requests, begin, jobs, executor, cache, observer, keep_going=keep_going)
+    observer.phase("check")
+    fragments, blobs, includes = [], {}, {}
+    for request, unit in zip(requests, units, strict=True):
+        fragment, images = assemble(request.rendered, unit)
+        fragments.append(fragment)
+        includes[fragment.key] = project.includes(request.rendered)
+        blobs.update(images)
+    fragments.sort(key=lambda fragment: fragment.key)
+    advice = list(project.advice)
+    part: PartRecord | None = None
+    records = list(project.records.values())
+    if shard is None:
+        for record in records:
+            own = [fragment for fragment in fragments if fragment.key.family == record.name]
+            soundness.check_interfaces(record, own, includes)
+            advice += soundness.check(record, own)
+    else:
+        part = shards.part_record(shard, project.contents(), records, includes, project.identities(), advice)
+    observer.phase("write")
+    digest = database.write(output, records, fragments, blobs, part=part)
+    if cache is not None:
+        cache.store.prune()
+    return BuildReport(output, digest, tuple(fragments), compiled, tuple(advice), time.perf_counter() - begin)
 
 
-def _refuse_clock(sources: Sequence[Rendered], own: HeaderSearch) -> None:
-    """Refuse what gives other bytes at every build, in the templates and in the family's own headers."""
-    for rendered in sources:
-        closure = own.closure(rendered.source.encode())
-        for name, text in ((str(rendered.group.template), closure.text), *closure.headers.items()):
-            if match := _CLOCK.search(text):
-                raise BuildError(
-                    f"{match[0].decode()} makes every build another one",
-                    where=f"{name}:{text[: match.start()].count(bytes([10])) + 1}",
-                    hint="pass what is wanted through the matrix, or as an option -DNAME=value",
-                )
+def _compile(
+    requests: Sequence[Request],
+    begin: float,
+    jobs: int | None,
+    executor: Executor | None,
+    cache: Cache | None,
+    observer: Observer,
+    *,
+    keep_going: bool,
+) -> tuple[list[Unit], int]:
+    own = None if executor else ProcessExecutor(jobs or default_jobs())
+    pool = executor or own
+    assert pool is not None  # noqa: S101 - one of the two
+    width = jobs or travel.capacity(pool)
+
+    def submit(job: Job) -> Future[Report]:
+        return travel.submit(pool, job, compile_reported)
+
+    engine = Engine(submit, width, cache, observer, begin, keep_going=keep_going)
+    try:
+        outcome = engine.run(requests)
+    finally:
+        if own is not None:
+            own.shutdown(cancel_futures=True)
+    if outcome.failures and keep_going:
+        failed = [failure for _, failure in outcome.failures]
+        groups = failures.group(failed, [request.rendered for request in requests])
+        raise failures.FailedFragmentsError(groups, len(requests))
+    if outcome.failures:
+        raise outcome.failures[0][1].error
+    return [outcome.units[position] for position in range(len(requests))], outcome.compiled
 
 
 def family_record(family: Family) -> FamilyRecord:
@@ -151,7 +333,7 @@ def family_record(family: Family) -> FamilyRecord:
     headers = search.closure(include.encode()).headers
     return FamilyRecord(
         family.name,
-        family.compiler_options(),
+        family.source_options(),
         family.link,
         family.architectures,
         tuple(GroupRecord(g.name, g.role, g.key, g.interface, g.template is None) for g in family.groups),

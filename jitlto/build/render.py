@@ -7,15 +7,21 @@ import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jinja2
+from jinja2.runtime import Context
+from jinja2.sandbox import SandboxedEnvironment
 
 from jitlto.build import matrix
 from jitlto.errors import FamilyError, RenderError
 from jitlto.family import Family, Group
 from jitlto.fragment import FragmentKey
 
-_PLACEHOLDER = re.compile(r"@([A-Za-z_]\w*)@")
+_PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
+# A template is text, and may be a slip: what it may ask for is bounded, so that an answer comes.
+_LONGEST = 100_000
+_MOST_COMBINATIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,14 @@ def matrix_warnings(family: Family) -> list[str]:
 def _render_group(family: Family, group: Group, matrix_path: Path, template: Path) -> Iterator[Rendered]:
     renderer = _Jinja(group, template) if group.syntax == "jinja" else _CMake(group, template)
     seen: dict[FragmentKey, Mapping[str, str]] = {}
-    for values in matrix.load(matrix_path).combinations():
+    loaded = matrix.load(matrix_path)
+    if loaded.count > _MOST_COMBINATIONS:
+        raise FamilyError(
+            f"{matrix_path} gives more than {_MOST_COMBINATIONS:,} combinations",
+            where=f"{family.path} [{group.role}.{group.name}]",
+            hint="split the group, so that kernels link what they need: N + M fragments give N x M kernels",
+        )
+    for values in loaded.combinations():
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         where = f"{family.path} [{group.role}.{group.name}]"
         missing = [name for name in group.key if name not in combination]
@@ -113,6 +126,36 @@ def _render_group(family: Family, group: Group, matrix_path: Path, template: Pat
         yield Rendered(key, group, combination, renderer.source(combination), params)
 
 
+class _Environment(SandboxedEnvironment):
+    """Templates see values and nothing of Python; ranges, repetitions and powers are bounded."""
+
+    intercepted_binops = frozenset({"*", "**"})
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        for count, other in ((left, right), (right, left)):
+            if operator == "*" and isinstance(count, int) and isinstance(other, str | list | tuple):
+                _bounded(count * len(other))
+        if operator == "**" and isinstance(left, int) and isinstance(right, int):
+            _bounded(left.bit_length() * right)
+        return super().call_binop(context, operator, left, right)
+
+
+def _bounded(count: int) -> None:
+    if count > _LONGEST:
+        raise OverflowError(f"longer than the {_LONGEST} that a template may ask for")
+
+
+def _range(*bounds: int) -> range:
+    numbers = range(*bounds)
+    _bounded((numbers.stop - numbers.start) // numbers.step)  # len() has a bound of its own
+    return numbers
+
+
+def _text(text: str) -> str:
+    text.encode()  # raises at half a surrogate pair, which an escape can make
+    return text
+
+
 class _Jinja:
     """Jinja templates; an undefined name is an error, and templates may include others of their directory."""
 
@@ -120,14 +163,14 @@ class _Jinja:
         self._group = group
         self._path = template
         # C++ is no HTML: nothing to escape.
-        self._environment = jinja2.Environment(  # noqa: S701
-            loader=jinja2.FileSystemLoader(template.parent),
+        self._environment = _Environment(
+            loader=jinja2.FileSystemLoader(template.parent, encoding="utf-8-sig"),
             undefined=jinja2.StrictUndefined,
             keep_trailing_newline=True,
             finalize=self._finalize,
         )
         # What is left of Jinja's globals and filters gives the same text every time.
-        self._environment.globals = {"range": range}
+        self._environment.globals = {"range": _range}
         del self._environment.filters["random"]
 
     @staticmethod
@@ -142,13 +185,13 @@ class _Jinja:
 
     def source(self, combination: Mapping[str, str]) -> str:
         try:
-            return self._environment.get_template(self._path.name).render(combination)
+            return _text(self._environment.get_template(self._path.name).render(combination))
         except Exception as error:
             raise self._error(error, combination) from error
 
     def inline(self, text: str, combination: Mapping[str, str], where: str) -> str:
         try:
-            return self._environment.from_string(text).render(combination)
+            return _text(self._environment.from_string(text).render(combination))
         except Exception as error:
             raise RenderError(
                 f"{error} in params entry {text!r} ({describe(combination)})",
@@ -180,7 +223,7 @@ class _CMake:
     def source(self, combination: Mapping[str, str]) -> str:
         try:
             # Not splitlines, which also splits where a compiler sees no end of a line.
-            lines = re.split(r"(?<=\n)", self._path.read_text("utf-8"))
+            lines = re.split(r"(?<=\n)", self._path.read_text("utf-8-sig"))
         except (OSError, UnicodeDecodeError) as error:
             raise _render_error(f"cannot be read: {error}", str(self._path), None, self._group, combination) from None
         for number, line in enumerate(lines):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os.path
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations_with_replacement
+from operator import itemgetter
+from typing import TypeAlias
 
 from jitlto.database import FamilyRecord
 from jitlto.errors import BuildError
 from jitlto.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
 from jitlto.layout import compatible
 from jitlto.mangling import base_name, demangle
+
+_Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, who holds it, and the interfaces that it meets
 
 
 def check(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
@@ -77,41 +81,61 @@ def check_interfaces(
 
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
     """The linker keeps the first of several weak definitions in silence, so all must be the same."""
-    bodies: dict[str, dict[str, list[Fragment]]] = defaultdict(lambda: defaultdict(list))
-    strong: dict[str, list[Fragment]] = defaultdict(list)
+    bodies: dict[str, list[_Definition]] = defaultdict(list)
+    strong: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
+        chosen = frozenset(s.name for s in fragment.provides) & interface
         for name, body in fragment.weak:
             if name != fragment.entry:
-                bodies[name][body].append(fragment)
+                bodies[name].append((body, fragment, chosen))
         for symbol in fragment.provides:
             if not symbol.weak:
-                strong[symbol.name].append(fragment)
+                strong[symbol.name].append(("", fragment, chosen))
     for name in sorted(bodies.keys() & strong.keys()):  # a strong definition wins over weak ones, whatever they say
-        for one in strong[name]:
-            for other in (f for several in bodies[name].values() for f in several):
-                if one is not other and _can_meet(one, other, interface):
-                    raise BuildError(
-                        f"{demangle(name)} is inline in {other.key}, but not in {one.key}",
-                        hint="define it inline in both, in one header, or rename one of them",
-                    )
-    for name, variants in bodies.items():
-        for some, others in combinations(variants.values(), 2):
-            pair = next(((a, b) for a in some for b in others if _can_meet(a, b, interface)), None)
-            if pair:
-                raise BuildError(
-                    f"{demangle(plain_name(name))} is defined differently in {pair[0].key} and {pair[1].key}",
-                    hint="a link keeps one of them for both: give them different names, or put them into namespaces "
-                    "of their own or an anonymous one",
-                )
+        weak = [("inline", fragment, chosen) for _, fragment, chosen in bodies[name]]
+        if pair := _meeting([*strong[name], *weak]):
+            one, other = (fragment for _, fragment, _ in sorted(pair, key=itemgetter(0)))
+            raise BuildError(
+                f"{demangle(name)} is inline in {other.key}, but not in {one.key}",
+                hint="define it inline in both, in one header, or rename one of them",
+            )
+    for name, definitions in bodies.items():
+        if pair := _meeting(definitions):
+            raise BuildError(
+                f"{demangle(plain_name(name))} is defined differently in {pair[0][1].key} and {pair[1][1].key}",
+                hint="a link keeps one of them for both: give them different names, or put them into namespaces "
+                "of their own or an anonymous one",
+            )
 
 
-def _can_meet(a: Fragment, b: Fragment, interface: set[str]) -> bool:
-    """Whether one plan can hold both: not two kernels, two choices for one symbol, or two values of one parameter."""
-    if a.role is b.role is Role.ENTRYPOINT:
-        return False
-    if {s.name for s in a.provides} & {s.name for s in b.provides} & interface:
-        return False
-    return a.key.agrees(dict(b.key.parameters))
+def _meeting(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
+    """Two definitions that differ and that one plan can hold.
+
+    It cannot hold two kernels, two choices for one symbol, or two values of one parameter. Families have thousands of
+    fragments, so those that agree are looked up by the values of the parameters that they share.
+    """
+    if len({body for body, _, _ in definitions}) < 2:
+        return None
+    alike: dict[tuple[Role, tuple[str, ...]], list[_Definition]] = defaultdict(list)
+    for definition in definitions:
+        key = definition[1].key
+        alike[definition[1].role, tuple(name for name, _ in key.parameters)].append(definition)
+    for (role, names), (other_role, other_names) in combinations_with_replacement(alike, 2):
+        if role is other_role is Role.ENTRYPOINT:
+            continue
+        shared = set(names) & set(other_names)
+        agreeing: dict[tuple[tuple[str, str], ...], list[_Definition]] = defaultdict(list)
+        for other in alike[other_role, other_names]:
+            agreeing[_values(other, shared)].append(other)
+        for one in alike[role, names]:
+            for other in agreeing.get(_values(one, shared), ()):
+                if one[0] != other[0] and one[1] is not other[1] and one[2].isdisjoint(other[2]):
+                    return one, other
+    return None
+
+
+def _values(definition: _Definition, names: set[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(parameter for parameter in definition[1].key.parameters if parameter[0] in names)
 
 
 def _check_layouts(fragments: Sequence[Fragment]) -> None:
@@ -140,9 +164,14 @@ def _unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]
         for symbol in fragment.requires:
             if symbol.name not in provided:
                 unmet.setdefault(symbol.name, fragment)
+    alike: dict[str, tuple[str, Fragment]] = {}  # by the name without types
+    if unmet:
+        for fragment in fragments:
+            for symbol in fragment.provides:
+                alike.setdefault(base_name(symbol.name), (symbol.name, fragment))
     for name, fragment in sorted(unmet.items()):
-        near = [(s, f) for f in fragments for s in f.provides if base_name(s.name) == base_name(name)]
-        beside = f"; {near[0][1].key} provides {demangle(near[0][0].name)}" if near else ""
+        near = alike.get(base_name(name))
+        beside = f"; {near[1].key} provides {demangle(near[0])}" if near else ""
         yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
 
 

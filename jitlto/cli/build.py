@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
-from jitlto import family
-from jitlto.cli.output import print_json, progress
-from jitlto.errors import RenderError
+from jitlto import config, family
+from jitlto.cli.output import print_built, print_json
+from jitlto.errors import JitltoError, RenderError
+from jitlto.fragment import FragmentKey
+from jitlto.store import open_store
+
+if TYPE_CHECKING:  # what the other commands need not wait for
+    from concurrent.futures import Executor
+
+    from jitlto.build.cache import Cache
+    from jitlto.build.pipeline import Project
+    from jitlto.build.shards import Shard
 
 _LONGEST_NAME = 200  # file systems take 255 bytes
 
@@ -48,39 +61,173 @@ def render(name: str, output: Path, as_json: bool) -> None:
         click.echo(f"{len(listing)} sources in {output}")
 
 
-@click.command(epilog="Example: jitlto build search -o search.fragdb")
+def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    from jitlto.build.shards import Shard
+
+    try:
+        return None if value is None else Shard.parse(value)
+    except JitltoError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command(
+    epilog="""\b
+Example:
+  jitlto build search -o search.fragdb
+  jitlto build search -o part-2.fragdb --shard 2/4
+  jitlto build search --plan-shards 4 --json
+  jitlto build search --explain 'search/apply_filter[filter_name=filter_none,idx_type=uint32_t]'"""
+)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The database.")
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The database.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: as cores and memory bear].")
-@click.option("--json", "as_json", is_flag=True, help="Print what was built as JSON.")
-def build(names: tuple[str, ...], output: Path, jobs: int | None, as_json: bool) -> None:
+@click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: worker processes here].")
+@click.option("--cache-dir", type=click.Path(file_okay=False, path_type=Path), help="The build cache's directory.")
+@click.option("--no-cache", is_flag=True, help="Compile everything, and keep nothing.")
+@click.option("-k", "--keep-going", is_flag=True, help="Compile all that compiles, then report failures by cause.")
+@click.option("--shard", metavar="I/N", callback=_shard, help="Build part I of N, for `jitlto merge`.")
+@click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
+@click.option(
+    "--costs",
+    type=click.Path(dir_okay=False, path_type=Path),
+    multiple=True,
+    help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
+)
+@click.option("--explain", metavar="KEY", help="Print why a fragment would be compiled, field by field.")
+@click.option("--dry-run", is_flag=True, help="Print what would be compiled.")
+@click.option(
+    "--timings",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write where the time went: .json, .html or .svg.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+def build(
+    names: tuple[str, ...],
+    output: Path | None,
+    jobs: int | None,
+    executor: str | None,
+    cache_dir: Path | None,
+    no_cache: bool,
+    keep_going: bool,
+    shard: Shard | None,
+    plan_shards: int | None,
+    costs: tuple[Path, ...],
+    explain: str | None,
+    dry_run: bool,
+    timings: Path | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Compile FAMILYs into one fragment database; without any, all under ./fragments.
 
-    Needs no GPU and no driver. The database appears when everything has held, or not at all.
+    Needs no GPU and no driver. What a compiler has made is kept in the build cache, so that nothing is compiled again
+    that would come out the same. The database appears when everything has held, or not at all.
     """
-    from jitlto.build.pipeline import build as build_families
+    from jitlto.build import pipeline
+    from jitlto.build import timings as record
+    from jitlto.build.estimate import read_costs
+    from jitlto.build.events import Together
+    from jitlto.cli.progress import progress
 
+    if sum((plan_shards is not None, explain is not None, dry_run)) > 1:
+        raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
+    only_tells = plan_shards is not None or explain is not None or dry_run
+    if output is None and not only_tells:
+        raise click.UsageError("Missing option '-o' / '--output'.")
+    if timings is not None:
+        record.check(timings)
+    recorded = read_costs(costs)
+    project = pipeline.Project([family.load(path) for path in _paths(names)])
+    cache = None if no_cache else _cache(cache_dir)
+    if plan_shards is not None:
+        _print_shards(project, plan_shards, recorded, as_json)
+    elif explain is not None:
+        _print_reasons(project, FragmentKey.parse(explain), cache, as_json)
+    elif dry_run:
+        _print_missing(project, cache, as_json)
+    else:
+        assert output is not None  # noqa: S101 - checked above
+        recorder = record.Recorder()
+        try:
+            with _executor(executor) as pool, progress("compiling", quiet=quiet) as observer:
+                report = pipeline.build(
+                    project,
+                    output,
+                    jobs=jobs,
+                    executor=pool,
+                    cache=cache,
+                    observer=Together(recorder, observer),
+                    keep_going=keep_going,
+                    shard=shard,
+                    recorded=recorded,
+                )
+        finally:
+            if timings is not None:
+                record.write(recorder.timings(), timings)
+        compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
+        print_built(
+            report,
+            f"in {report.path} ({compiled}, {report.seconds:.1f} s)",
+            as_json=as_json,
+            compiled=report.compiled,
+            seconds=round(report.seconds, 3),
+        )
+
+
+def _paths(names: tuple[str, ...]) -> list[Path]:
     paths = [family.find(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
     if not paths:
         raise click.UsageError(
             f"name a family: there is no fragments/ here. Shipped: {', '.join(family.available()) or 'none'}"
         )
-    families = [family.load(path) for path in paths]
-    with progress("compiling") as (started, done):
-        report = build_families(families, output, jobs=jobs, started=started, done=done)
-    for advice in report.advice:
-        click.secho("warning: ", fg="yellow", nl=False, err=True)
-        click.echo(advice, err=True)
+    return paths
+
+
+def _cache(directory: Path | None) -> Cache | None:
+    from jitlto.build.cache import Cache
+
+    settings = config.current()
+    store = open_store(directory or settings.cache_dir / "build", settings.build_cache_size)
+    return Cache(store) if store else None
+
+
+@contextlib.contextmanager
+def _executor(url: str | None) -> Iterator[Executor | None]:
+    if url is None:
+        yield None
+        return
+    from jitlto.build import distributed
+
+    with distributed.connect(url) as pool:
+        yield pool
+
+
+def _print_shards(project: Project, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
+    from jitlto.build import shards
+
+    document = shards.matrix(project.items(recorded), count)
     if as_json:
-        print_json(
-            {
-                "database": str(report.path),
-                "digest": report.digest,
-                "fragments": [str(fragment.key) for fragment in report.fragments],
-                "advice": list(report.advice),
-                "seconds": round(report.seconds, 3),
-            }
-        )
+        # On one line: what a job writes to $GITHUB_OUTPUT.
+        click.echo(json.dumps(document))
+        return
+    for entry in document["include"]:
+        click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
+
+
+def _print_reasons(project: Project, key: FragmentKey, cache: Cache | None, as_json: bool) -> None:
+    reasons = project.explain(key, cache)
+    if as_json:
+        print_json({"key": str(key), "reasons": reasons})
     else:
-        click.echo(f"{len(report.fragments)} fragments in {report.path} ({report.seconds:.1f} s)")
-        click.echo(f"digest {report.digest}")
+        click.echo("\n".join([str(key), *reasons]))
+
+
+def _print_missing(project: Project, cache: Cache | None, as_json: bool) -> None:
+    missing = project.missing(cache)
+    if as_json:
+        print_json({"fragments": len(project.keys), "compile": [str(key) for key in missing]})
+        return
+    for key in missing:
+        click.echo(str(key))
+    click.echo(f"{len(missing)} of {len(project.keys)} fragments would be compiled", err=True)

@@ -21,10 +21,16 @@ _database = click.argument("database", metavar="DB", type=click.Path(path_type=P
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def ls(database: Path, as_json: bool) -> None:
     """List the fragments of DB: role, size of all images, key."""
-    with FragmentDatabase(database) as opened:
+    with _open(database) as opened:
         fragments = opened.fragments()
         if as_json:
-            print_json({"digest": opened.digest, "fragments": [_as_dict(fragment) for fragment in fragments]})
+            print_json(
+                {
+                    "digest": opened.digest,
+                    "part": str(opened.part) if opened.part else None,
+                    "fragments": [_as_dict(fragment) for fragment in fragments],
+                }
+            )
             return
         for fragment in fragments:
             size = sum(image.size for image in fragment.images)
@@ -40,7 +46,7 @@ def ls(database: Path, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(database: Path, key: str, as_json: bool) -> None:
     """Show one fragment of DB: what it provides and requires, and its images."""
-    with FragmentDatabase(database) as opened:
+    with _open(database) as opened:
         fragment = opened.get(FragmentKey.parse(key))
         if fragment is None:
             raise DatabaseError(f"no fragment {key}", where=str(database), hint=f"`jitlto ls {database}` lists them")
@@ -66,9 +72,16 @@ def show(database: Path, key: str, as_json: bool) -> None:
 @_database
 def verify(database: Path) -> None:
     """Read and check everything in DB. Exit status 1 if anything does not hold."""
-    with FragmentDatabase(database) as opened:
+    with _open(database) as opened:
         images = opened.verify()
         click.echo(f"{database}: {len(opened.fragments())} fragments and {images} images hold, digest {opened.digest}")
+
+
+def _open(path: Path) -> FragmentDatabase:
+    opened = FragmentDatabase(path)
+    if opened.part is not None:
+        click.echo(f"{path}: {opened.part}", err=True)
+    return opened
 
 
 def _as_dict(fragment: Fragment) -> dict[str, object]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jitlto import family, toolkit
-from jitlto.cli.output import progress
+from jitlto.cli.progress import progress
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import device
@@ -60,8 +60,9 @@ def demo(output: Path | None, arch: str | None) -> None:
 def _build(path: Path) -> None:
     from jitlto.build.pipeline import build
 
-    with progress("compiling search") as (started, done):
-        report = build([family.load(family.find("search"))], path, started=started, done=done)
+    # Without the build cache: a demonstration shows a build, not the memory of one.
+    with progress("compiling search") as observer:
+        report = build([family.load(family.find("search"))], path, observer=observer)
     groups = Counter(fragment.key.group for fragment in report.fragments)
     listed = ", ".join(f"{count} {name}" for name, count in sorted(groups.items()))
     click.echo(

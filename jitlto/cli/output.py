@@ -5,15 +5,40 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+if TYPE_CHECKING:  # what other commands need not wait for
+    from jitlto.build.merge import MergeReport
+    from jitlto.build.pipeline import BuildReport
+
 
 def print_json(value: object) -> None:
     """Write a value as JSON to standard output."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:
+    """Print what a command wrote: its advice, then all of it as JSON or in two lines."""
+    for advice in report.advice:
+        click.secho("warning: ", fg="yellow", nl=False, err=True)
+        click.echo(advice, err=True)
+    if as_json:
+        print_json(
+            {
+                "database": str(report.path),
+                "digest": report.digest,
+                "fragments": [str(fragment.key) for fragment in report.fragments],
+                "advice": list(report.advice),
+                **more,
+            }
+        )
+    else:
+        click.echo(f"{len(report.fragments)} fragments {summary}")
+        click.echo(f"digest {report.digest}")
 
 
 @contextmanager

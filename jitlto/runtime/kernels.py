@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.database import FragmentDatabase
-from jitlto.errors import JitltoError, PlanError, RegistryError
+from jitlto.errors import DatabaseError, JitltoError, PlanError, RegistryError
 from jitlto.fragment import Fragment, FragmentKey, Symbol
-from jitlto.runtime import device, registry, supply
+from jitlto.runtime import device, enumeration, registry, supply
 from jitlto.runtime.configuration import normalise, parameter_values
 from jitlto.runtime.linker import InputKind
 from jitlto.runtime.once import OnceMap
@@ -65,6 +65,12 @@ class KernelFamily:
     """
 
     def __init__(self, name: str, database: FragmentDatabase) -> None:
+        if database.part is not None:
+            raise DatabaseError(
+                f"is {database.part} of a build: its kernels lack fragments",
+                where=str(database.path),
+                hint="merge all parts first: jitlto merge -o DB PART...",
+            )
         if name not in database.families:
             near = difflib.get_close_matches(name, list(database.families), 1)
             held = f"it holds {', '.join(database.families) or 'none'}"
@@ -85,6 +91,19 @@ class KernelFamily:
 
     def __repr__(self) -> str:
         return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self.database.path}>"
+
+    def configurations(self) -> Iterator[dict[str, str]]:
+        """All configurations of the family, lazily: each plans to exactly one kernel, and each kernel occurs once.
+
+        Each can be given to :meth:`plan` as it is; it holds ``entry`` too where the family has several entrypoint
+        groups. Kernels to which callers supply code are among them.
+        """
+        several = len({fragment.key.group for fragment in self.index.entrypoints}) > 1
+        left = enumeration.left_to_callers(self.record, self.index)
+        for found in enumeration.kernels(self.index, left):
+            if isinstance(found, enumeration.Kernel):
+                group = {"entry": found.resolution.entry.key.group} if several else {}
+                yield group | dict(found.configuration)
 
     def planner(self, entry: str | None = None, **configuration: object) -> Planner:
         """A planner, to which fragments and a user's own device code can be added.

@@ -1,0 +1,81 @@
+"""The build cache: what compilers made, by fingerprint, shared between processes and checkouts."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+
+from jitlto.build import fingerprint
+from jitlto.build.fingerprint import Recipe
+from jitlto.build.unit import Unit
+from jitlto.errors import JitltoError
+from jitlto.fragment import FragmentKey
+from jitlto.store import Store
+
+_MOST_MANIFESTS = 32  # header states remembered for one source
+_COSTS = fingerprint.sha256(b"costs")
+
+
+class Cache:
+    """The build cache: units by fingerprint, costs and histories by fragment key, in a :class:`~jitlto.store.Store`."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def find(self, first: str, recipe: Recipe) -> Unit | None:
+        """The unit of a source whose headers are what they were when it was made."""
+        for sha in self._manifests(first):
+            manifest = self.store.get("headers", sha)
+            if manifest is None or fingerprint.sha256(manifest) != sha or not recipe.holds(sha, manifest):
+                continue
+            data = self.store.get("units", fingerprint.second(first, sha))
+            if data is not None:
+                with contextlib.suppress(ValueError, KeyError, TypeError, IndexError, JitltoError):
+                    return Unit.from_bytes(data)
+        return None
+
+    def keep(self, first: str, manifest: bytes, unit: Unit) -> None:
+        """Store a unit under its fingerprint."""
+        sha = fingerprint.sha256(manifest)
+        self.store.put("headers", sha, manifest)
+        self.store.put("units", fingerprint.second(first, sha), unit.to_bytes())
+        known = [sha, *(other for other in self._manifests(first) if other != sha)]
+        self.store.put("sources", first, fingerprint.joined(known[:_MOST_MANIFESTS]))
+
+    def headers(self, first: str, recipe: Recipe) -> dict[str, str] | None:
+        """The headers of the unit that :meth:`find` finds, or of the last one made of the source."""
+        for sha in self._manifests(first):
+            manifest = self.store.get("headers", sha)
+            if manifest is not None and recipe.holds(sha, manifest):
+                return recipe.headers(manifest)
+        return None
+
+    def costs(self) -> dict[str, float]:
+        """Seconds that fragments took to compile, by the text of their keys."""
+        data = self.store.get("costs", _COSTS)
+        try:
+            return {str(key): float(seconds) for key, seconds in json.loads(data or b"{}").items()}
+        except (ValueError, TypeError, AttributeError):
+            return {}
+
+    def record_costs(self, seconds: Mapping[str, float]) -> None:
+        """Add to the costs."""
+        if seconds:
+            self.store.put("costs", _COSTS, json.dumps(self.costs() | dict(seconds), sort_keys=True).encode())
+
+    def history(self, key: FragmentKey) -> dict[str, object] | None:
+        """What a fragment was made from when it was last built with this cache."""
+        data = self.store.get("history", fingerprint.history_key(key))
+        try:
+            return dict(json.loads(data)) if data else None
+        except (ValueError, TypeError):
+            return None
+
+    def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:
+        """Keep what a fragment was made from."""
+        self.store.put("history", fingerprint.history_key(key), json.dumps(fields).encode())
+
+    def _manifests(self, first: str) -> list[str]:
+        data = self.store.get("sources", first)
+        return data.decode("ascii", "replace").split("\n") if data else []

@@ -1,0 +1,88 @@
+"""Why a fragment would be compiled again: what differs from when it was last built, field by field."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+#: What a fragment is made from, by name: a text of lines (``source``), words in a line or a list (``options``), or
+#: hashes by name (``headers``).
+Fields = Mapping[str, object]
+
+_LONGEST_DIFF = 24  # lines
+_MOST_NAMES = 12
+
+
+def explain(before: Fields | None, now: Fields) -> list[str]:
+    """Say what differs between two makings of one fragment.
+
+    Parameters
+    ----------
+    before : mapping or None
+        What it was made from when it was last built with this cache; None if it never was.
+    now : mapping
+        What it would be made from now.
+
+    Returns
+    -------
+    list of str
+        A sentence for each difference; that of a text that differs in a few lines is followed by their unified diff.
+        One sentence if there is no difference.
+    """
+    if before is None:
+        return ["never built with this cache"]
+    # What one side lacks is as if it were empty there.
+    lines = [line for field in {**now, **before} for line in _differences(field, before.get(field), now.get(field))]
+    return lines or ["nothing differs: it would be taken from the cache"]
+
+
+def _differences(field: str, before: object, now: object) -> list[str]:
+    if isinstance(before, Mapping) or isinstance(now, Mapping):
+        old = before if isinstance(before, Mapping) else {}
+        new = now if isinstance(now, Mapping) else {}
+        return _names(field.removesuffix("s"), old, new)
+    if any(isinstance(value, str) and "\n" in value for value in (before, now)):
+        return _lines(field, str(before or ""), str(now or ""))
+    return _words(field, _split(before), _split(now))
+
+
+def _split(value: object) -> list[str]:
+    if isinstance(value, str):
+        return value.split(" ") if value else []
+    return list(map(str, value)) if isinstance(value, Sequence) else []
+
+
+def _names(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    found = [
+        f"{kind} {name} {'is new' if name not in before else 'is gone' if name not in now else 'changed'}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name)
+    ]
+    if len(found) <= _MOST_NAMES:
+        return found
+    return [*found[:_MOST_NAMES], f"and {len(found) - _MOST_NAMES} more {kind}s"]
+
+
+def _lines(field: str, before: str, now: str) -> list[str]:
+    if before == now:
+        return []
+    # Not splitlines, which also splits where a compiler sees no end of a line.
+    old, new = before.split("\n"), now.split("\n")
+    blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    count = sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in blocks if tag != "equal")
+    diff = list(difflib.unified_diff(old, new, "before", "now", n=1, lineterm=""))
+    if len(diff) > _LONGEST_DIFF:
+        diff = [*diff[:_LONGEST_DIFF], f"... and {len(diff) - _LONGEST_DIFF} more lines of the diff"]
+    return ["\n".join([f"{field}: {count} {'line differs' if count == 1 else 'lines differ'}", *diff])]
+
+
+def _words(field: str, before: Sequence[str], now: Sequence[str]) -> list[str]:
+    if before == now:
+        return []
+    gone = [word for word in before if word not in now]
+    new = [word for word in now if word not in before]
+    if gone and new:
+        return [f"{field}: {' '.join(gone)} → {' '.join(new)}"]
+    if gone or new:
+        return [f"{field}: {' '.join(gone or new)} {'is gone' if gone else 'is new'}"]
+    return [f"{field}: in another order or number: {' '.join(before)} → {' '.join(now)}"]

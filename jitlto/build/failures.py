@@ -1,0 +1,252 @@
+"""Failures grouped by cause: a hundred instances of one template bug are one bug.
+
+Two failures have one cause if the compiler says the same of the same lines, apart from what varies with the
+combination: parameter values, numbers, scalar types, and where the line has come to stand in the rendered source.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jitlto.build.render import Rendered
+from jitlto.errors import BuildError, JitltoError, LoggedError
+from jitlto.fragment import FragmentKey
+
+_DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
+_OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)  # ptxas, the host compiler
+_PATH = re.compile(r"(?:/[\w.+-]+){2,}")
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+_NUMBER = re.compile(r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*|\d+")
+# A typedef among the values stands in messages as the type that it is.
+_SCALAR = re.compile(
+    r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
+)
+_SHORT = 3  # characters; a shorter value is looked for as a word, for "a" stands in every other name
+_MOST_VALUES, _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 4, 8, 10, 160
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A source that is no fragment, and why."""
+
+    rendered: Rendered
+    error: JitltoError
+
+
+@dataclass(frozen=True, slots=True)
+class FailureGroup:
+    """Failures of one cause.
+
+    Parameters
+    ----------
+    title : str
+        The cause in a line: what the compiler says first of the first of them.
+    failures : tuple of Failure
+        At least one, in the order of the build.
+    extent : tuple of str
+        For each group of fragments concerned, for which of its combinations it happens, such as
+        ``all 24 of search/compute_distance with data_type=__half``.
+    """
+
+    title: str
+    failures: tuple[Failure, ...]
+    extent: tuple[str, ...]
+
+    @property
+    def keys(self) -> tuple[FragmentKey, ...]:
+        """What is missing, in the order of the build."""
+        return tuple(failure.rendered.key for failure in self.failures)
+
+
+class FailedFragmentsError(BuildError):
+    """Fragments that cannot be compiled, after all the others were.
+
+    Parameters
+    ----------
+    failures : sequence of FailureGroup
+        As :func:`group` gives them; at least one.
+    total : int
+        How many fragments the build has.
+    """
+
+    def __init__(self, failures: Sequence[FailureGroup], total: int) -> None:
+        failed = sum(len(cause.failures) for cause in failures)
+        causes = "of one cause" if len(failures) == 1 else f"of {len(failures)} causes"
+        super().__init__(
+            "\n".join([f"{failed} of {total} fragments cannot be compiled, {causes}", *_texts(failures)]),
+            hint="mend them and build again: no database is written; the build cache keeps what did compile",
+        )
+        self.failures = tuple(failures)
+
+
+def group(failures: Iterable[Failure], sources: Iterable[Rendered]) -> list[FailureGroup]:
+    """Group failures by cause, those that concern most fragments first.
+
+    Parameters
+    ----------
+    failures : iterable of Failure
+        In the order of the build.
+    sources : iterable of Rendered
+        All that the build tried, to say what those that fail have in common and the others have not.
+
+    Returns
+    -------
+    list of FailureGroup
+    """
+    tried: dict[tuple[str, str], list[Rendered]] = {}
+    for rendered in sources:
+        tried.setdefault(_group_of(rendered), []).append(rendered)
+    varying = _varying(rendered for members in tried.values() for rendered in members)
+    by_cause: dict[object, list[Failure]] = {}
+    for failure in failures:
+        by_cause.setdefault(_cause(failure, varying), []).append(failure)
+    groups = [
+        FailureGroup(_title(members[0]), tuple(members), tuple(_extents(members, tried)))
+        for members in by_cause.values()
+    ]
+    return sorted(groups, key=lambda cause: -len(cause.failures))
+
+
+def _group_of(rendered: Rendered) -> tuple[str, str]:
+    return rendered.key.family, rendered.key.group
+
+
+# --- what is the same cause
+
+
+def _varying(sources: Iterable[Rendered]) -> re.Pattern[str]:
+    """What to leave out of a message: the values of all combinations and the scalar types, the longest first.
+
+    The same for all sources: a 4 that is one combination's value is another's constant, and must vanish from both.
+    """
+    values = {line.strip() for rendered in sources for value in rendered.combination.values() for line in _lines(value)}
+    words = [_word(value) for value in sorted(values - {""}, key=lambda value: (-len(value), value))]
+    return re.compile("|".join([*words, _SCALAR.pattern, _NUMBER.pattern]))
+
+
+def _word(value: str) -> str:
+    if len(value) >= _SHORT:
+        return re.escape(value)
+    before = r"(?<!\w)" if re.match(r"\w", value) else ""
+    after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
+    return f"{before}{re.escape(value)}{after}"
+
+
+def _cause(failure: Failure, varying: re.Pattern[str]) -> object:
+    """What failures of one cause have in common. The number of diagnostics and their order are no part of it."""
+    rendered, error = failure.rendered, failure.error
+    log = error.log if isinstance(error, LoggedError) else ""
+    lines = _lines(rendered.text)
+    said = set()
+    for match in _DIAGNOSTIC.finditer(log):
+        number = int(match["line"])
+        if _is_source(match["file"], rendered.key):
+            # The line's text stands for its number, which values of several lines and conditions shift.
+            place = str(rendered.group.template), _bare(lines[number - 1] if number <= len(lines) else "", varying)
+        else:
+            place = match["file"], match["line"]
+        said.add((*place, _bare(match["text"], varying)))
+    if said:
+        return frozenset(said)
+    other = (_nameless(line, rendered.key) for line in _OTHER_ERROR.findall(log) or [error.what])
+    return type(error), frozenset(_bare(line, varying) for line in other)
+
+
+def _is_source(file: str, key: FragmentKey) -> bool:
+    return file == f"{key}.cu" or _HASH.fullmatch(file.removesuffix(".cu")) is not None
+
+
+def _nameless(line: str, key: FragmentKey) -> str:
+    return _HASH.sub("", _PATH.sub("", line.replace(str(key), "")))
+
+
+def _bare(text: str, varying: re.Pattern[str]) -> str:
+    """A text without what varies, nor white space: a value may be empty."""
+    return "".join(varying.sub("", text).split())
+
+
+def _lines(text: str) -> list[str]:
+    return text.split("\n")  # not splitlines, which also splits where a compiler sees no end of a line
+
+
+# --- for which combinations
+
+
+def _extents(members: Sequence[Failure], tried: Mapping[tuple[str, str], Sequence[Rendered]]) -> Iterable[str]:
+    for family, name in dict.fromkeys(_group_of(failure.rendered) for failure in members):
+        failed = [f.rendered for f in members if _group_of(f.rendered) == (family, name)]
+        yield _extent(f"{family}/{name}", failed, tried[family, name])
+
+
+def _extent(name: str, failed: Sequence[Rendered], tried: Sequence[Rendered]) -> str:
+    if len(failed) == len(tried):
+        return f"{_all(tried)} of {name}"
+    conditions = {
+        parameter: values
+        for parameter in dict.fromkeys(p for rendered in tried for p in rendered.combination)
+        if (values := _values(failed, parameter)) != _values(tried, parameter)
+    }
+    # Leave out what follows from the rest, first what is not in the key, which names no fragment.
+    key = dict(failed[0].key.parameters)
+    held = _meeting(tried, conditions)
+    for parameter in sorted(conditions, key=lambda p: (p in key, -len(conditions[p]))):
+        fewer = {p: values for p, values in conditions.items() if p != parameter}
+        if len(_meeting(tried, fewer)) == len(held):
+            conditions = fewer
+    count = f"{len(failed)} of the {len(held)}" if len(failed) < len(held) else _all(held)
+    said = " and ".join(_condition(p, values, _values(tried, p)) for p, values in conditions.items())
+    return f"{count} of {name} with {said}" if said else f"{count} of {name}"
+
+
+def _all(sources: Sequence[Rendered]) -> str:
+    return f"all {len(sources)}" if len(sources) > 1 else "the only one"
+
+
+def _values(sources: Iterable[Rendered], parameter: str) -> set[str | None]:
+    return {rendered.combination.get(parameter) for rendered in sources}
+
+
+def _meeting(sources: Iterable[Rendered], conditions: Mapping[str, set[str | None]]) -> list[Rendered]:
+    return [r for r in sources if all(r.combination.get(p) in values for p, values in conditions.items())]
+
+
+def _condition(parameter: str, values: set[str | None], of: set[str | None]) -> str:
+    """The shorter of the values for which it happens and those for which it does not."""
+    others = of - values
+    if len(others) < len(values) and len(others) <= _MOST_VALUES:
+        return f"{parameter} other than {_or(others)}"
+    if len(values) > _MOST_VALUES:
+        return f"{len(values)} of the {len(of)} values of {parameter}"
+    return f"{parameter}={_or(values)}"
+
+
+def _or(values: Iterable[str | None]) -> str:
+    return " or ".join(sorted("(not given)" if value is None else value for value in values))
+
+
+# --- what is shown
+
+
+def _title(failure: Failure) -> str:
+    log = failure.error.log if isinstance(failure.error, LoggedError) else ""
+    if match := _DIAGNOSTIC.search(log):
+        title = match["text"]
+    else:
+        title = next(iter(_OTHER_ERROR.findall(log)), failure.error.what.partition("\n")[0]).strip()
+    return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
+
+
+def _texts(groups: Sequence[FailureGroup]) -> Iterable[str]:
+    """Each cause with an example in full; beyond a number of causes, the cause alone."""
+    for number, cause in enumerate(groups, 1):
+        count = len(cause.failures)
+        yield f"\n{number}. {count} fragment{'s' if count > 1 else ''}: {cause.title}"
+        yield f"   happens to {'; '.join(cause.extent)}"
+        if number > _MOST_EXAMPLES:
+            continue
+        more = f" and {count - _MOST_KEYS} more" if count > _MOST_KEYS else ""
+        yield f"   {', '.join(map(str, cause.keys[:_MOST_KEYS]))}{more}"
+        yield "   the first of them:" if count > 1 else "   it says:"
+        yield "\n".join(f"     {line}".rstrip() for line in str(cause.failures[0].error).split("\n"))

@@ -1,0 +1,74 @@
+"""Which headers a compile reads, from NVRTC's time trace.
+
+The trace is exact: every header that is opened, however short, and none of a branch that is not taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from jitlto import nvrtc
+from jitlto.build.unit import Job
+from jitlto.errors import CompileError
+from jitlto.nvrtc import Step
+from jitlto.versions import Version
+
+#: From this release on the time trace names headers.
+TRACES_HEADERS = Version(13, 0)
+_PATIENCE = 120.0  # seconds
+
+
+def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
+    """The headers of a job that are read when ``text`` is compiled for any of its architectures.
+
+    Returns
+    -------
+    frozenset of str or None
+        Names in ``job.source.headers``; None if the trace tells nothing.
+    """
+    if not hasattr(os, "fork"):
+        return None
+    found: set[str] = set()
+    for architecture in job.architectures:
+        step = Step("ltoir", architecture, (*job.options, "--relocatable-device-code=true", "-dlto"))
+        with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
+            # In a child, for NVRTC 13.0 to 13.5 corrupt their memory after some traces in one process.
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(BaseException):
+                    _trace(job, text, step, directory)
+                os._exit(0)
+            _wait(child)
+            names = _names(Path(directory) / "trace.json") & job.source.headers.keys()
+        if not names:
+            return None
+        found |= names
+    return frozenset(found)
+
+
+def _trace(job: Job, text: bytes, step: Step, directory: str) -> None:
+    with contextlib.suppress(CompileError):
+        nvrtc.run_text(job.source, text, step, f"--fdevice-time-trace={directory}/trace")
+
+
+def _wait(child: int) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+            return
+        time.sleep(0.002)
+
+
+def _names(path: Path) -> set[str]:
+    try:
+        events = json.loads(path.read_bytes())["traceEvents"]
+    except (OSError, ValueError, KeyError):
+        return set()
+    return {e["args"]["detail"] for e in events if e.get("name") == "Processing Header File"}

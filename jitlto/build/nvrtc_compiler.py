@@ -1,0 +1,90 @@
+"""The NVRTC toolchain of the build side: :mod:`jitlto.nvrtc` with precompiled headers and the list of headers read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from jitlto import fatbin, nvrtc, toolkit
+from jitlto.build.header_trace import TRACES_HEADERS, traced_headers
+from jitlto.build.pch import LEAST_SHARERS, PrecompiledHeaders, hoist
+from jitlto.build.unit import Job, Unit
+from jitlto.fragment import ImageKind, SymbolKind
+from jitlto.headers import HeaderSearch, Source
+from jitlto.nvrtc import Output, Step
+from jitlto.versions import Architecture
+
+_MACRO_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+[^<\"\s]", re.M)
+
+
+class Compiler:
+    """NVRTC, as a :class:`~jitlto.build.toolchain.Toolchain`."""
+
+    name = "nvrtc"
+
+    def __init__(self) -> None:
+        self.version = toolkit.nvrtc_version()
+        self._precompiled = PrecompiledHeaders()
+        self._traced: dict[tuple[object, ...], frozenset[str] | None] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """The release, and the build of the library itself."""
+        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
+
+    def header_roots(self) -> Sequence[Path]:
+        """The toolkit's and CCCL's headers, which travel with a job."""
+        return toolkit.header_roots()
+
+    def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
+        """None: every header is given."""
+        return None
+
+    def compile(self, job: Job) -> Unit:
+        """Compile one job, see :func:`jitlto.nvrtc.compile_source`."""
+
+        def run(source: Source, step: Step) -> Output:
+            return self._precompiled.run(source, step, job.sharers)
+
+        compiled = nvrtc.compile_source(
+            job.source, job.architectures, job.options, ptx=ImageKind.PTX in job.images, run=run
+        )
+        images: list[tuple[ImageKind, Architecture, bytes]] = []
+        if ImageKind.LTOIR in job.images:
+            images += [(ImageKind.LTOIR, a, fatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
+        if ImageKind.PTX in job.images:
+            images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
+        module = compiled.module
+        kernels = sorted(
+            (s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind is SymbolKind.KERNEL
+        )
+        return Unit(
+            self.name,
+            compiled.version,
+            module.target,
+            module.isa,
+            module.provides,
+            module.requires,
+            tuple(kernels),
+            compiled.weak,
+            tuple(sorted(images)),
+            self._reads(job),
+            compiled.warnings,
+        )
+
+    def _reads(self, job: Job) -> tuple[str, ...]:
+        """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
+        given = tuple(sorted(job.source.headers))
+        prefix, rest = hoist(job.source.text)
+        if job.sharers < LEAST_SHARERS or not prefix or self.version < TRACES_HEADERS or _MACRO_INCLUDE.search(rest):
+            return given
+        key = (prefix, job.options, job.architectures, tuple(given))
+        if key not in self._traced:
+            self._traced[key] = traced_headers(job, prefix)
+        traced = self._traced[key]
+        if traced is None:
+            return given
+        behind = HeaderSearch([], job.source.headers).closure(rest).headers
+        return tuple(sorted(traced | behind.keys()))

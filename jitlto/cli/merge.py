@@ -1,0 +1,38 @@
+"""``jitlto merge``: from the parts of a sharded build to one fragment database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from jitlto.cli.output import print_built
+
+
+@click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The database.")
+@click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
+@click.option("--allow-mixed", is_flag=True, help="Take parts that different compilers made.")
+@click.option(
+    "--prefer", type=click.Choice(["first", "last"]), help="Where PARTs differ about one thing, which of them to take."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was merged as JSON.")
+def merge(
+    parts: tuple[Path, ...],
+    output: Path,
+    allow_gaps: bool,
+    allow_mixed: bool,
+    prefer: Literal["first", "last"] | None,
+    as_json: bool,
+) -> None:
+    """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
+
+    The database is byte for byte that of a build in one piece. Complete databases of different families are joined
+    too. It appears when everything has held, or not at all.
+    """
+    from jitlto.build.merge import merge as merge_parts
+
+    report = merge_parts(parts, output, allow_gaps=allow_gaps, allow_mixed=allow_mixed, prefer=prefer)
+    print_built(report, f"of {len(parts)} files in {report.path}", as_json=as_json)

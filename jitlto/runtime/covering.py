@@ -1,0 +1,71 @@
+"""Covering arrays: few configurations in which every combination of N parameter values occurs that occurs at all.
+
+A fault of a kernel nearly always comes from the values of a few parameters together, so that a set in which all pairs
+occur finds nearly what all kernels would (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Combinatorial Testing», NIST
+SP 800-142, 2010).
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Which configurations cover all.
+
+    Parameters
+    ----------
+    chosen : tuple of int
+        Their places in what was given, ascending.
+    tuples : int
+        How many combinations of values they cover: all that occur.
+    """
+
+    chosen: tuple[int, ...]
+    tuples: int
+
+
+def cover(configurations: Sequence[Mapping[str, str]], strength: int) -> Cover:
+    """Choose configurations in which every combination of ``strength`` values occurs that occurs in one of all.
+
+    Greedy: always the one with the most combinations that are not covered yet, the first of several. The same input
+    gives the same answer.
+
+    Parameters
+    ----------
+    configurations : sequence of mapping of str to str
+        All that are valid; they may name different parameters. One with fewer than ``strength`` is one combination.
+    strength : int
+        How many values a combination has, at least 1.
+
+    Raises
+    ------
+    ValueError
+        If ``strength`` is less than 1.
+    """
+    if strength < 1:
+        raise ValueError(f"strength {strength} is less than 1")
+    numbers: dict[tuple[tuple[str, str], ...], int] = {}
+    remaining = []
+    for configuration in configurations:
+        items = sorted(configuration.items())
+        found = combinations(items, min(strength, len(items)))
+        remaining.append({numbers.setdefault(combination, len(numbers)) for combination in found})
+    # What is not covered yet only shrinks, so an old count is an upper bound: one that is still right is the largest.
+    queue = [(-len(own), place) for place, own in enumerate(remaining)]
+    heapq.heapify(queue)
+    covered: set[int] = set()
+    chosen = []
+    while len(covered) < len(numbers):
+        bound, place = heapq.heappop(queue)
+        remaining[place] -= covered
+        if len(remaining[place]) == -bound:
+            chosen.append(place)
+            covered |= remaining[place]
+        elif remaining[place]:
+            heapq.heappush(queue, (-len(remaining[place]), place))
+    return Cover(tuple(sorted(chosen)), len(numbers))

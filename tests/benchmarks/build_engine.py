@@ -1,0 +1,246 @@
+"""The build engine against one nvcc process a fragment, on the same cores and the same sources; and what it saves.
+
+python -m tests.benchmarks.build_engine --output docs/benchmarks/build_engine.json
+
+Needs an nvcc (--nvcc, or on PATH); one of NVRTC's own release makes the fairest peer. Rounds are interleaved: each
+measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from jitlto import family
+from jitlto.build import matrix
+from jitlto.build.render import render_family
+from tests.benchmarks.machine import command_line, describe
+from tests.families import write_family
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = Path(__file__).with_name("heavy")
+
+
+def main() -> None:
+    """Measure, print, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--nvcc", default=shutil.which("nvcc"))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
+    parser.add_argument("--only", choices=["light", "heavy", "noop", "render"])
+    options = parser.parse_args()
+    if options.nvcc is None:
+        raise SystemExit("there is no nvcc: give --nvcc PATH")
+    os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: options.cores]))
+
+    result: dict[str, object] = {
+        "machine": describe(command_line()),
+        "cores": options.cores,
+        "rounds": options.rounds,
+        "peer": " ".join(_nvcc_command(options.nvcc, "lto_75")[1:]),
+        "peer_version": _nvcc_version(options.nvcc),
+    }
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        if options.only in (None, "light"):
+            families = [_copy_of_search(place / f"light{n}", n) for n in range(options.copies)]
+            result["light"] = _against_nvcc("light", families, place, options)
+        if options.only in (None, "heavy"):
+            shutil.copytree(HEAVY, place / "heavy")
+            result["heavy"] = _against_nvcc("heavy", [place / "heavy"], place, options)
+        if options.only in (None, "noop"):
+            result["no_op"] = _no_op(place, options.rounds)
+        if options.only in (None, "render"):
+            result["render"] = _render(place, options.rounds)
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _copy_of_search(directory: Path, number: int) -> Path:
+    """The shipped family `search` under another name, with sources of its own: equal ones would be compiled once."""
+    shutil.copytree(ROOT / "fragments" / "search", directory)
+    shutil.copytree(ROOT / "matrices" / "search", directory / "search")
+    shutil.copytree(ROOT / "templates" / "search", directory / "search", dirs_exist_ok=True)
+    for template in (directory / "search").glob("*.jinja"):
+        template.write_text(template.read_text() + f"// copy {number}\n")
+    declaration = directory / "family.toml"
+    declaration.write_text(re.sub(r'(name\s*=\s*)"search"', rf'\1"search{number}"', declaration.read_text()))
+    return directory
+
+
+def _against_nvcc(
+    name: str, directories: list[Path], place: Path, options: argparse.Namespace
+) -> dict[str, dict[str, object]]:
+    figures: dict[str, dict[str, object]] = {}
+    for images, code in (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]")):
+        for directory in directories:
+            _choose_images(directory / "family.toml", '["ltoir"]' if images == "ltoir" else '["ltoir", "ptx"]')
+        sources = _sources(directories, place / "sources" / name / images.replace(" ", "_"))
+        times: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
+        for _ in range(options.rounds):
+            times["jitlto"].append(_jitlto(directories, place))
+            times["nvcc"].append(_nvcc(options.nvcc, sources, code, options.cores))
+        ratios = [b / a for a, b in zip(times["jitlto"], times["nvcc"], strict=True)]
+        figures[images] = {
+            "fragments": len(sources),
+            "jitlto_seconds": [round(t, 2) for t in times["jitlto"]],
+            "nvcc_seconds": [round(t, 2) for t in times["nvcc"]],
+            "ratio": [round(r, 2) for r in ratios],
+            "median_ratio": round(statistics.median(ratios), 2),
+        }
+        print(f"{name}, {images}: {len(sources)} fragments, {figures[images]}", flush=True)
+    return figures
+
+
+def _choose_images(declaration: Path, images: str) -> None:
+    text = re.sub(r"^images.*\n", "", declaration.read_text(), flags=re.M)
+    declaration.write_text(text.replace("[family]\n", f"[family]\nimages = {images}\n"))
+
+
+def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]]]:
+    """The rendered sources as files, with the include directories of each."""
+    sources = []
+    for directory in directories:
+        declared = family.load(directory / "family.toml")
+        for number, rendered in enumerate(render_family(declared)):
+            path = place / declared.name / f"{rendered.key.group}{number}.cu"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(rendered.source)
+            sources.append((path, [f"-I{include}" for include in declared.include]))
+    return sources
+
+
+def _jitlto(directories: list[Path], place: Path) -> float:
+    """The whole command, from an empty cache, in a fresh process."""
+    command = [sys.executable, "-m", "jitlto", "build", *map(str, directories), "-o", str(place / "out.fragdb")]
+    begin = time.perf_counter()
+    subprocess.run([*command, "--no-cache", "--quiet"], check=True, capture_output=True, cwd=ROOT)
+    return time.perf_counter() - begin
+
+
+def _nvcc_command(nvcc: str, code: str) -> list[str]:
+    return [nvcc, "-std=c++17", "-rdc=true", "-fatbin", "-gencode", f"arch=compute_75,code={code}"]
+
+
+def _nvcc(nvcc: str, sources: list[tuple[Path, list[str]]], code: str, cores: int) -> float:
+    """One process a source, as many at once as there are cores."""
+
+    def one(source: tuple[Path, list[str]]) -> None:
+        path, includes = source
+        command = [*_nvcc_command(nvcc, code), *includes, str(path), "-o", str(path.with_suffix(".fatbin"))]
+        subprocess.run(command, check=True, capture_output=True)
+
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(cores) as pool:
+        list(pool.map(one, sources))
+    return time.perf_counter() - begin
+
+
+def _nvcc_version(nvcc: str) -> str:
+    text = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
+    return next(line.strip() for line in text.splitlines() if "release" in line)
+
+
+def _no_op(place: Path, rounds: int) -> dict[str, object]:
+    """Building 341 fragments again when nothing has changed: the whole command."""
+    path = write_family(place / "many", _family_of_341())
+    command = [sys.executable, "-m", "jitlto", "build", str(path), "-o", str(place / "many.fragdb"), "--json"]
+    command += ["--cache-dir", str(place / "cache"), "--quiet"]
+    first = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
+    seconds, starts = [], []
+    for _ in range(max(5, rounds)):
+        begin = time.perf_counter()
+        subprocess.run([sys.executable, "-c", "import jitlto.cli.build"], check=True, cwd=ROOT)
+        starts.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        again = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
+        seconds.append(time.perf_counter() - begin)
+        if again["compiled"] or again["digest"] != first["digest"]:
+            raise SystemExit(f"{again['compiled']} fragments were compiled again")
+    figures = {
+        "fragments": len(again["fragments"]),
+        "compiled_at_first": first["compiled"],
+        "seconds": [round(t, 3) for t in seconds],
+        "median_seconds": round(statistics.median(seconds), 3),
+        "interpreter_and_imports_median_seconds": round(statistics.median(starts), 3),
+    }
+    print(f"no-op rebuild: {figures}", flush=True)
+    return figures
+
+
+def _family_of_341() -> dict[str, str]:
+    """As many fragments as an IVF-Flat search has, in groups of 320, 16, 3 and 2; small ones."""
+    groups = {"scan": 320, "metric": 16, "post": 3, "filter": 2}
+    files = {
+        "calls.cuh": "#pragma once\n#include <cuda_fp16.h>\n"
+        + "".join(f"template <int N> __device__ float {name}(float);\n" for name in ("metric", "post", "filter"))
+    }
+    toml = ['[family]\nname = "many"\n']
+    for name, count in groups.items():
+        files[f"{name}.json"] = json.dumps({f"{name}_n": [str(n) for n in range(count)]})
+        role = "entrypoint" if name == "scan" else "device"
+        toml.append(f'[{role}.{name}]\nmatrix = "{name}.json"\ntemplate = "{name}.cu.jinja"\nkey = ["{name}_n"]\n')
+        if role == "device":
+            toml.append('interface = "calls.cuh"\n')
+            files[f"{name}.cu.jinja"] = (
+                f"template <int N> __device__ float {name}(float x) {{ return x * ({{{{{name}_n}}}} + 1); }}\n"
+                f"template __device__ float {name}<0>(float);\n"
+            )
+    files["scan.cu.jinja"] = (
+        '#include "calls.cuh"\ntemplate <int N> __global__ void scan(float* x) '
+        "{ x[threadIdx.x] = post<0>(filter<0>(metric<0>(x[threadIdx.x] + N))); }\n"
+        "template __global__ void scan<{{scan_n}}>(float*);\n"
+    )
+    return files | {"family.toml": "".join(toml)}
+
+
+def _render(place: Path, rounds: int) -> dict[str, object]:
+    """Expanding and rendering 50 groups of 26 combinations, in this process."""
+    files = {}
+    toml = ['[family]\nname = "wide"\n']
+    for number in range(50):
+        files[f"m{number}.json"] = json.dumps(
+            {"data_type": ["float", "double"], "_shape": [{"rows": str(n), "columns": str(n * 2)} for n in range(13)]}
+        )
+        files[f"t{number}.cu.jinja"] = (
+            "template __global__ void kernel<{{data_type}}, {{rows}}, {{columns}}>(const {{data_type}}*);\n" * 8
+        )
+        toml.append(
+            f'[entrypoint.g{number}]\nmatrix = "m{number}.json"\ntemplate = "t{number}.cu.jinja"\n'
+            'key = ["data_type", "rows"]\n'
+        )
+    path = write_family(place / "wide", files | {"family.toml": "".join(toml)})
+    expanding, rendering = [], []
+    for _ in range(max(5, rounds)):
+        begin = time.perf_counter()
+        count = sum(len(list(matrix.load(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
+        expanding.append(time.perf_counter() - begin)
+        begin = time.perf_counter()
+        rendered = len(list(render_family(family.load(path))))
+        rendering.append(time.perf_counter() - begin)
+    if count != rendered:
+        raise SystemExit(f"{count} combinations, but {rendered} sources")
+    figures = {
+        "matrices": 50,
+        "combinations": count,
+        "median_seconds_to_expand": round(statistics.median(expanding), 3),
+        "median_seconds_to_expand_and_render": round(statistics.median(rendering), 3),
+    }
+    print(f"render: {figures}", flush=True)
+    return figures
+
+
+if __name__ == "__main__":
+    main()
