@@ -187,7 +187,7 @@ class Engine:
             if seconds is not None:
                 task.cost = int(seconds * 1000)
         for task in tasks.values():
-            task.sharers = counts[_includes(task)] // min(self._width, len(tasks))
+            task.sharers = counts[_includes(task)]
         return list(tasks.values())
 
     def _task(

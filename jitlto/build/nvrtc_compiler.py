@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from jitlto import fatbin, nvrtc, toolkit
+from jitlto.build import workers
 from jitlto.build.header_trace import TRACES_HEADERS, traced_headers
 from jitlto.build.pch import LEAST_SHARERS, PrecompiledHeaders, hoist
 from jitlto.build.unit import Job, Unit
@@ -26,7 +27,7 @@ class Compiler:
 
     def __init__(self) -> None:
         self.version = toolkit.nvrtc_version()
-        self._precompiled = PrecompiledHeaders()
+        self._precompiled = PrecompiledHeaders(workers.shared_directory())
         self._traced: dict[tuple[object, ...], frozenset[str] | None] = {}
 
     @cached_property

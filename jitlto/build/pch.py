@@ -1,8 +1,9 @@
 """Precompiled headers for NVRTC: the includes at the head of many sources are read once a process.
 
-NVRTC writes the state of its front end into a file and maps it at the address where it was, so a file serves the
-process that wrote it and no other. It never notices that a virtual header changed: what it was made from is its name
-here. Whether it pays is measured: see :meth:`PrecompiledHeaders.run`.
+NVRTC writes the state of its front end into a file and maps it at the address where it was, so a file serves processes
+whose heap lies at the same address: that which wrote it, and those that were started alike. It never notices that a
+virtual header changed: what it was made from is its name here. Whether it pays is measured: see
+:meth:`PrecompiledHeaders.run`.
 """
 
 from __future__ import annotations
@@ -13,20 +14,24 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import filelock
+
 from jitlto import nvrtc, toolkit
-from jitlto.errors import CompileError
+from jitlto.errors import CompileError, JitltoError
 from jitlto.headers import Source
 from jitlto.nvrtc import Output, Step
+from jitlto.versions import Architecture
 
 #: Fewer sources than this with the same includes do not repay a precompiled header: making one takes about twice as
 #: long as a compile, and using it saves half to two thirds of one.
-LEAST_SHARERS = 8
+LEAST_SHARERS = 6
 _HEAP = 1 << 29  # NVRTC's default of 256 MiB is too small for CUB's headers
 _DISK = 1 << 31  # bytes of precompiled headers that one process keeps
+_REMEMBERED = 64  # sets of headers whose hash is remembered
 _INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
 _SKIPPED = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
 _RESET = b"#line 1"
@@ -55,20 +60,43 @@ def hoist(text: bytes) -> tuple[bytes, bytes]:
     return b"".join(includes), b"#line 1\n" + b"\n".join(lines[first:])
 
 
+def reserve() -> None:
+    """Have NVRTC map its heap for precompiled headers now, where workers that are started alike map it too."""
+    with contextlib.suppress(JitltoError), tempfile.TemporaryDirectory(prefix="jitlto-pch-") as directory:
+        toolkit.bindings("nvrtc").nvrtcSetPCHHeapSize(_HEAP)
+        step = Step("ptx", Architecture(75), ())
+        nvrtc.run_text(Source(b"", {"empty.h": b""}), b'#include "empty.h"\n', step, f"--create-pch={directory}/empty")
+
+
 @dataclass
 class _Precompiled:
-    """One set of includes for one step: how long the first source took without a file, and the file if there is one."""
+    """One set of includes for one step.
+
+    Parameters
+    ----------
+    plain : float or None
+        Seconds that the first source took without a file; None if none was compiled so.
+    descriptor : int or None
+        The file, if there is one.
+    shared : bool
+        Whether another process made it.
+    alone : bool
+        Whether files of other processes do not serve this one.
+    given_up : bool
+        Whether no file is to be used.
+    """
 
     plain: float | None = None
     descriptor: int | None = None
+    shared: bool = False
+    alone: bool = False
     given_up: bool = False
 
     @property
     def path(self) -> str:
         return f"/proc/self/fd/{self.descriptor}"
 
-    def give_up(self) -> None:
-        self.given_up = True
+    def close(self) -> None:
         if self.descriptor is not None:
             os.close(self.descriptor)
             self.descriptor = None
@@ -77,20 +105,24 @@ class _Precompiled:
 class PrecompiledHeaders:
     """The precompiled headers of one process.
 
-    They live in open files without a name, so that nothing is left behind by a process that is killed.
+    They live in open files without a name, so that nothing is left behind by a process that is killed. Processes that
+    share a directory find each other's through ``/proc``.
 
     Parameters
     ----------
+    shared : Path, optional
+        A directory that processes share which were started alike, see :func:`reserve`.
     disk : int
-        Bytes that all files together may take.
+        Bytes that all files of this process together may take.
     """
 
-    def __init__(self, disk: int = _DISK) -> None:
+    def __init__(self, shared: Path | None = None, disk: int = _DISK) -> None:
+        self._shared = shared
         self._disk = disk
         self._entries: dict[str, _Precompiled] = {}
         self._digests: dict[int, tuple[Mapping[str, bytes], str]] = {}
         self._heap_is_set = False
-        #: How many were made and how many compiles used one.
+        #: How many were made here and how many compiles used one.
         self.made = self.used = 0
 
     def run(self, source: Source, step: Step, sharers: int) -> Output:
@@ -98,14 +130,14 @@ class PrecompiledHeaders:
 
         The first source with its includes is compiled plainly, and its time taken. If ``sharers`` promise enough
         further ones, the second makes the file; from then on it is used, unless a compile with it turns out no
-        faster than the first without.
+        faster than the first without. A file that another process has made is used at once.
 
         Parameters
         ----------
         source : Source
         step : Step
         sharers : int
-            How many sources of the same includes this process is to expect.
+            How many sources of the build have the same includes.
 
         Raises
         ------
@@ -113,63 +145,108 @@ class PrecompiledHeaders:
             As :func:`jitlto.nvrtc.run_step`, in terms of the source as it is.
         """
         prefix, rest = hoist(source.text)
-        prelude = nvrtc.PROBE_PRELUDE if step.kind == "probe" else b""
         if not prefix or sharers < LEAST_SHARERS:
             return nvrtc.run_step(source, step)
-        entry = self._entries.setdefault(self._key(source, prelude + prefix, step), _Precompiled())
-        begin = time.perf_counter()
-        if entry.plain is None:
-            output = nvrtc.run_step(source, step)
-            entry.plain = time.perf_counter() - begin
-            return output
-        if entry.descriptor is None and not entry.given_up:
-            self._make(entry, lambda path: self._create(source, prelude + prefix, step, path))
-        if entry.given_up:
+        head = (nvrtc.PROBE_PRELUDE if step.kind == "probe" else b"") + prefix
+        key = self._key(source, head, step)
+        entry = self._entries.setdefault(key, _Precompiled())
+        if entry.descriptor is None and not entry.given_up and not self._find(entry, key):
+            if entry.plain is None:
+                begin = time.perf_counter()
+                output = nvrtc.run_step(source, step)
+                entry.plain = time.perf_counter() - begin
+                return output
+            self._make(entry, key, lambda path: self._create(source, head, step, path))
+        if entry.descriptor is None:
             return nvrtc.run_step(source, step)
         begin = time.perf_counter()
         try:
-            output = nvrtc.run_text(source, prelude + prefix + rest, step, f"--use-pch={entry.path}")
+            output = nvrtc.run_text(source, head + rest, step, f"--use-pch={entry.path}")
         except CompileError:
             return nvrtc.run_step(source, step)  # for its message, or because it is the file that is at fault
-        if _REMARK not in output.log or time.perf_counter() - begin > entry.plain:
-            entry.give_up()
-        self.used += 1
+        self._judge(entry, key, time.perf_counter() - begin, served=_REMARK in output.log)
         return Output(_without_remarks(output.log), output.data)
 
-    def _key(self, source: Source, prefix: bytes, step: Step) -> str:
+    def _judge(self, entry: _Precompiled, key: str, seconds: float, *, served: bool) -> None:
+        self.used += served
+        if served and (entry.plain is None or seconds < entry.plain):
+            return
+        entry.close()
+        if not served and entry.shared:
+            entry.alone = True  # its heap lies elsewhere: make one here
+            return
+        entry.given_up = True
+        if self._shared is not None:
+            (self._shared / key).unlink(missing_ok=True)
+
+    def _find(self, entry: _Precompiled, key: str) -> bool:
+        """Open the file that another process has made, if there is one."""
+        if self._shared is None or entry.alone:
+            return False
+        try:
+            entry.descriptor = os.open((self._shared / key).read_text(), os.O_RDONLY)
+        except OSError:
+            return False
+        entry.shared = True
+        return True
+
+    def _key(self, source: Source, head: bytes, step: Step) -> str:
         known = self._digests.get(id(source.headers))
         if known is None or known[0] is not source.headers:
             digest = Source(b"", source.headers).sha256
-            if len(self._digests) > 64:
+            if len(self._digests) > _REMEMBERED:
                 self._digests.clear()
             self._digests[id(source.headers)] = known = (source.headers, digest)
-        parts = (known[1], hashlib.sha256(prefix).hexdigest(), step.kind, str(step.architecture), *step.options)
+        parts = (known[1], hashlib.sha256(head).hexdigest(), step.kind, str(step.architecture), *step.options)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _make(self, entry: _Precompiled, create: Callable[[str], None]) -> None:
-        """Make the file of an entry and forget its name, or give up."""
-        held = sum(os.fstat(e.descriptor).st_size for e in self._entries.values() if e.descriptor is not None)
+    def _make(self, entry: _Precompiled, key: str, create: Callable[[str], None]) -> None:
+        """Make the file of an entry, forget its name, and tell the others; nothing if another process is at it."""
+        held = sum(
+            os.fstat(e.descriptor).st_size for e in self._entries.values() if e.descriptor is not None and not e.shared
+        )
         if held >= self._disk:
             entry.given_up = True
             return
-        with tempfile.TemporaryDirectory(prefix="jitlto-pch-") as directory:
-            path = Path(directory) / "headers.pch"
-            with contextlib.suppress(CompileError):
-                create(str(path))
-            try:
-                entry.descriptor = os.open(path, os.O_RDONLY)
-            except OSError:
-                entry.given_up = True
+        with self._alone(entry, key) as alone:
+            if not alone:
                 return
-        self.made += 1
+            with tempfile.TemporaryDirectory(prefix="jitlto-pch-") as directory:
+                path = Path(directory) / "headers.pch"
+                create(str(path))
+                try:
+                    entry.descriptor = os.open(path, os.O_RDONLY)
+                except OSError:
+                    entry.given_up = True
+                    return
+            entry.shared = False
+            self.made += 1
+            if self._shared is not None and not entry.alone:
+                with contextlib.suppress(OSError):
+                    (self._shared / key).write_text(f"/proc/{os.getpid()}/fd/{entry.descriptor}")
 
-    def _create(self, source: Source, prefix: bytes, step: Step, path: str) -> None:
+    @contextlib.contextmanager
+    def _alone(self, entry: _Precompiled, key: str) -> Iterator[bool]:
+        """Whether no other process is making this file now."""
+        if self._shared is None or entry.alone:
+            yield True
+            return
+        lock = filelock.FileLock(self._shared / f"{key}.lock", timeout=0)
+        try:
+            lock.acquire()
+        except (filelock.Timeout, OSError):
+            yield False
+            return
+        with lock:
+            yield True
+
+    def _create(self, source: Source, head: bytes, step: Step, path: str) -> None:
         if not self._heap_is_set:
             toolkit.bindings("nvrtc").nvrtcSetPCHHeapSize(_HEAP)
             self._heap_is_set = True
         # An empty program is no output, which run_text would refuse.
         with contextlib.suppress(CompileError):
-            nvrtc.run_text(source, prefix, step, f"--create-pch={path}")
+            nvrtc.run_text(source, head, step, f"--create-pch={path}")
 
 
 def _without_remarks(log: str) -> str:

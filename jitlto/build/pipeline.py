@@ -12,9 +12,10 @@ from pathlib import Path
 
 from jitlto import database
 from jitlto.build import explain as explaining
-from jitlto.build import failures, shards, soundness, toolchain, travel
+from jitlto.build import failures, pch, shards, soundness, toolchain, travel
 from jitlto.build.assemble import assemble
 from jitlto.build.cache import Cache
+from jitlto.build.distributed import DaskExecutor
 from jitlto.build.engine import Engine, Request
 from jitlto.build.estimate import costs as costs_of
 from jitlto.build.estimate import estimate
@@ -290,7 +291,7 @@ def _compile(
     *,
     keep_going: bool,
 ) -> tuple[list[Unit], int]:
-    own = None if executor else ProcessExecutor(jobs or default_jobs())
+    own = None if executor else ProcessExecutor(jobs or default_jobs(), pch.reserve)
     pool = executor or own
     assert pool is not None  # noqa: S101 - one of the two
     width = jobs or travel.capacity(pool)
@@ -299,6 +300,8 @@ def _compile(
         return travel.submit(pool, job, compile_reported)
 
     engine = Engine(submit, width, cache, observer, begin, keep_going=keep_going)
+    if isinstance(pool, DaskExecutor):  # before anything is compiled; each job is checked again
+        pool.check({r.recipe.toolchain.name: r.recipe.toolchain.identity for r in requests})
     try:
         outcome = engine.run(requests)
     finally:

@@ -123,9 +123,15 @@ def refuse_other_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[
     for name, version in ours.items():
         if theirs.get(name) != version:
             raise ToolchainError(
-                f"worker {worker} has {name} {theirs.get(name)}, the client has {version}",
+                f"worker {worker} has {_spoken(name, theirs.get(name))}, the client has {_spoken(name, version)}",
                 hint=f"install the same {name} on both",
             )
+
+
+def _spoken(name: str, version: str | None) -> str:
+    # An identity may be several lines, and begin with the name.
+    text = "; ".join((version or "none").splitlines())
+    return text if text.startswith(name) else f"{name} {text}"
 
 
 def compile_job(job: Job) -> Unit:

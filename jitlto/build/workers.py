@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import importlib
 import os
 import pickle
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -31,7 +35,8 @@ T = TypeVar("T")
 #: Runs a function with arguments in one worker: what :meth:`ProcessExecutor.converse` gives to a conversation.
 Call = Callable[..., Any]
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.workers import serve; serve(*map(int, sys.argv[1:]))"
+_COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.workers import serve; serve(*sys.argv[1:])"
+_ADDR_NO_RANDOMIZE, _ASK = 0x0040000, 0xFFFFFFFF  # personality(2)
 _BYTES_A_JOB = 1 << 30  # NVRTC stays below half of this on the heaviest CCCL headers
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 _STOP = b""
@@ -79,10 +84,14 @@ class ProcessExecutor(Executor):
     ----------
     workers : int
         At most so many processes, started as they are needed.
+    prepare : callable, optional
+        Called by every worker before its first call, by reference.
     """
 
-    def __init__(self, workers: int) -> None:
+    def __init__(self, workers: int, prepare: Callable[[], None] | None = None) -> None:
         self.workers = workers
+        self._prepare = prepare
+        self._shared: str | None = None
         self._threads = ThreadPoolExecutor(workers)  # one a worker: it waits for the worker's answers
         self._own = threading.local()
         self._started: set[_Worker] = set()
@@ -120,6 +129,8 @@ class ProcessExecutor(Executor):
         self._threads.shutdown(wait=True)
         while self._started:
             self._started.pop().stop()
+        if self._shared is not None:
+            shutil.rmtree(self._shared, ignore_errors=True)
 
     def _call(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         worker: _Worker | None = getattr(self._own, "worker", None)
@@ -127,7 +138,9 @@ class ProcessExecutor(Executor):
             with self._lock:
                 if self._closed:
                     raise WorkerDied("the executor was shut down")
-                worker = _Worker()
+                if self._shared is None:
+                    self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+                worker = _Worker(self._shared, self._prepare)
                 self._started.add(worker)
             self._own.worker = worker
         try:
@@ -147,14 +160,23 @@ class _Gone(Exception):  # noqa: N818 - never leaves this module
 class _Worker:
     """One worker process and our end of the socket to it; not for two threads at once, but for :meth:`kill`."""
 
-    def __init__(self) -> None:
+    def __init__(self, shared: str, prepare: Callable[[], None] | None) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
+        function = f"{prepare.__module__}:{prepare.__qualname__}" if prepare else ""
         self._pipe, theirs = Pipe()
-        with theirs:
+        with theirs, _fixed_addresses():
             # NVRTC writes its working directory into LTO-IR, so it has to be the same in every build. What libraries
             # print goes to standard error. A group of its own, so that compilers which it starts end with it.
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND.format(path=path), str(theirs.fileno()), str(os.getpid())],
+                [
+                    sys.executable,
+                    "-c",
+                    _COMMAND.format(path=path),
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    shared,
+                    function,
+                ],
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 pass_fds=(theirs.fileno(),),
@@ -198,21 +220,54 @@ class _Worker:
         return status
 
 
-def serve(socket: int, parent: int) -> None:
+@contextlib.contextmanager
+def _fixed_addresses() -> Iterator[None]:
+    """What this thread starts meanwhile maps its memory where its siblings do, which precompiled headers need."""
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "personality"):
+        yield
+        return
+    before = libc.personality(_ASK)
+    libc.personality(before | _ADDR_NO_RANDOMIZE)  # where it is not allowed, nothing changes
+    try:
+        yield
+    finally:
+        libc.personality(before)
+
+
+def shared_directory() -> Path | None:
+    """In a worker: a directory of small files that the workers of one executor share. Elsewhere: None."""
+    return _shared_directory
+
+
+_shared_directory: Path | None = None
+
+
+def serve(socket: str, parent: str, shared: str, prepare: str) -> None:
     """The worker's side: answer calls until told to stop.
 
     Parameters
     ----------
-    socket : int
+    socket : str
         File descriptor of the worker's end.
-    parent : int
+    parent : str
         Process that started it.
+    shared : str
+        A directory for :func:`shared_directory`.
+    prepare : str
+        What to call first, as ``module:function``; empty for nothing.
     """
+    global _shared_directory
+    _shared_directory = Path(shared)
     # The program that we work for decides what an interrupt means; the compilers that we start inherit this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.set_inheritable(socket, False)
-    threading.Thread(target=_end_with, args=(socket, parent), daemon=True).start()
-    pipe = Connection(socket)
+    descriptor = int(socket)
+    os.set_inheritable(descriptor, False)
+    threading.Thread(target=_end_with, args=(descriptor, int(parent)), daemon=True).start()
+    module, _, function = prepare.partition(":")
+    if module:
+        getattr(importlib.import_module(module), function)()
+    pipe = Connection(descriptor)
     with contextlib.suppress(EOFError, ConnectionError):  # our parent is gone, and we shall be in a moment
         while request := pipe.recv_bytes():
             pipe.send_bytes(_answer(request))
@@ -246,10 +301,12 @@ _local_lock = threading.Lock()
 
 def local_executor() -> ProcessExecutor:
     """The executor of this process that :func:`call_local` uses; made when first asked for, ended at exit."""
+    from jitlto.build.pch import reserve
+
     global _local
     with _local_lock:
         if _local is None:
-            _local = ProcessExecutor(default_jobs())
+            _local = ProcessExecutor(default_jobs(), reserve)
         return _local
 
 
