@@ -327,6 +327,12 @@ class _Reader:
                 )
             if flag in _REFUSED:
                 raise self._error("family", f"option {option!r} is not allowed: {_REFUSED[flag]}")
+            if re.search(r"""["<]\s*/""", option):
+                raise self._error(
+                    "family",
+                    f"option {option!r} holds an absolute path: what it names is no part of the family",
+                    "give the header's directory under include, and its name relative to it",
+                )
             if not option.startswith("-"):
                 raise self._error(
                     "family",

@@ -18,13 +18,16 @@ from typing import NamedTuple
 from jitlto.errors import JitltoError
 
 # Blanks, comments and continued lines may stand between the words of a directive.
-_GAP = rb"(?:[ \t]|/\*[^*\r\n]*\*/|\\\r?\n)*"
+_GAP = rb"(?:[ \t\f\v]|/\*(?:[^*]|\*(?!/))*\*/|\\[ \t]*\r?\n)*"
+_HASH = rb"(?:#|%:|\?\?=)"
 INCLUDE = re.compile(
-    rb"^(" + _GAP + rb"#" + _GAP + rb"(?:include|include_next|import)" + _GAP + rb""")([<"])([^>"\r\n]+)([>"])""", re.M
+    rb"^(" + _GAP + _HASH + _GAP + rb"(?:include|include_next|import)" + _GAP + rb""")([<"])([^>"\r\n]+)([>"])""", re.M
 )
 HAS_INCLUDE = re.compile(rb"""\b(__has_include(?:_next)?[ \t]*\([ \t]*)([<"])([^>"\r\n]+)([>"])""")
 # A macro that names an absolute path would make NVRTC read that file, of which nothing else here would know.
-_ABSOLUTE = re.compile(rb"""^([ \t]*#[ \t]*define[ \t]+\w+[ \t]+)[<"]/[^>"\r\n]*[>"][ \t]*$""", re.M)
+_ABSOLUTE = re.compile(
+    rb"^(" + _GAP + _HASH + _GAP + rb"define" + _GAP + rb"\w+" + _GAP + rb""")[<"][ \t]*/[^>"\r\n]*[>"]""", re.M
+)
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Source:
         """Of text, names and contents: what the compiler reads."""
         digest = hashlib.sha256(hashlib.sha256(self.text).digest())
         for name in sorted(self.headers):
-            digest.update(hashlib.sha256(name.encode()).digest())
+            digest.update(hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest())
             digest.update(hashlib.sha256(self.headers[name]).digest())
         return digest.hexdigest()
 

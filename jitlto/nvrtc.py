@@ -242,7 +242,10 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         )
     lines = text.splitlines()
     numbers = sorted({int(n) for n in re.findall(rf"^{re.escape(name)}\((\d+)\): [\w ]*error", log, re.M)})
-    shown = numbers[:_CONTEXT_LINES] or [0]  # an error in a header: the source's first lines, none of them marked
+    shown = numbers[:_CONTEXT_LINES]
+    if not shown:  # an error in a header, whose lines the compiler shows
+        indented = "\n".join(f"    {line}" for line in log.splitlines())
+        return CompileError(f"does not compile\n{indented}", where=where, hint=error.hint, log=log)
     excerpts = "\n    ...\n".join(_excerpt(lines, number) for number in shown)
     indented = "\n".join(f"    {line}" for line in log.splitlines())
     return CompileError(f"does not compile\n{indented}\n  source:\n{excerpts}", where=where, hint=error.hint, log=log)
@@ -258,7 +261,12 @@ def hint_for(log: str) -> str | None:
     name = missing_header(log)
     if name in HOST_HEADERS:
         standard = f"c{name[:-2]}" if name.endswith(".h") else name
-        return f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>"
+        return (
+            f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>, or let nvcc compile the "
+            'family: toolchain = "nvcc"'
+        )
+    if name and "@" in name:
+        return f'{name} holds a placeholder of CMake: declare syntax = "cmake" for the group or the family'
     if name:
         return (
             f"{name} is neither beside the including file, nor in the family's include directories, nor in the toolkit"

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import shutil
 import stat
 import tempfile
 import time
@@ -70,9 +71,13 @@ class Store:
         """The payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
         path = self._path(kind, key)
         try:
-            with path.open("rb") as file:
+            # Without waiting for a writer, should somebody have put a FIFO here.
+            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode):
+                    return None
                 data = file.read()
-                age = time.time() - os.fstat(file.fileno()).st_mtime
+                age = time.time() - status.st_mtime
         except OSError:
             return None
         payload = data[_HEAD:]
@@ -89,6 +94,8 @@ class Store:
         path = self._path(kind, key)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)  # nothing of ours: an entry is a file
             _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
         except OSError as error:
             if not self._broken:
@@ -173,5 +180,5 @@ def open_store(directory: Path, size: int) -> Store | None:
     try:
         return Store(directory, size)
     except OSError as error:
-        _log.warning("no cache: %s", error)
+        _log.warning("the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error)
         return None

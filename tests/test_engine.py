@@ -283,6 +283,19 @@ def test_keep_going_compiles_the_rest_and_reports_by_cause(make: Make) -> None:
     assert make(MINI).compiled == 4  # the kernels were kept
 
 
+def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: Make) -> None:
+    files = WRONG | {
+        "kern.cu.jinja": "{% if data_type == 'float' %}{{ nobody }}{% endif %}\n__device__ int g() { return 1; }",
+    }
+    with pytest.raises(FailedFragmentsError) as caught:
+        make(files, keep_going=True)
+    text = str(caught.value)
+    assert "6 of 6 fragments cannot be compiled, of 3 causes" in text
+    assert "'nobody' is undefined" in text
+    assert "defines no __global__ function" in text
+    assert "no_such_name" in text
+
+
 def test_the_most_expensive_are_compiled_first(tmp_path: Path, cache: Cache) -> None:
     path = write_family(tmp_path / "family", MINI)
     keys = [str(key) for key in Project([family.load(path)]).keys]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from jitlto import database, family
 from jitlto.build.merge import merge
-from jitlto.build.pipeline import build
+from jitlto.build.pipeline import Project, build
 from jitlto.build.render import render_family
-from jitlto.build.shards import Shard, content, part_record
+from jitlto.build.shards import Shard, part_record
 from jitlto.cli import cli
 from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord
 from jitlto.errors import BuildError, DatabaseError
@@ -80,7 +80,7 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     own = HeaderSearch(loaded.include)
     rendered = list(render_family(loaded))
     includes = {source.key: own.reachable(source.source.encode()) for source in rendered}
-    return whole(path, includes, {source.key: content(source, own) for source in rendered})
+    return whole(path, includes, Project([loaded]).contents())
 
 
 # --- A family by hand, for what need not be compiled ---

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from jitlto import toolkit
 from jitlto.build.nvrtc_compiler import Compiler
-from jitlto.build.pch import PrecompiledHeaders, hoist
+from jitlto.build.pch import PrecompiledHeaders, hoist, may_be_precompiled
 from jitlto.build.unit import Job, Unit
 from jitlto.errors import CompileError
 from jitlto.fragment import ImageKind
@@ -139,16 +139,92 @@ def test_headers_of_branches_not_taken_are_not_read() -> None:
     headers = HEADERS | {
         "main.cuh": b'#include "constants.cuh"\n#if ANSWER == 42\n#include "dead.cuh"\n#endif\n',
         "dead.cuh": b"#define DEAD 1\n",
-        "late.cuh": b"#define LATE 1\n",
     }
     compiler = Compiler()
-    text = '#include "main.cuh"\n__device__ int f() { return ANSWER; }\n#include "late.cuh"\n'
+    text = '#include "main.cuh"\n__device__ int f() { return ANSWER; }\n'
     given = job(compiler, text, sharers=100, headers=headers)
     assert "dead.cuh" in given.source.headers
     reads = compiler.compile(given).reads
-    assert {"main.cuh", "constants.cuh", "cuda_fp16.h", "late.cuh"} <= set(reads)
+    assert {"main.cuh", "constants.cuh", "cuda_fp16.h"} <= set(reads)
     assert "dead.cuh" not in reads
     assert set(reads) < set(given.source.headers)
+    # The same names with other contents are another question.
+    other = headers | {"main.cuh": headers["main.cuh"].replace(b"== 42", b"== 41")}
+    assert "dead.cuh" in compiler.compile(job(compiler, text, sharers=100, headers=other)).reads
+
+
+UNCLEAR = {
+    "below the head": ('#include "main.cuh"\n__device__ int x;\n#include "late.cuh"\n', {}),
+    "by a digraph": ('#include "main.cuh"\n__device__ int x;\n%:include "late.cuh"\n', {}),
+    "by a macro": ('#include "main.cuh"\n#define H "late.cuh"\n#include/**/H\n', {}),
+    "asked for by a macro": (
+        '#include "main.cuh"\n__device__ int x;\n',
+        {"main.cuh": b'#define H "late.cuh"\n#if __has_include(H)\n#endif\n#if 0\n#include "late.cuh"\n#endif\n'},
+    ),
+}
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("kind", UNCLEAR)
+def test_where_it_is_not_clear_what_is_read_all_headers_count(kind: str) -> None:
+    text, more = UNCLEAR[kind]
+    headers = {"main.cuh": b"#pragma once\n", "late.cuh": b"#pragma once\n", **more}
+    compiler = Compiler()
+    source = HeaderSearch([], headers).closure((text + "__device__ int f() { return 1; }\n").encode(), ["late.cuh"])
+    given = Job("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    assert set(compiler.compile(given).reads) == {"main.cuh", "late.cuh"}
+
+
+@pytest.mark.usefixtures("root")
+def test_headers_for_debugging_alone_are_read_too() -> None:
+    headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
+    compiler = Compiler()
+    source = HeaderSearch([], headers).closure(b'#include "main.cuh"\n__device__ int f() { return 1; }\n')
+    given = Job("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    assert set(compiler.compile(given).reads) == {"main.cuh", "debug.cuh"}
+
+
+ODD_HEADERS = {
+    "packed": (
+        b"#pragma pack(push, 1)\n",
+        "struct S { char a; double b; }; __device__ int size{n}() {{ return sizeof(S) + {n}; }}",
+    ),
+    "types without linkage": (
+        b"namespace { __device__ int g; struct L { int a; }; template <class T> __device__ int tt(T) { return g; } }\n",
+        "__device__ int* p{n}() {{ return &g; }} __device__ int t{n}() {{ return tt(L{{1}}) + {n}; }}",
+    ),
+}
+
+
+@pytest.mark.usefixtures("root")
+@pytest.mark.parametrize("kind", ODD_HEADERS)
+def test_a_precompiled_header_that_changes_the_result_is_not_used(kind: str) -> None:
+    """Even where nobody has looked at the header: the first source is compiled with and without it."""
+    header, body = ODD_HEADERS[kind]
+    headers = {"odd.cuh": header + HEADERS["constants.cuh"], **HEADERS}
+    texts = [
+        '#include "odd.cuh"\n' + body.replace("{n}", str(n)).replace("{{", "{").replace("}}", "}") for n in range(4)
+    ]
+    compiler = Compiler()
+    plain = [compiler.compile(job(compiler, text, sharers=1, headers=headers)) for text in texts]
+    fast = [compiler.compile(job(compiler, text, sharers=100, headers=headers)) for text in texts]
+    assert all(same(a, b) for a, b in zip(plain, fast, strict=True))
+    assert not may_be_precompiled(headers.values())
+
+
+@pytest.mark.parametrize(
+    ("header", "safe"),
+    [
+        (b"#pragma once\n#pragma unroll 4\nnamespace a { int f(); }\nstatic __device__ int x;\n", True),
+        (b"#  pragma pack(push, 1)\n", False),
+        (b'_Pragma("pack(1)")\n', False),
+        (b"namespace\n{ struct L; }\n", False),
+        (b"inline auto l = [](int a) { return a; };\n", False),
+        (b"// x ??/\n", False),
+    ],
+)
+def test_which_headers_may_be_precompiled(header: bytes, safe: bool) -> None:
+    assert may_be_precompiled([b"", header]) is safe
 
 
 LINES = st.sampled_from(

@@ -14,12 +14,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jitlto import family
-from jitlto.build.render import render_family
-from jitlto.build.shards import Item, Shard, assign, content, matrix, part_record, select, spread
+from jitlto.build.pipeline import Project
+from jitlto.build.shards import Item, Shard, assign, matrix, part_record, select, spread
 from jitlto.database import FamilyRecord, GroupRecord
 from jitlto.errors import BuildError
 from jitlto.fragment import FragmentKey, Role
-from jitlto.headers import HeaderSearch
 from jitlto.link_options import LinkOptions
 from jitlto.versions import Architecture
 
@@ -140,8 +139,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
     loaded = family.load(write_family(directory, files))
-    own = HeaderSearch(loaded.include)
-    return {rendered.key: content(rendered, own) for rendered in render_family(loaded)}
+    return Project([loaded]).contents()
 
 
 def test_the_whole_is_named_by_what_the_author_wrote_and_not_by_where_it_lies(tmp_path: Path) -> None:

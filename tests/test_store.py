@@ -121,7 +121,20 @@ def test_a_directory_that_cannot_be_used_is_a_warning_and_no_store(
     (tmp_path / "file").write_text("x")
     with caplog.at_level(logging.WARNING, "jitlto"):
         assert open_store(tmp_path / "file" / ("" if kind == "file" else "sub"), LARGE) is None
-    assert "no cache" in caplog.text
+    assert "goes without" in caplog.text
+
+
+def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: Store) -> None:
+    path = store._path("units", KEYS[0])
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    assert store.get("units", KEYS[0]) is None
+    path.unlink()
+    path.mkdir()
+    (path / "inner").write_text("x")
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], b"payload")
+    assert store.get("units", KEYS[0]) == b"payload"
 
 
 def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(

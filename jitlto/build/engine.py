@@ -21,7 +21,7 @@ from jitlto.build.estimate import estimate
 from jitlto.build.events import Observer, Span
 from jitlto.build.failures import Failure
 from jitlto.build.fingerprint import Recipe
-from jitlto.build.pch import hoist
+from jitlto.build.pch import hoist, may_be_precompiled
 from jitlto.build.render import Rendered
 from jitlto.build.report import Report
 from jitlto.build.unit import Job, Unit
@@ -186,8 +186,11 @@ class Engine:
             seconds = recorded.get(str(requests[task.positions[0]].rendered.key))
             if seconds is not None:
                 task.cost = int(seconds * 1000)
+        safe: dict[int, bool] = {}
         for task in tasks.values():
-            task.sharers = counts[_includes(task)]
+            own = task.request.recipe.own_headers(task.source.headers)
+            if safe.setdefault(id(task.source.headers), may_be_precompiled(own)):
+                task.sharers = counts[_includes(task)]
         return list(tasks.values())
 
     def _task(

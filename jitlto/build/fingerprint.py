@@ -31,6 +31,8 @@ class Recipe:
     toolchain : Toolchain
     search : HeaderSearch
         Where headers are found that travel with a source.
+    own : HeaderSearch
+        The family's own among them.
     architectures : tuple of Architecture
         Sorted.
     options : tuple of str
@@ -40,6 +42,7 @@ class Recipe:
 
     toolchain: Toolchain
     search: HeaderSearch
+    own: HeaderSearch
     architectures: tuple[Architecture, ...]
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]
@@ -59,6 +62,10 @@ class Recipe:
         """The first level of a source: SHA-256 of its fields."""
         document = json.dumps([REVISION, self.fields(source), self.options])
         return hashlib.sha256(document.encode()).hexdigest()
+
+    def own_headers(self, names: Iterable[str]) -> list[bytes]:
+        """Those of some headers that are the family's own."""
+        return [content for name in names if (content := self.own.find(name)) is not None]
 
     def manifest(self, source: str, reads: Sequence[str]) -> bytes:
         """The headers of a compile as they are now: a line of SHA-256 and name for each that was read.

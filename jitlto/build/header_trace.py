@@ -34,8 +34,10 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
     if not hasattr(os, "fork"):
         return None
     found: set[str] = set()
-    for architecture in job.architectures:
-        step = Step("ltoir", architecture, (*job.options, "--relocatable-device-code=true", "-dlto"))
+    common = (*job.options, "--relocatable-device-code=true")
+    # Each step defines macros of its own, under which headers may be included.
+    kinds = {"ltoir": (*common, "-dlto"), "ptx": common, "probe": (*common, "--device-debug")}
+    for step in (Step(kind, a, options) for a in job.architectures for kind, options in kinds.items()):
         with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
             # In a child, for NVRTC 13.0 to 13.5 corrupt their memory after some traces in one process.
             child = os.fork()
@@ -53,7 +55,7 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
 
 def _trace(job: Job, text: bytes, step: Step, directory: str) -> None:
     with contextlib.suppress(CompileError):
-        nvrtc.run_text(job.source, text, step, f"--fdevice-time-trace={directory}/trace")
+        nvrtc.run_text(job.source, nvrtc.step_prelude(step) + text, step, f"--fdevice-time-trace={directory}/trace")
 
 
 def _wait(child: int) -> None:

@@ -8,16 +8,18 @@ from functools import cached_property
 from pathlib import Path
 
 from jitlto import fatbin, nvrtc, toolkit
-from jitlto.build import workers
+from jitlto.build import travel, workers
 from jitlto.build.header_trace import TRACES_HEADERS, traced_headers
 from jitlto.build.pch import LEAST_SHARERS, PrecompiledHeaders, hoist
 from jitlto.build.unit import Job, Unit
 from jitlto.fragment import ImageKind, SymbolKind
-from jitlto.headers import HeaderSearch, Source
+from jitlto.headers import Source
 from jitlto.nvrtc import Output, Step
 from jitlto.versions import Architecture
 
-_MACRO_INCLUDE = re.compile(rb"^[ \t]*#[ \t]*include[ \t]+[^<\"\s]", re.M)
+# A source that may read or ask for headers below its first lines: in any spelling of a directive.
+_MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
+_ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
 
 
 class Compiler:
@@ -79,13 +81,13 @@ class Compiler:
         """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
         given = tuple(sorted(job.source.headers))
         prefix, rest = hoist(job.source.text)
-        if job.sharers < LEAST_SHARERS or not prefix or self.version < TRACES_HEADERS or _MACRO_INCLUDE.search(rest):
+        if job.sharers < LEAST_SHARERS or not prefix or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
             return given
-        key = (prefix, job.options, job.architectures, tuple(given))
+        key = (prefix, job.options, job.architectures, travel.digest(job.source.headers))
         if key not in self._traced:
-            self._traced[key] = traced_headers(job, prefix)
-        traced = self._traced[key]
-        if traced is None:
-            return given
-        behind = HeaderSearch([], job.source.headers).closure(rest).headers
-        return tuple(sorted(traced | behind.keys()))
+            traced = traced_headers(job, prefix)
+            # Whether a header exists may then hang on one that is not read.
+            unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
+            self._traced[key] = None if unclear else traced
+        found = self._traced[key]
+        return given if found is None else tuple(sorted(found))

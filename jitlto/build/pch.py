@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,16 @@ _RESET = b"#line 1"
 _REMARK = "using precompiled header file"
 
 
+# What NVRTC was seen to forget in a precompiled header (the state of pragmas), or to name after the source that made it
+# (what depends on types without linkage).
+_LOST = re.compile(rb"#[ \t]*pragma[ \t]+(?!once\b|unroll\b)|\b_Pragma\b|%:|\?\?|\bnamespace\s*\{|\]\s*\([^)]*\)\s*\{")
+
+
+def may_be_precompiled(headers: Iterable[bytes]) -> bool:
+    """Whether headers of an author's own are such that a precompiled one is as good; the toolkit's are known to be."""
+    return not any(_LOST.search(content) for content in headers)
+
+
 def hoist(text: bytes) -> tuple[bytes, bytes]:
     """Split a source into the includes at its head and the rest, which keeps the lines' numbers.
 
@@ -48,7 +58,7 @@ def hoist(text: bytes) -> tuple[bytes, bytes]:
     first = 0
     for number, line in enumerate(lines):
         bare = line.rstrip(b"\r")
-        if bare.endswith(b"\\"):  # goes on in the next line
+        if bare.rstrip().endswith((b"\\", b"??/")):  # goes on in the next line
             break
         if bare == _RESET:
             first = number + 1
@@ -76,6 +86,8 @@ class _Precompiled:
     ----------
     plain : float or None
         Seconds that the first source took without a file; None if none was compiled so.
+    sample : (Source, bytes) or None
+        That source, and what it became.
     descriptor : int or None
         The file, if there is one.
     shared : bool
@@ -87,6 +99,7 @@ class _Precompiled:
     """
 
     plain: float | None = None
+    sample: tuple[Source, bytes] | None = None
     descriptor: int | None = None
     shared: bool = False
     alone: bool = False
@@ -154,9 +167,9 @@ class PrecompiledHeaders:
             if entry.plain is None:
                 begin = time.perf_counter()
                 output = nvrtc.run_step(source, step)
-                entry.plain = time.perf_counter() - begin
+                entry.plain, entry.sample = time.perf_counter() - begin, (source, output.data)
                 return output
-            self._make(entry, key, lambda path: self._create(source, head, step, path))
+            self._make(entry, key, head, step)
         if entry.descriptor is None:
             return nvrtc.run_step(source, step)
         begin = time.perf_counter()
@@ -200,8 +213,15 @@ class PrecompiledHeaders:
         parts = (known[1], hashlib.sha256(head).hexdigest(), step.kind, str(step.architecture), *step.options)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def _make(self, entry: _Precompiled, key: str, create: Callable[[str], None]) -> None:
-        """Make the file of an entry, forget its name, and tell the others; nothing if another process is at it."""
+    def _make(self, entry: _Precompiled, key: str, head: bytes, step: Step) -> None:
+        """Make the file of an entry, check it, forget its name, and tell the others.
+
+        Nothing if another process is at it. A file with which the first source becomes something else than without is
+        not used.
+        """
+        assert entry.sample is not None  # noqa: S101 - a source was compiled plainly before
+        source, expected = entry.sample
+        entry.sample = None
         held = sum(
             os.fstat(e.descriptor).st_size for e in self._entries.values() if e.descriptor is not None and not e.shared
         )
@@ -210,20 +230,32 @@ class PrecompiledHeaders:
             return
         with self._alone(entry, key) as alone:
             if not alone:
+                entry.sample = (source, expected)
                 return
             with tempfile.TemporaryDirectory(prefix="jitlto-pch-") as directory:
                 path = Path(directory) / "headers.pch"
-                create(str(path))
+                self._create(source, head, step, str(path))
                 try:
                     entry.descriptor = os.open(path, os.O_RDONLY)
                 except OSError:
                     entry.given_up = True
                     return
-            entry.shared = False
             self.made += 1
+            entry.shared = False
+            if not self._agrees(entry, source, head, step, expected):
+                entry.close()
+                entry.given_up = True
+                return
             if self._shared is not None and not entry.alone:
                 with contextlib.suppress(OSError):
                     (self._shared / key).write_text(f"/proc/{os.getpid()}/fd/{entry.descriptor}")
+
+    def _agrees(self, entry: _Precompiled, source: Source, head: bytes, step: Step, expected: bytes) -> bool:
+        try:
+            output = nvrtc.run_text(source, head + hoist(source.text)[1], step, f"--use-pch={entry.path}")
+        except CompileError:
+            return False
+        return output.data == expected
 
     @contextlib.contextmanager
     def _alone(self, entry: _Precompiled, key: str) -> Iterator[bool]:

@@ -16,7 +16,7 @@ from jitlto.build import failures, pch, shards, soundness, toolchain, travel
 from jitlto.build.assemble import assemble
 from jitlto.build.cache import Cache
 from jitlto.build.distributed import DaskExecutor
-from jitlto.build.engine import Engine, Request
+from jitlto.build.engine import Engine, Outcome, Request
 from jitlto.build.estimate import costs as costs_of
 from jitlto.build.estimate import estimate
 from jitlto.build.events import NO_OBSERVER, Observer
@@ -25,10 +25,10 @@ from jitlto.build.render import Rendered, matrix_warnings, render_family
 from jitlto.build.report import Report, compile_reported
 from jitlto.build.shards import Shard
 from jitlto.build.toolchain import Toolchain
-from jitlto.build.unit import Job, Unit
+from jitlto.build.unit import Job
 from jitlto.build.workers import ProcessExecutor, default_jobs
 from jitlto.database import FamilyRecord, GroupRecord, PartRecord
-from jitlto.errors import BuildError, FamilyError
+from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.family import Family
 from jitlto.fragment import Fragment, FragmentKey
 from jitlto.headers import HeaderSearch
@@ -71,6 +71,8 @@ class Project:
     ----------
     families : sequence of Family
         With distinct names.
+    keep_going : bool
+        Keep what cannot be rendered in ``failures`` instead of raising the first.
 
     Raises
     ------
@@ -78,7 +80,7 @@ class Project:
         If a matrix, a template or an interface does not hold, or a compiler is missing.
     """
 
-    def __init__(self, families: Sequence[Family]) -> None:
+    def __init__(self, families: Sequence[Family], *, keep_going: bool = False) -> None:
         names = [family.name for family in families]
         for family in families:
             if names.count(family.name) > 1:
@@ -90,17 +92,22 @@ class Project:
         self.families = tuple(families)
         compilers: dict[str, Toolchain] = {}
         self.requests: list[Request] = []
+        self.failures: list[failures.Failure] = []
         self._own: dict[str, HeaderSearch] = {}
         self.advice: list[str] = []
         for family in families:
             compiler = compilers.get(family.toolchain) or toolchain.find(family.toolchain)
             compilers[family.toolchain] = compiler
             search = HeaderSearch([*family.include, *compiler.header_roots()])
-            recipe = Recipe(compiler, search, family.architectures, family.compiler_options(), family.images)
-            self._own[family.name] = HeaderSearch(family.include)
-            self.requests += [Request(rendered, recipe) for rendered in render_family(family)]
+            own = self._own[family.name] = HeaderSearch(family.include)
+            recipe = Recipe(compiler, search, own, family.architectures, family.compiler_options(), family.images)
+            failed = self._keep if keep_going else None
+            self.requests += [Request(rendered, recipe) for rendered in render_family(family, failed)]
             self.advice += matrix_warnings(family)
         self.records = {family.name: family_record(family) for family in families}
+
+    def _keep(self, rendered: Rendered, error: JitltoError) -> None:
+        self.failures.append(failures.Failure(rendered, error))
 
     @cached_property
     def keys(self) -> tuple[FragmentKey, ...]:
@@ -132,8 +139,10 @@ class Project:
 
     def contents(self) -> dict[FragmentKey, str]:
         """What the author wrote of each fragment, see :func:`jitlto.build.shards.content`."""
-        rendered = [request.rendered for request in self.requests]
-        return {r.key: shards.content(r, self._own[r.key.family]) for r in rendered}
+        return {
+            r.rendered.key: shards.content(r.rendered, self._own[r.rendered.key.family], r.recipe)
+            for r in self.requests
+        }
 
     def identities(self) -> dict[str, str]:
         """The identity of each family's compiler."""
@@ -246,7 +255,7 @@ def build(
     if not output.parent.is_dir():
         raise BuildError(f"the directory {output.parent} does not exist", where=str(output), hint="create it first")
     observer.phase("render")
-    project = families if isinstance(families, Project) else Project(families)
+    project = families if isinstance(families, Project) else Project(families, keep_going=keep_going)
     database.check_writable(output)
     project.refuse_clock()
     requests = project.requests
@@ -255,14 +264,25 @@ def build(
         requests = [request for request in requests if request.rendered.key in mine]
     observer.started([request.rendered.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
-    units, compiled = _compile(requests, begin, jobs, executor, cache, observer, keep_going=keep_going)
+    outcome = _compile(requests, begin, jobs, executor, cache, observer, keep_going=keep_going)
     observer.phase("check")
+    failed = [*project.failures, *(failure for _, failure in outcome.failures)]
     fragments, blobs, includes = [], {}, {}
-    for request, unit in zip(requests, units, strict=True):
-        fragment, images = assemble(request.rendered, unit)
+    for position, unit in sorted(outcome.units.items()):
+        rendered = requests[position].rendered
+        try:
+            fragment, images = assemble(rendered, unit)
+        except BuildError as error:
+            if not keep_going:
+                raise
+            failed.append(failures.Failure(rendered, error))
+            continue
         fragments.append(fragment)
-        includes[fragment.key] = project.includes(request.rendered)
+        includes[fragment.key] = project.includes(rendered)
         blobs.update(images)
+    if failed:
+        sources = [failure.rendered for failure in project.failures] + [request.rendered for request in requests]
+        raise failures.FailedFragmentsError(failures.group(failed, sources), len(sources))
     fragments.sort(key=lambda fragment: fragment.key)
     advice = list(project.advice)
     part: PartRecord | None = None
@@ -278,7 +298,7 @@ def build(
     digest = database.write(output, records, fragments, blobs, part=part)
     if cache is not None:
         cache.store.prune()
-    return BuildReport(output, digest, tuple(fragments), compiled, tuple(advice), time.perf_counter() - begin)
+    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(advice), time.perf_counter() - begin)
 
 
 def _compile(
@@ -290,7 +310,7 @@ def _compile(
     observer: Observer,
     *,
     keep_going: bool,
-) -> tuple[list[Unit], int]:
+) -> Outcome:
     own = None if executor else ProcessExecutor(jobs or default_jobs(), pch.reserve)
     pool = executor or own
     assert pool is not None  # noqa: S101 - one of the two
@@ -307,13 +327,9 @@ def _compile(
     finally:
         if own is not None:
             own.shutdown(cancel_futures=True)
-    if outcome.failures and keep_going:
-        failed = [failure for _, failure in outcome.failures]
-        groups = failures.group(failed, [request.rendered for request in requests])
-        raise failures.FailedFragmentsError(groups, len(requests))
-    if outcome.failures:
+    if outcome.failures and not keep_going:
         raise outcome.failures[0][1].error
-    return [outcome.units[position] for position in range(len(requests))], outcome.compiled
+    return outcome
 
 
 def family_record(family: Family) -> FamilyRecord:

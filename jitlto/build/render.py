@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,8 +66,14 @@ def describe(combination: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in combination.items()) or "the empty combination"
 
 
-def render_family(family: Family) -> Iterator[Rendered]:
+def render_family(family: Family, failed: Callable[[Rendered, RenderError], None] | None = None) -> Iterator[Rendered]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
+
+    Parameters
+    ----------
+    family : Family
+    failed : callable, optional
+        Told of each combination that cannot be rendered, without a text; else the first one is raised.
 
     Raises
     ------
@@ -80,7 +86,7 @@ def render_family(family: Family) -> Iterator[Rendered]:
     """
     for group in family.groups:
         if group.matrix is not None and group.template is not None:
-            yield from _render_group(family, group, group.matrix, group.template)
+            yield from _render_group(family, group, group.matrix, group.template, failed)
 
 
 def matrix_warnings(family: Family) -> list[str]:
@@ -93,7 +99,13 @@ def matrix_warnings(family: Family) -> list[str]:
     ]
 
 
-def _render_group(family: Family, group: Group, matrix_path: Path, template: Path) -> Iterator[Rendered]:
+def _render_group(
+    family: Family,
+    group: Group,
+    matrix_path: Path,
+    template: Path,
+    failed: Callable[[Rendered, RenderError], None] | None,
+) -> Iterator[Rendered]:
     renderer = _Jinja(group, template) if group.syntax == "jinja" else _CMake(group, template)
     seen: dict[FragmentKey, Mapping[str, str]] = {}
     loaded = matrix.load(matrix_path)
@@ -122,8 +134,15 @@ def _render_group(family: Family, group: Group, matrix_path: Path, template: Pat
                 hint="add the parameter that tells them apart to key",
             )
         seen[key] = combination
-        params = tuple(renderer.inline(text, combination, where) for text in group.params)
-        yield Rendered(key, group, combination, renderer.source(combination), params)
+        try:
+            params = tuple(renderer.inline(text, combination, where) for text in group.params)
+            rendered = Rendered(key, group, combination, renderer.source(combination), params)
+        except RenderError as error:
+            if failed is None:
+                raise
+            failed(Rendered(key, group, combination, "", ()), error)
+        else:
+            yield rendered
 
 
 class _Environment(SandboxedEnvironment):

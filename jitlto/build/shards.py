@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from jitlto.build.fingerprint import Recipe
 from jitlto.build.render import Rendered
 from jitlto.database import FamilyRecord, PartRecord
 from jitlto.errors import BuildError
@@ -131,7 +132,7 @@ def matrix(items: Sequence[Item], count: int) -> dict[str, list[dict[str, object
     }
 
 
-def content(rendered: Rendered, own: HeaderSearch) -> str:
+def content(rendered: Rendered, own: HeaderSearch, recipe: Recipe) -> str:
     """SHA-256 of what the author wrote that makes a fragment.
 
     Parameters
@@ -140,9 +141,13 @@ def content(rendered: Rendered, own: HeaderSearch) -> str:
         The source.
     own : HeaderSearch
         The family's own headers only: the toolkit's belong to the compiler, which a part names apart.
+    recipe : Recipe
+        How it is compiled.
     """
     source = own.closure(rendered.source.encode()).sha256
-    return hashlib.sha256("\0".join([source, rendered.group.entry or "", *rendered.params]).encode()).hexdigest()
+    how = [" ".join(recipe.images), " ".join(map(str, recipe.architectures)), *recipe.options]
+    parts = [source, rendered.group.entry or "", *rendered.params, *how]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def part_record(

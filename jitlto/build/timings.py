@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jitlto.build import timings_page
@@ -43,12 +43,15 @@ class Timings:
         Fragments that took no compile.
     total_seconds : float
         Wall time of the build.
+    earlier : mapping of str to float
+        Of those from the cache, by key, the seconds that they took when they were compiled, as far as it is known.
     """
 
     phases: tuple[Phase, ...]
     spans: tuple[Span, ...]
     cached: int
     total_seconds: float
+    earlier: Mapping[str, float] = field(default_factory=dict)
 
 
 class Recorder(Observer):
@@ -65,15 +68,20 @@ class Recorder(Observer):
         self._begin = clock()
         self._phases: list[tuple[str, float]] = []
         self._spans: list[Span] = []
-        self._cached = 0
+        self._cached: list[FragmentKey] = []
+        self._costs: Mapping[str, float] = {}
 
     def phase(self, name: str) -> None:
         """Note when a phase begins."""
         self._phases.append((name, self._clock() - self._begin))
 
-    def cached(self, key: FragmentKey) -> None:  # noqa: ARG002
-        """Count it."""
-        self._cached += 1
+    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """Keep the costs: what fragments from the cache took when they were compiled."""
+        self._costs = costs or {}
+
+    def cached(self, key: FragmentKey) -> None:
+        """Keep it."""
+        self._cached.append(key)
 
     def compiled(self, span: Span) -> None:
         """Keep it."""
@@ -84,7 +92,8 @@ class Recorder(Observer):
         now = self._clock() - self._begin
         ends = [start for _, start in self._phases[1:]] + [now]
         phases = tuple(Phase(name, start, end - start) for (name, start), end in zip(self._phases, ends, strict=False))
-        return Timings(phases, tuple(self._spans), self._cached, now)
+        earlier = {str(key): self._costs[str(key)] for key in self._cached if str(key) in self._costs}
+        return Timings(phases, tuple(self._spans), len(self._cached), now, earlier)
 
 
 def to_json(timings: Timings) -> str:
@@ -101,7 +110,10 @@ def to_json(timings: Timings) -> str:
             }
             for name in dict.fromkeys(phase.name for phase in timings.phases)
         },
-        "fragments": {str(span.key): round(span.seconds, _DIGITS) for span in spans},
+        "fragments": {
+            key: round(seconds, _DIGITS)
+            for key, seconds in sorted({**timings.earlier, **{str(s.key): s.seconds for s in spans}}.items())
+        },
         "spans": [
             {
                 "key": str(span.key),

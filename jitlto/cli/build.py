@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # what the other commands need not wait for
     from concurrent.futures import Executor
 
     from jitlto.build.cache import Cache
+    from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.pipeline import Project
     from jitlto.build.shards import Shard
 
@@ -82,7 +83,11 @@ Example:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The database.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: as cores and memory bear].")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: worker processes here].")
-@click.option("--cache-dir", type=click.Path(file_okay=False, path_type=Path), help="The build cache's directory.")
+@click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The cache directory, in the place of JITLTO_CACHE_DIR.",
+)
 @click.option("--no-cache", is_flag=True, help="Compile everything, and keep nothing.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile all that compiles, then report failures by cause.")
 @click.option("--shard", metavar="I/N", callback=_shard, help="Build part I of N, for `jitlto merge`.")
@@ -128,6 +133,7 @@ def build(
     from jitlto.build import timings as record
     from jitlto.build.estimate import read_costs
     from jitlto.build.events import Together
+    from jitlto.build.failures import FailedFragmentsError
     from jitlto.cli.progress import progress
 
     if sum((plan_shards is not None, explain is not None, dry_run)) > 1:
@@ -138,7 +144,7 @@ def build(
     if timings is not None:
         record.check(timings)
     recorded = read_costs(costs)
-    project = pipeline.Project([family.load(path) for path in _paths(names)])
+    project = pipeline.Project([family.load(path) for path in _paths(names)], keep_going=keep_going)
     cache = None if no_cache else _cache(cache_dir)
     if plan_shards is not None:
         _print_shards(project, plan_shards, recorded, as_json)
@@ -162,6 +168,10 @@ def build(
                     shard=shard,
                     recorded=recorded,
                 )
+        except FailedFragmentsError as error:
+            if as_json:
+                _print_failures(error)
+            raise
         finally:
             if timings is not None:
                 record.write(recorder.timings(), timings)
@@ -188,7 +198,7 @@ def _cache(directory: Path | None) -> Cache | None:
     from jitlto.build.cache import Cache
 
     settings = config.current()
-    store = open_store(directory or settings.cache_dir / "build", settings.build_cache_size)
+    store = open_store((directory or settings.cache_dir) / "build", settings.build_cache_size)
     return Cache(store) if store else None
 
 
@@ -221,6 +231,23 @@ def _print_reasons(project: Project, key: FragmentKey, cache: Cache | None, as_j
         print_json({"key": str(key), "reasons": reasons})
     else:
         click.echo("\n".join([str(key), *reasons]))
+
+
+def _print_failures(error: FailedFragmentsError) -> None:
+    print_json(
+        {
+            "error": error.what,
+            "failures": [
+                {
+                    "cause": group.title,
+                    "extent": list(group.extent),
+                    "fragments": [str(key) for key in group.keys],
+                    "message": str(group.failures[0].error),
+                }
+                for group in error.failures
+            ],
+        }
+    )
 
 
 def _print_missing(project: Project, cache: Cache | None, as_json: bool) -> None:
