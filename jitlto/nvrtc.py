@@ -262,8 +262,8 @@ def hint_for(log: str) -> str | None:
     if name in HOST_HEADERS:
         standard = f"c{name[:-2]}" if name.endswith(".h") else name
         return (
-            f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>, or let nvcc compile the "
-            'family: toolchain = "nvcc"'
+            f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>, or have nvcc compile "
+            'the family: toolchain = "nvcc"'
         )
     if name and "@" in name:
         return f'{name} holds a placeholder of CMake: declare syntax = "cmake" for the group or the family'

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from jitlto import config
 from jitlto.config import Config
+from jitlto.errors import JitltoError
 
 paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathsep), min_size=1)
 
@@ -24,6 +25,19 @@ def test_database_path_is_split_in_order(names: list[str]) -> None:
 @pytest.mark.parametrize("value", ["", os.pathsep, os.pathsep * 3])
 def test_empty_parts_of_the_database_path_are_no_paths(value: str) -> None:
     assert Config.read({"JITLTO_DATABASE_PATH": value}).database_path == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("", 4 << 30), ("0", 0), ("1000", 1000), ("2k", 2048), (" 3M ", 3 << 20), ("1T", 1 << 40)]
+)
+def test_build_cache_size(text: str, size: int) -> None:
+    assert Config.read({"JITLTO_BUILD_CACHE_SIZE": text}).build_cache_size == size
+
+
+@pytest.mark.parametrize("text", ["-1", "4 GB", "much", "1.5G", "9" * 30])
+def test_what_is_no_size_is_refused(text: str) -> None:
+    with pytest.raises(JitltoError, match="is no size"):
+        Config.read({"JITLTO_BUILD_CACHE_SIZE": text})
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,35 @@ def whole(path: Path, includes: dict[FragmentKey, frozenset[str]], contents: dic
         return Whole(path, tuple(opened.families.values()), fragments, blobs, contents, includes)
 
 
+def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini_path: Path, tmp_path: Path) -> None:
+    loaded = family.load(write_family(tmp_path / "mini", MINI))
+    part = build([loaded], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
+    with pytest.raises(BuildError, match=r"mini\.fragdb holds the whole family mini, and this is part 1 of 2"):
+        merge([mini_path, part], tmp_path / "out.fragdb")
+
+
+def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path) -> None:
+    loaded = family.load(write_family(tmp_path / "mini", MINI))
+    for count in (4, 9):
+        parts = [
+            build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count)).path for n in range(1, count + 1)
+        ]
+        merge(parts[::-1], tmp_path / "out.fragdb")
+        assert (tmp_path / "out.fragdb").read_bytes() == mini_path.read_bytes()
+
+
+def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
+    other = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"mini"\nimages = ["ltoir"]', 1)}
+    parts = [
+        build(
+            [family.load(write_family(tmp_path / str(n), files))], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, 2)
+        ).path
+        for n, files in ((1, MINI), (2, other))
+    ]
+    with pytest.raises(BuildError, match="is no part of the build"):
+        merge(parts, tmp_path / "out.fragdb")
+
+
 @pytest.fixture(scope="module")
 def mini(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """The family ``mini`` built in one piece, really."""

@@ -92,6 +92,8 @@ def merge(
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
             one.verify()
+        if prefer is None:
+            _check_complete(opened)
         if prefer == "last":
             opened.reverse()
         advice: list[str] = []
@@ -122,6 +124,18 @@ def merge(
         }
         digest = database.write(output, [family.record for family in held.values()], fragments, blobs)
     return MergeReport(output, digest, tuple(fragments), tuple(advice))
+
+
+def _check_complete(opened: Sequence[FragmentDatabase]) -> None:
+    complete = {name: one.path for one in opened if one.part is None for name in one.families}
+    for one in opened:
+        for name in one.families if one.part is not None else ():
+            if name in complete:
+                raise BuildError(
+                    f"{complete[name]} holds the whole family {name}, and this is {one.part} of a build of it",
+                    where=str(one.path),
+                    hint="merge the parts alone; the complete database needs none",
+                )
 
 
 def _families(

@@ -15,7 +15,7 @@ import re
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import filelock
@@ -31,6 +31,7 @@ from jitlto.versions import Architecture
 LEAST_SHARERS = 6
 _HEAP = 1 << 29  # NVRTC's default of 256 MiB is too small for CUB's headers
 _DISK = 1 << 31  # bytes of precompiled headers that one process keeps
+_TRIALS = 4  # uses of a precompiled header after which it is judged; one alone may have been held up by others
 _REMEMBERED = 64  # sets of headers whose hash is remembered
 _INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
 _SKIPPED = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
@@ -86,6 +87,8 @@ class _Precompiled:
     ----------
     plain : float or None
         Seconds that the first source took without a file; None if none was compiled so.
+    uses : list of float
+        Seconds that sources took with a file.
     sample : (Source, bytes) or None
         That source, and what it became.
     descriptor : int or None
@@ -99,6 +102,7 @@ class _Precompiled:
     """
 
     plain: float | None = None
+    uses: list[float] = field(default_factory=list)
     sample: tuple[Source, bytes] | None = None
     descriptor: int | None = None
     shared: bool = False
@@ -142,7 +146,7 @@ class PrecompiledHeaders:
         """Run one step of a compile, with precompiled headers where they pay, else plainly.
 
         The first source with its includes is compiled plainly, and its time taken. If ``sharers`` promise enough
-        further ones, the second makes the file; from then on it is used, unless a compile with it turns out no
+        further ones, the second makes the file; from then on it is used, unless several compiles with it turn out no
         faster than the first without. A file that another process has made is used at once.
 
         Parameters
@@ -182,7 +186,9 @@ class PrecompiledHeaders:
 
     def _judge(self, entry: _Precompiled, key: str, seconds: float, *, served: bool) -> None:
         self.used += served
-        if served and (entry.plain is None or seconds < entry.plain):
+        entry.uses.append(seconds)
+        slow = entry.plain is not None and len(entry.uses) >= _TRIALS and min(entry.uses) > entry.plain
+        if served and not slow:
             return
         entry.close()
         if not served and entry.shared:

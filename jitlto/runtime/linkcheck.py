@@ -82,6 +82,8 @@ def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> N
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
     remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer (pip install -U 'jitlto[cu{made.major}]')"
+    if mode == "ptx" and not some:
+        remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'
     if mode == "lto" and all(any(_readable(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
     raise VersionError(f"cannot be linked by nvJitLink {linker}: {count} fragments {state}", where=where, hint=remedy)

@@ -278,8 +278,9 @@ def _select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: V
     images = list(fragment.images_of(kind))
     if not images:
         raise VersionError(
-            f"{fragment.key} has no {kind} image, which nvJitLink {linker} needs",
-            hint=f"build it again, or use an nvJitLink of CUDA {_versions(fragment.images)}",
+            f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
+            hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
+            f"{_versions(fragment.images)}",
         )
     if kind is ImageKind.LTOIR:
         readable = [image for image in images if ltoir_links(image.version, linker)]
