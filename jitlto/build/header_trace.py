@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import signal
 import tempfile
 import time
 from pathlib import Path
@@ -20,7 +21,8 @@ from jitlto.versions import Version
 
 #: From this release on the time trace names headers.
 TRACES_HEADERS = Version(13, 0)
-_PATIENCE = 120.0  # seconds
+#: Seconds. A trace costs a compile of the includes; where these are expensive it would cost more than it may ever save.
+_PATIENCE = 0.4
 
 
 def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
@@ -29,7 +31,7 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
     Returns
     -------
     frozenset of str or None
-        Names in ``job.source.headers``; None if the trace tells nothing.
+        Names in ``job.source.headers``; None if the trace tells nothing, or takes too long.
     """
     if not hasattr(os, "fork"):
         return None
@@ -45,7 +47,8 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
                 with contextlib.suppress(BaseException):
                     _trace(job, text, step, directory)
                 os._exit(0)
-            _wait(child)
+            if not _ended(child):
+                return None
             names = _names(Path(directory) / "trace.json") & job.source.headers.keys()
         if not names:
             return None
@@ -58,14 +61,16 @@ def _trace(job: Job, text: bytes, step: Step, directory: str) -> None:
         nvrtc.run_text(job.source, nvrtc.step_prelude(step) + text, step, f"--fdevice-time-trace={directory}/trace")
 
 
-def _wait(child: int) -> None:
+def _ended(child: int) -> bool:
+    """Wait for a child to end by itself, and end it if it does not."""
     deadline = time.monotonic() + _PATIENCE
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:
-            os.kill(child, 9)
+            os.kill(child, signal.SIGKILL)
             os.waitpid(child, 0)
-            return
+            return False
         time.sleep(0.002)
+    return True
 
 
 def _names(path: Path) -> set[str]:
