@@ -297,7 +297,7 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
     database.write(tmp_path / "new", [replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
     refused([tmp_path / "new", hand.path], "it is declared differently")
     parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
-    refused([*parts, hand.path], "both hold the family f")
+    refused([*parts, hand.path], "holds the whole family f")
     merge([hand.path, *parts], tmp_path / "merged", prefer="first")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
