@@ -58,12 +58,21 @@ HOST_HEADERS = frozenset(
 )
 
 
+#: The steps of a compile, and what each of them asks of NVRTC.
+STEPS = {"ltoir": ("-dlto",), "ptx": (), "probe": ("--device-debug",)}
+
+
 class Step(NamedTuple):
     """One run of the compiler: what it makes (``ltoir``, ``ptx`` or ``probe``), for what, with which options."""
 
     kind: str
     architecture: Architecture
     options: tuple[str, ...]
+
+    @classmethod
+    def of(cls, kind: str, architecture: Architecture, options: Sequence[str]) -> Step:
+        """The step that makes ``kind`` with an author's options."""
+        return cls(kind, architecture, (*options, "--relocatable-device-code=true", *STEPS[kind]))
 
 
 class Output(NamedTuple):
@@ -143,12 +152,11 @@ def compile_source(
     version = toolkit.nvrtc_version()
     run = run or run_step
     ordered = sorted(architectures)
-    common = (*options, "--relocatable-device-code=true")
-    outputs = [run(source, Step("ltoir", a, (*common, "-dlto"))) for a in ordered]
+    outputs = [run(source, Step.of("ltoir", a, options)) for a in ordered]
     ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
-    texts = [run(source, Step("ptx", a, common)).data.decode() for a in ordered] if ptx else []
+    texts = [run(source, Step.of("ptx", a, options)).data.decode() for a in ordered] if ptx else []
     try:
-        probes = [run(source, Step("probe", a, (*common, "--device-debug"))).data.decode() for a in ordered]
+        probes = [run(source, Step.of("probe", a, options)).data.decode() for a in ordered]
     except CompileError as error:
         error.hint = (
             "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
@@ -204,10 +212,19 @@ def compile_closure(
         try:
             return compile_source(search.closure(text, extra), architectures, options)
         except CompileError as error:
-            name = missing_header(error.log)
-            if name is None or name in extra or search.find(name) is None:
+            name = further_header(error, search, extra)
+            if name is None:
                 raise
             extra.append(name)
+
+
+def further_header(error: CompileError, search: HeaderSearch, given: Sequence[str]) -> str | None:
+    """The header for want of which a compile failed and that ``search`` has: one that is included through a macro.
+
+    None if it failed of something else, or although the header was among those ``given``.
+    """
+    name = missing_header(error.log)
+    return None if name is None or name in given or search.find(name) is None else name
 
 
 def missing_header(log: str) -> str | None:

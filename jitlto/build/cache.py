@@ -43,14 +43,6 @@ class Cache:
         known = [sha, *(other for other in self._manifests(first) if other != sha)]
         self.store.put("sources", first, fingerprint.joined(known[:_MOST_MANIFESTS]))
 
-    def headers(self, first: str, recipe: Recipe) -> dict[str, str] | None:
-        """The headers of the unit that :meth:`find` finds, or of the last one made of the source."""
-        for sha in self._manifests(first):
-            manifest = self.store.get("headers", sha)
-            if manifest is not None and recipe.holds(sha, manifest):
-                return recipe.headers(manifest)
-        return None
-
     def costs(self) -> dict[str, float]:
         """Seconds that fragments took to compile, by the text of their keys."""
         data = self.store.get("costs", _COSTS)

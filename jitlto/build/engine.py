@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field
@@ -180,17 +181,19 @@ class Engine:
             else:
                 tasks[task.key] = task
         recorded = self._cache.costs() if self._cache else {}
-        counts: dict[object, int] = {}
         for task in tasks.values():
-            counts[_includes(task)] = counts.get(_includes(task), 0) + 1
             seconds = recorded.get(str(requests[task.positions[0]].rendered.key))
             if seconds is not None:
                 task.cost = int(seconds * 1000)
-        safe: dict[int, bool] = {}
-        for task in tasks.values():
-            own = task.request.recipe.own_headers(task.source.headers)
-            if safe.setdefault(id(task.source.headers), may_be_precompiled(own)):
-                task.sharers = counts[_includes(task)]
+        heads = list(map(_includes, tasks.values()))
+        alike = Counter(heads)
+        safe: dict[int, bool] = {}  # by set of headers, which tasks share
+        for task, head in zip(tasks.values(), heads, strict=True):
+            headers = task.source.headers
+            if id(headers) not in safe:
+                safe[id(headers)] = may_be_precompiled(task.request.recipe.own_headers(headers))
+            if safe[id(headers)]:
+                task.sharers = alike[head]
         return list(tasks.values())
 
     def _task(
@@ -261,9 +264,8 @@ class Engine:
             report = future.result()
         except CompileError as error:
             # An include through a macro, which no reading of the text can follow: give that header too.
-            name = nvrtc.missing_header(error.log)
-            search = task.request.recipe.search
-            if name is not None and name not in task.extra and search.find(name) is not None:
+            name = nvrtc.further_header(error, task.request.recipe.search, task.extra)
+            if name is not None:
                 again = self._task(task.first, task.request, task.positions, (*task.extra, name), {})
                 again.claim, again.sharers = task.claim, task.sharers
                 self._waiting.append(again)
@@ -288,23 +290,17 @@ class Engine:
         if self._cache is not None:
             manifest = recipe.manifest(task.request.rendered.source, unit.reads)
             self._cache.keep(task.first, manifest, unit)
-            for position in task.positions:
-                rendered = self._requests[position].rendered
-                fields = recipe.fields(rendered.source) | {"headers": recipe.headers(manifest)}
-                self._cache.record_history(rendered.key, fields)
+            fields = recipe.fields(task.request.rendered.source) | {"headers": recipe.headers(manifest)}
+            for position in task.positions:  # of one source
+                self._cache.record_history(self._requests[position].rendered.key, fields)
         _release(task)
-        rest = []
-        for number, position in enumerate(task.positions):
-            self._outcome.units[position] = unit
-            key = self._requests[position].rendered.key
-            self._costs[str(key)] = report.seconds
-            if number == 0:
-                start = time.perf_counter() - self._begin - report.seconds
-                self._observer.compiled(Span(key, report.worker, start, report.seconds))
-            else:
-                rest.append(key)
-        for key in rest:
-            self._observer.cached(key)
+        for position in task.positions:
+            self._costs[str(self._requests[position].rendered.key)] = report.seconds
+        first, *rest = task.positions
+        self._outcome.units[first] = unit
+        start = time.perf_counter() - self._begin - report.seconds
+        self._observer.compiled(Span(self._requests[first].rendered.key, report.worker, start, report.seconds))
+        self._serve(rest, unit)
 
     def _serve(self, positions: Sequence[int], unit: Unit) -> None:
         for position in positions:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.build.toolchain import Toolchain
@@ -81,15 +81,12 @@ class Recipe:
     def holds(self, sha: str, manifest: bytes) -> bool:
         """Whether every header of a manifest is now what it was; ``sha`` is the manifest's name."""
         if sha not in self._held:
-            lines = manifest.decode("utf-8", "surrogateescape").split("\n") if manifest else []
-            self._held[sha] = all(self._line_holds(*line.split(" ", 1)) for line in lines)
+            self._held[sha] = all(self._line_holds(state, name) for state, name in _lines(manifest))
         return self._held[sha]
 
     def headers(self, manifest: bytes) -> dict[str, str]:
         """The headers of a manifest with their SHA-256."""
-        lines = manifest.decode("utf-8", "surrogateescape").split("\n") if manifest else []
-        pairs = (line.split(" ", 1) for line in lines)
-        return {name: state for state, name in pairs if state not in "+-"}
+        return {name: state for state, name in _lines(manifest) if state not in "+-"}
 
     def states(self, names: Iterable[str]) -> dict[str, str]:
         """Headers with their SHA-256 as they are now, without those that are gone."""
@@ -103,6 +100,12 @@ class Recipe:
     def _state(self, name: str) -> str:
         found = self.toolchain.external(name) if name.startswith("<") else self.search.sha256(name)
         return found or "gone"
+
+
+def _lines(manifest: bytes) -> Iterator[tuple[str, str]]:
+    for line in manifest.decode("utf-8", "surrogateescape").split("\n") if manifest else []:
+        state, _, name = line.partition(" ")
+        yield state, name
 
 
 def sha256(data: bytes) -> str:

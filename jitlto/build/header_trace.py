@@ -36,10 +36,8 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
     if not hasattr(os, "fork"):
         return None
     found: set[str] = set()
-    common = (*job.options, "--relocatable-device-code=true")
     # Each step defines macros of its own, under which headers may be included.
-    kinds = {"ltoir": (*common, "-dlto"), "ptx": common, "probe": (*common, "--device-debug")}
-    for step in (Step(kind, a, options) for a in job.architectures for kind, options in kinds.items()):
+    for step in (Step.of(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
         with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
             # In a child, for NVRTC 13.0 to 13.5 corrupt their memory after some traces in one process.
             child = os.fork()

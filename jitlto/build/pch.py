@@ -14,13 +14,14 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import filelock
 
 from jitlto import nvrtc, toolkit
+from jitlto.build import travel
 from jitlto.errors import CompileError, JitltoError
 from jitlto.headers import Source
 from jitlto.nvrtc import Output, Step
@@ -32,7 +33,6 @@ LEAST_SHARERS = 6
 _HEAP = 1 << 29  # NVRTC's default of 256 MiB is too small for CUB's headers
 _DISK = 1 << 31  # bytes of precompiled headers that one process keeps
 _TRIALS = 4  # uses of a precompiled header after which it is judged; one alone may have been held up by others
-_REMEMBERED = 64  # sets of headers whose hash is remembered
 _INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
 _SKIPPED = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
 _RESET = b"#line 1"
@@ -137,7 +137,6 @@ class PrecompiledHeaders:
         self._shared = shared
         self._disk = disk
         self._entries: dict[str, _Precompiled] = {}
-        self._digests: dict[int, tuple[Mapping[str, bytes], str]] = {}
         self._heap_is_set = False
         #: How many were made here and how many compiles used one.
         self.made = self.used = 0
@@ -210,13 +209,13 @@ class PrecompiledHeaders:
         return True
 
     def _key(self, source: Source, head: bytes, step: Step) -> str:
-        known = self._digests.get(id(source.headers))
-        if known is None or known[0] is not source.headers:
-            digest = Source(b"", source.headers).sha256
-            if len(self._digests) > _REMEMBERED:
-                self._digests.clear()
-            self._digests[id(source.headers)] = known = (source.headers, digest)
-        parts = (known[1], hashlib.sha256(head).hexdigest(), step.kind, str(step.architecture), *step.options)
+        parts = (
+            travel.digest(source.headers),
+            hashlib.sha256(head).hexdigest(),
+            step.kind,
+            str(step.architecture),
+            *step.options,
+        )
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def _make(self, entry: _Precompiled, key: str, head: bytes, step: Step) -> None:

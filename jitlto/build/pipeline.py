@@ -89,17 +89,15 @@ class Project:
                     where=str(family.path),
                     hint="give each a name of its own",
                 )
-        self.families = tuple(families)
         compilers: dict[str, Toolchain] = {}
         self.requests: list[Request] = []
         self.failures: list[failures.Failure] = []
-        self._own: dict[str, HeaderSearch] = {}
         self.advice: list[str] = []
         for family in families:
             compiler = compilers.get(family.toolchain) or toolchain.find(family.toolchain)
             compilers[family.toolchain] = compiler
             search = HeaderSearch([*family.include, *compiler.header_roots()])
-            own = self._own[family.name] = HeaderSearch(family.include)
+            own = HeaderSearch(family.include)
             recipe = Recipe(compiler, search, own, family.architectures, family.compiler_options(), family.images)
             failed = self._keep if keep_going else None
             self.requests += [Request(rendered, recipe) for rendered in render_family(family, failed)]
@@ -114,10 +112,6 @@ class Project:
         """All fragments, in the order of rendering."""
         return tuple(request.rendered.key for request in self.requests)
 
-    def includes(self, rendered: Rendered) -> frozenset[str]:
-        """The family's own headers that a source can reach."""
-        return self._own[rendered.key.family].reachable(rendered.source.encode())
-
     def refuse_clock(self) -> None:
         """Refuse what gives other bytes at every build, in the templates and in the families' own headers.
 
@@ -126,10 +120,13 @@ class Project:
         BuildError
             At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
         """
+        clean: set[tuple[str, str]] = set()  # headers that a source before has reached
         for request in self.requests:
             rendered = request.rendered
-            closure = self._own[rendered.key.family].closure(rendered.source.encode())
-            for name, text in ((str(rendered.group.template), closure.text), *closure.headers.items()):
+            closure = request.recipe.own.closure(rendered.source.encode())
+            headers = {n: t for n, t in closure.headers.items() if (rendered.key.family, n) not in clean}
+            clean.update((rendered.key.family, name) for name in headers)
+            for name, text in ((str(rendered.group.template), closure.text), *headers.items()):
                 if match := _CLOCK.search(text):
                     raise BuildError(
                         f"{match[0].decode()} makes every build another one",
@@ -139,10 +136,7 @@ class Project:
 
     def contents(self) -> dict[FragmentKey, str]:
         """What the author wrote of each fragment, see :func:`jitlto.build.shards.content`."""
-        return {
-            r.rendered.key: shards.content(r.rendered, self._own[r.rendered.key.family], r.recipe)
-            for r in self.requests
-        }
+        return {r.rendered.key: shards.content(r.rendered, r.recipe) for r in self.requests}
 
     def identities(self) -> dict[str, str]:
         """The identity of each family's compiler."""
@@ -197,11 +191,11 @@ class Project:
         if before is not None:
             known = before.get("headers", {})
             now["headers"] = request.recipe.states(known) if isinstance(known, dict) else {}
-        differences = explaining.explain(before, now)
+        differences, none = explaining.explain(before, now), explaining.explain(now, now)
         found = cache.find(request.recipe.first(source), request.recipe) is not None
-        if found and before is not None and differences != explaining.explain(now, now):
+        if found and before is not None and differences != none:
             return [*differences, "but the cache has it from an earlier build: it would be taken from there"]
-        if not found and differences == explaining.explain(now, now):
+        if not found and differences == none:
             return ["nothing differs, but the cache has lost it: removed for space, or damaged"]
         return differences
 
@@ -278,7 +272,7 @@ def build(
             failed.append(failures.Failure(rendered, error))
             continue
         fragments.append(fragment)
-        includes[fragment.key] = project.includes(rendered)
+        includes[fragment.key] = requests[position].recipe.own.reachable(rendered.source.encode())
         blobs.update(images)
     if failed:
         sources = [failure.rendered for failure in project.failures] + [request.rendered for request in requests]

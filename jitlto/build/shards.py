@@ -14,7 +14,6 @@ from jitlto.build.render import Rendered
 from jitlto.database import FamilyRecord, PartRecord
 from jitlto.errors import BuildError
 from jitlto.fragment import FragmentKey
-from jitlto.headers import HeaderSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +131,18 @@ def matrix(items: Sequence[Item], count: int) -> dict[str, list[dict[str, object
     }
 
 
-def content(rendered: Rendered, own: HeaderSearch, recipe: Recipe) -> str:
+def content(rendered: Rendered, recipe: Recipe) -> str:
     """SHA-256 of what the author wrote that makes a fragment.
 
     Parameters
     ----------
     rendered : Rendered
         The source.
-    own : HeaderSearch
-        The family's own headers only: the toolkit's belong to the compiler, which a part names apart.
     recipe : Recipe
-        How it is compiled.
+        How it is compiled. Of the headers only the family's own count: the toolkit's belong to the compiler, which a
+        part names apart.
     """
-    source = own.closure(rendered.source.encode()).sha256
+    source = recipe.own.closure(rendered.source.encode()).sha256
     how = [" ".join(recipe.images), " ".join(map(str, recipe.architectures)), *recipe.options]
     parts = [source, rendered.group.entry or "", *rendered.params, *how]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
