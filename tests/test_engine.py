@@ -130,6 +130,7 @@ def test_a_changed_constant_in_a_header_is_seen(make: Make) -> None:
             fragment = database.get(key)
             assert fragment is not None
             texts.append(next(i.sha256 for i in fragment.images))
+    assert texts[0] != texts[1]
     assert after.compiled == 6
     fresh = make(files | {"op.cuh": files["op.cuh"].replace("FACTOR 3", "FACTOR 57")}, name="fresh", cache=None)
     assert fresh.path.read_bytes() == after.path.read_bytes()
