@@ -5,14 +5,16 @@ On the ground floor because both wings compile: the build side fragments, the ru
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from jitlto import toolkit
 from jitlto.errors import CompileError, ToolchainError
+from jitlto.head import split
 from jitlto.headers import HeaderSearch, Source
 from jitlto.mangling import demangle
 from jitlto.ptx import Module, parse
@@ -21,6 +23,9 @@ from jitlto.versions import Architecture, Version
 # Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
 # Compiled for debugging, with forced inlining off, every one of them shows.
 PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n"
+#: The name by which a program includes what follows its head. Where no header of that name is given, NVRTC opens the
+#: file, at that moment: see :mod:`jitlto.build.snapshot`.
+REST = "/proc/self/fd/99"
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
 _PROGRAM_NAME = re.compile(r"\b[0-9a-f]{64}\.cu\b")
 _CONTEXT_LINES = 3
@@ -291,6 +296,38 @@ def hint_for(log: str) -> str | None:
     return None
 
 
+class Program(NamedTuple):
+    """What NVRTC is given: the head of a source, which includes the rest by the name of :data:`REST`.
+
+    Sources with one head make one program, and differ in that header alone. To the names of internal symbols NVRTC adds
+    a hash of what a program defines, so that those of two sources differ although the program's name does not.
+    """
+
+    name: str
+    text: bytes
+    rest: bytes
+
+    @classmethod
+    def of(cls, source: Source, step: Step) -> Program:
+        """The program of a source for a step; ``rest`` is empty for a source without includes at its head."""
+        head, rest = split(source.text)
+        if not head:
+            return cls.whole(source, step)
+        name = f"{hashlib.sha256(head).hexdigest()}.cu"
+        text = _prelude(step) + head + b'#include "%s"\n' % REST.encode()
+        return cls(name, text, b'#line 1 "%s"\n' % program_name(source).encode() + rest)
+
+    @classmethod
+    def whole(cls, source: Source, step: Step) -> Program:
+        """The source as it is, as a program: its errors name lines of the head too."""
+        reset = b"#line 1\n" if _prelude(step) else b""
+        return cls(program_name(source), _prelude(step) + reset + source.text, b"")
+
+
+def _prelude(step: Step) -> bytes:
+    return PROBE_PRELUDE if step.kind == "probe" else b""
+
+
 def run_step(source: Source, step: Step) -> Output:
     """Run NVRTC once.
 
@@ -301,44 +338,42 @@ def run_step(source: Source, step: Step) -> Output:
     ToolchainError
         If NVRTC cannot be loaded.
     """
-    return run_text(source, step_prelude(step) + source.text, step)
+    program = Program.of(source, step)
+    if program.rest:
+        with contextlib.suppress(CompileError):
+            return run(program, {**source.headers, REST: program.rest}, step)
+    return run(Program.whole(source, step), source.headers, step)
 
 
-def step_prelude(step: Step) -> bytes:
-    """What is put before the source in a step."""
-    return PROBE_PRELUDE + b"#line 1\n" if step.kind == "probe" else b""
-
-
-def run_text(source: Source, text: bytes, step: Step, *more: str) -> Output:
-    """Run NVRTC once on ``text``, under the name and with the headers of ``source``, with ``more`` options."""
+def run(program: Program, headers: Mapping[str, bytes], step: Step, *more: str) -> Output:
+    """Run NVRTC once on a program, with all its headers and ``more`` options; errors as :func:`run_step`."""
     nvrtc = toolkit.bindings("nvrtc")
-    names = sorted(source.headers)
-    name = program_name(source)
+    names = sorted(headers)
     arguments = [
         *step.options,
         f"--gpu-architecture={step.architecture.compute}",
-        f"--frandom-seed={name.removesuffix('.cu')}",
+        f"--frandom-seed={program.name.removesuffix('.cu')}",
         "--no-source-include",  # else headers that lie in the working directory are read
         *more,
     ]
-    status, program = nvrtc.nvrtcCreateProgram(
-        text,
-        name.encode(),
+    status, handle = nvrtc.nvrtcCreateProgram(
+        program.text,
+        program.name.encode(),
         len(names),
-        [source.headers[name] for name in names],
+        [headers[name] for name in names],
         [name.encode("utf-8", "surrogateescape") for name in names],
     )
     _check(nvrtc, status)
     try:
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [a.encode() for a in arguments])
-        log = _read(nvrtc, program, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip()
+        (status,) = nvrtc.nvrtcCompileProgram(handle, len(arguments), [a.encode() for a in arguments])
+        log = _read(nvrtc, handle, "ProgramLog").rstrip(b"\0").decode("utf-8", "replace").strip()
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             reason = log or f"{nvrtc.nvrtcGetErrorString(status)[1].decode()} (options: {' '.join(arguments)})"
             raise CompileError("NVRTC refuses the source", log=reason, hint=hint_for(log))
         what = "LTOIR" if step.kind == "ltoir" else "PTX"
-        data = _read(nvrtc, program, what)
+        data = _read(nvrtc, handle, what)
     finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        nvrtc.nvrtcDestroyProgram(handle)
     if not data:
         raise CompileError(f"NVRTC returned no {what}", log=log)
     return Output(log, data if step.kind == "ltoir" else data.rstrip(b"\0"))

@@ -80,6 +80,17 @@ def test_the_same_bytes_in_every_process_and_directory(tmp_path: Path, monkeypat
     assert all(hashlib.sha256(data).hexdigest() in outputs[0] for data in here.ltoir.values())
 
 
+def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
+    """Their programs have one name, of which the names of internal symbols are made."""
+    names = []
+    for function in ("first", "second"):
+        text = INTERNAL.replace("visible", function).replace("3 + 1", f"{len(function)} + 1").encode()
+        compiled = compile_source(Source(text, {"helper.h": HELPER.encode()}), BASE, OPTIONS)
+        names.append({d.name for d in compiled.module.declarations.values() if "INTERNAL" in d.name})
+    assert len(names[0]) == len(names[1]) > 1
+    assert not names[0] & names[1]
+
+
 def test_what_a_compile_gives() -> None:
     architectures = [Architecture(90), Architecture(75)]
     result = compile_source(source("__device__ float f(float x) { return x; }"), architectures, OPTIONS)

@@ -27,7 +27,7 @@ def compiled(text: str) -> Compiled:
 def for_debugging(text: str) -> Module:
     options = ["--std=c++17", "--relocatable-device-code=true", "--device-debug"]
     source = Source(text.encode(), {})
-    return parse(nvrtc.run_text(source, source.text, Step("ptx", Architecture(75), tuple(options))).data.decode())
+    return parse(nvrtc.run_step(source, Step("ptx", Architecture(75), tuple(options))).data.decode())
 
 
 KINDS = r"""

@@ -22,12 +22,12 @@ from jitlto.build.estimate import estimate
 from jitlto.build.events import Observer, Span
 from jitlto.build.failures import Failure
 from jitlto.build.fingerprint import Recipe
-from jitlto.build.pch import hoist, may_be_precompiled
 from jitlto.build.render import Rendered
 from jitlto.build.report import Report
 from jitlto.build.unit import Job, Unit
 from jitlto.build.workers import WorkerDied
 from jitlto.errors import CompileError, JitltoError
+from jitlto.head import split
 from jitlto.headers import Source
 
 _POLL = 0.05  # seconds between two looks at what another build is compiling
@@ -187,13 +187,8 @@ class Engine:
                 task.cost = int(seconds * 1000)
         heads = list(map(_includes, tasks.values()))
         alike = Counter(heads)
-        safe: dict[int, bool] = {}  # by set of headers, which tasks share
         for task, head in zip(tasks.values(), heads, strict=True):
-            headers = task.source.headers
-            if id(headers) not in safe:
-                safe[id(headers)] = may_be_precompiled(task.request.recipe.own_headers(headers))
-            if safe[id(headers)]:
-                task.sharers = alike[head]
+            task.sharers = alike[head]
         return list(tasks.values())
 
     def _task(
@@ -333,8 +328,8 @@ def describe(error: JitltoError, rendered: Rendered) -> JitltoError:
 
 
 def _includes(task: _Task) -> object:
-    """What sources must have in common to share a precompiled header."""
-    return (id(task.request.recipe), hoist(task.source.text)[0])
+    """What sources must have in common to be compiled from one snapshot."""
+    return (id(task.request.recipe), split(task.source.text)[0])
 
 
 def _release(task: _Task) -> None:

@@ -19,7 +19,7 @@ from jitlto.headers import HeaderSearch
 from jitlto.versions import Architecture
 
 #: To be raised when the same inputs are made into other units.
-REVISION = 1
+REVISION = 2
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,6 @@ class Recipe:
         """The first level of a source: SHA-256 of its fields."""
         document = json.dumps([REVISION, self.fields(source), self.options])
         return hashlib.sha256(document.encode()).hexdigest()
-
-    def own_headers(self, names: Iterable[str]) -> list[bytes]:
-        """Those of some headers that are the family's own."""
-        return [content for name in names if (content := self.own.find(name)) is not None]
 
     def manifest(self, source: str, reads: Sequence[str]) -> bytes:
         """The headers of a compile as they are now: a line of SHA-256 and name for each that was read.

@@ -16,7 +16,8 @@ from pathlib import Path
 from jitlto import nvrtc
 from jitlto.build.unit import Job
 from jitlto.errors import CompileError
-from jitlto.nvrtc import Step
+from jitlto.headers import Source
+from jitlto.nvrtc import Program, Step
 from jitlto.versions import Version
 
 #: From this release on the time trace names headers.
@@ -56,7 +57,8 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
 
 def _trace(job: Job, text: bytes, step: Step, directory: str) -> None:
     with contextlib.suppress(CompileError):
-        nvrtc.run_text(job.source, nvrtc.step_prelude(step) + text, step, f"--fdevice-time-trace={directory}/trace")
+        program = Program.whole(Source(text, job.source.headers), step)
+        nvrtc.run(program, job.source.headers, step, f"--fdevice-time-trace={directory}/trace")
 
 
 def _ended(child: int) -> bool:

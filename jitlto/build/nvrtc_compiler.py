@@ -1,4 +1,4 @@
-"""The NVRTC toolchain of the build side: :mod:`jitlto.nvrtc` with precompiled headers and the list of headers read."""
+"""The NVRTC toolchain of the build side: :mod:`jitlto.nvrtc` with snapshots and the list of headers read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from pathlib import Path
 from jitlto import fatbin, nvrtc, toolkit
 from jitlto.build import travel, workers
 from jitlto.build.header_trace import TRACES_HEADERS, traced_headers
-from jitlto.build.pch import LEAST_SHARERS, PrecompiledHeaders, hoist
+from jitlto.build.snapshot import Snapshots
 from jitlto.build.unit import Job, Unit
 from jitlto.fragment import ImageKind, SymbolKind
+from jitlto.head import split
 from jitlto.headers import Source
 from jitlto.nvrtc import Output, Step
 from jitlto.versions import Architecture
 
 # A source that may read or ask for headers below its first lines: in any spelling of a directive.
 _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
+_LEAST_SHARERS = 6  # a trace costs as much as one compile of their includes
 _ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
 
 
@@ -29,7 +31,7 @@ class Compiler:
 
     def __init__(self) -> None:
         self.version = toolkit.nvrtc_version()
-        self._precompiled = PrecompiledHeaders(workers.shared_directory())
+        self._snapshots = Snapshots(workers.shared_directory())
         self._traced: dict[tuple[object, ...], frozenset[str] | None] = {}
 
     @cached_property
@@ -49,7 +51,7 @@ class Compiler:
         """Compile one job, see :func:`jitlto.nvrtc.compile_source`."""
 
         def run(source: Source, step: Step) -> Output:
-            return self._precompiled.run(source, step, job.sharers)
+            return self._snapshots.run(source, step, job.sharers)
 
         compiled = nvrtc.compile_source(
             job.source, job.architectures, job.options, ptx=ImageKind.PTX in job.images, run=run
@@ -80,12 +82,12 @@ class Compiler:
     def _reads(self, job: Job) -> tuple[str, ...]:
         """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
         given = tuple(sorted(job.source.headers))
-        prefix, rest = hoist(job.source.text)
-        if job.sharers < LEAST_SHARERS or not prefix or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
+        head, rest = split(job.source.text)
+        if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
             return given
-        key = (prefix, job.options, job.architectures, travel.digest(job.source.headers))
+        key = (head, job.options, job.architectures, travel.digest(job.source.headers))
         if key not in self._traced:
-            traced = traced_headers(job, prefix)
+            traced = traced_headers(job, head)
             # Whether a header exists may then hang on one that is not read.
             unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
             self._traced[key] = None if unclear else traced

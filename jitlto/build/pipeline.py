@@ -12,7 +12,7 @@ from pathlib import Path
 
 from jitlto import database
 from jitlto.build import explain as explaining
-from jitlto.build import failures, pch, shards, soundness, toolchain, travel
+from jitlto.build import failures, shards, soundness, toolchain, travel
 from jitlto.build.assemble import assemble
 from jitlto.build.cache import Cache
 from jitlto.build.distributed import DaskExecutor
@@ -305,7 +305,7 @@ def _compile(
     *,
     keep_going: bool,
 ) -> Outcome:
-    own = None if executor else ProcessExecutor(jobs or default_jobs(), pch.reserve)
+    own = None if executor else ProcessExecutor(jobs or default_jobs())
     pool = executor or own
     assert pool is not None  # noqa: S101 - one of the two
     width = jobs or travel.capacity(pool)

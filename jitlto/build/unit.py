@@ -36,7 +36,7 @@ class Job:
     images : tuple of ImageKind
         What to make: LTO-IR, PTX for the lowest architecture, or both.
     sharers : int
-        How many jobs of this build have the same includes; whether precompiled headers may pay.
+        How many jobs of this build have the same includes; whether a snapshot may pay.
     """
 
     toolchain: str

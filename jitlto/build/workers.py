@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
-import importlib
 import os
 import pickle
 import select
@@ -20,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -36,8 +34,7 @@ T = TypeVar("T")
 Call = Callable[..., Any]
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.workers import serve; serve(*sys.argv[1:])"
-_ADDR_NO_RANDOMIZE, _ASK = 0x0040000, 0xFFFFFFFF  # personality(2)
-_BYTES_A_JOB = 1 << 30  # NVRTC stays below half of this on the heaviest CCCL headers
+_BYTES_A_JOB = 2 << 30  # on the heaviest CCCL headers NVRTC takes half a GiB, and snapshots of them three times that
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 _STOP = b""
 
@@ -84,13 +81,10 @@ class ProcessExecutor(Executor):
     ----------
     workers : int
         At most so many processes, started as they are needed.
-    prepare : callable, optional
-        Called by every worker before its first call, by reference.
     """
 
-    def __init__(self, workers: int, prepare: Callable[[], None] | None = None) -> None:
+    def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._prepare = prepare
         self._shared: str | None = None
         self._threads = ThreadPoolExecutor(workers)  # one a worker: it waits for the worker's answers
         self._own = threading.local()
@@ -140,7 +134,7 @@ class ProcessExecutor(Executor):
                     raise WorkerDied("the executor was shut down")
                 if self._shared is None:
                     self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
-                worker = _Worker(self._shared, self._prepare)
+                worker = _Worker(self._shared)
                 self._started.add(worker)
             self._own.worker = worker
         try:
@@ -160,11 +154,10 @@ class _Gone(Exception):  # noqa: N818 - never leaves this module
 class _Worker:
     """One worker process and our end of the socket to it; not for two threads at once, but for :meth:`kill`."""
 
-    def __init__(self, shared: str, prepare: Callable[[], None] | None) -> None:
+    def __init__(self, shared: str) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
-        function = f"{prepare.__module__}:{prepare.__qualname__}" if prepare else ""
         self._pipe, theirs = Pipe()
-        with theirs, _fixed_addresses():
+        with theirs:
             # NVRTC writes its working directory into LTO-IR, so it has to be the same in every build. What libraries
             # print goes to standard error. A group of its own, so that compilers which it starts end with it.
             self._process = subprocess.Popen(
@@ -175,7 +168,6 @@ class _Worker:
                     str(theirs.fileno()),
                     str(os.getpid()),
                     shared,
-                    function,
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=2,
@@ -220,21 +212,6 @@ class _Worker:
         return status
 
 
-@contextlib.contextmanager
-def _fixed_addresses() -> Iterator[None]:
-    """What this thread starts meanwhile maps its memory where its siblings do, which precompiled headers need."""
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "personality"):
-        yield
-        return
-    before = libc.personality(_ASK)
-    libc.personality(before | _ADDR_NO_RANDOMIZE)  # where it is not allowed, nothing changes
-    try:
-        yield
-    finally:
-        libc.personality(before)
-
-
 def shared_directory() -> Path | None:
     """In a worker: a directory of small files that the workers of one executor share. Elsewhere: None."""
     return _shared_directory
@@ -243,7 +220,7 @@ def shared_directory() -> Path | None:
 _shared_directory: Path | None = None
 
 
-def serve(socket: str, parent: str, shared: str, prepare: str) -> None:
+def serve(socket: str, parent: str, shared: str) -> None:
     """The worker's side: answer calls until told to stop.
 
     Parameters
@@ -254,8 +231,6 @@ def serve(socket: str, parent: str, shared: str, prepare: str) -> None:
         Process that started it.
     shared : str
         A directory for :func:`shared_directory`.
-    prepare : str
-        What to call first, as ``module:function``; empty for nothing.
     """
     global _shared_directory
     _shared_directory = Path(shared)
@@ -264,9 +239,6 @@ def serve(socket: str, parent: str, shared: str, prepare: str) -> None:
     descriptor = int(socket)
     os.set_inheritable(descriptor, False)
     threading.Thread(target=_end_with, args=(descriptor, int(parent)), daemon=True).start()
-    module, _, function = prepare.partition(":")
-    if module:
-        getattr(importlib.import_module(module), function)()
     pipe = Connection(descriptor)
     with contextlib.suppress(EOFError, ConnectionError):  # our parent is gone, and we shall be in a moment
         while request := pipe.recv_bytes():
@@ -301,12 +273,10 @@ _local_lock = threading.Lock()
 
 def local_executor() -> ProcessExecutor:
     """The executor of this process that :func:`call_local` uses; made when first asked for, ended at exit."""
-    from jitlto.build.pch import reserve
-
     global _local
     with _local_lock:
         if _local is None:
-            _local = ProcessExecutor(default_jobs(), reserve)
+            _local = ProcessExecutor(default_jobs())
         return _local
 
 
