@@ -4,6 +4,14 @@
     Fragment databases, or directories that hold some, separated like ``PATH``.
 ``JITLTO_CACHE_DIR``
     The user's cache directory; by default ``$XDG_CACHE_HOME/jitlto`` or ``~/.cache/jitlto``.
+``JITLTO_CACHE``
+    What becomes of linked kernels: ``on`` (the default), ``readonly`` (found, not added) or ``off``.
+``JITLTO_CACHE_SIZE``
+    What the cache of linked kernels may hold, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
+``JITLTO_MODE``
+    ``link`` (the default), or ``cached``: a kernel that is not linked yet is an error.
+``JITLTO_RECORD``
+    A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_BUILD_CACHE_SIZE``
     What the build cache may hold, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
 """
@@ -32,11 +40,23 @@ class Config:
         Where caches of this user lie.
     build_cache_size : int
         Bytes that the build cache may hold.
+    cache : str
+        ``on``, ``readonly`` or ``off``: the cache of linked kernels.
+    cache_size : int
+        Bytes that it may hold.
+    mode : str
+        ``link`` or ``cached``: whether kernels may be linked.
+    record : Path or None
+        Where used plans are recorded.
     """
 
     database_path: tuple[Path, ...]
     cache_dir: Path
     build_cache_size: int
+    cache: str
+    cache_size: int
+    mode: str
+    record: Path | None
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
@@ -44,11 +64,28 @@ class Config:
         paths = environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)
         base = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
         cache_dir = environment.get("JITLTO_CACHE_DIR") or str(Path(base) / "jitlto")
-        size = _size("JITLTO_BUILD_CACHE_SIZE", environment.get("JITLTO_BUILD_CACHE_SIZE") or "4G")
-        return cls(tuple(Path(path) for path in paths if path), Path(cache_dir), size)
+        record = environment.get("JITLTO_RECORD")
+        return cls(
+            tuple(Path(path) for path in paths if path),
+            Path(cache_dir),
+            _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
+            _choice(environment, "JITLTO_CACHE", ("on", "readonly", "off")),
+            _size(environment, "JITLTO_CACHE_SIZE", "2G"),
+            _choice(environment, "JITLTO_MODE", ("link", "cached")),
+            Path(record) if record else None,
+        )
 
 
-def _size(variable: str, text: str) -> int:
+def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:
+    """One of a few words, the first by default."""
+    value = environment.get(variable) or allowed[0]
+    if value not in allowed:
+        raise JitltoError(f"{value!r} is no setting", where=variable, hint=f"one of {', '.join(allowed)}")
+    return value
+
+
+def _size(environment: Mapping[str, str], variable: str, default: str) -> int:
+    text = environment.get(variable) or default
     match = re.fullmatch(r"(\d{1,18})([KMGT]?)", text.strip().upper())
     if match is None:
         raise JitltoError(f"{text!r} is no size", where=variable, hint="write bytes, or e.g. 500M or 4G")

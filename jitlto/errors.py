@@ -128,6 +128,10 @@ class UnresolvedSymbolError(LinkError):
     """A linked kernel refers to a symbol that no input defines."""
 
 
+class NotCachedError(LinkError):
+    """A kernel would have to be linked where linking is forbidden."""
+
+
 class NoDeviceError(JitltoError):
     """No usable CUDA driver or device."""
 

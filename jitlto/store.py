@@ -47,6 +47,8 @@ class Store:
         Made if it is missing, with mode 0700.
     size : int
         Bytes that :meth:`prune` leaves at most.
+    readonly : bool
+        Whether entries are read only; the directory then need not be writable, and is not made.
 
     Raises
     ------
@@ -54,17 +56,20 @@ class Store:
         If the directory cannot be made or written, or is not this user's own; see :func:`open_store`.
     """
 
-    def __init__(self, directory: Path, size: int) -> None:
+    def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
         self.directory = directory
         self.size = size
+        self.readonly = readonly
         self._broken = False
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._written: int | None = None  # bytes since the store was last pruned; None before the first time
+        if not readonly:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = directory.stat()
         if hasattr(os, "getuid") and status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
         if stat.S_IMODE(status.st_mode) & 0o022:
             raise PermissionError(f"{directory} can be written by others")
-        if not os.access(directory, os.W_OK | os.X_OK):
+        if not readonly and not os.access(directory, os.W_OK | os.X_OK):
             raise PermissionError(f"{directory} cannot be written")
 
     def get(self, kind: str, key: str) -> bytes | None:
@@ -84,19 +89,23 @@ class Store:
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
             _log.warning("%s is damaged and is made again", path)
             return None
-        if age > _TOUCHED:
+        if age > _TOUCHED and not self.readonly:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return payload
 
     def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Store a payload; a directory that takes no more is said once on the log."""
+        """Store a payload; a directory that takes no more is said once on the log. Nothing if it is read only."""
+        if self.readonly:
+            return
         path = self._path(kind, key)
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)  # nothing of ours: an entry is a file
             _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+            if self._written is not None:
+                self._written += len(payload)
         except OSError as error:
             if not self._broken:
                 _log.warning("%s takes no more entries: %s", self.directory, error)
@@ -150,6 +159,16 @@ class Store:
                 total -= status.st_size
         return removed
 
+    def keep_bound(self) -> None:
+        """Prune if it may be necessary: at a process's first call, and when it has written a sixteenth of the bound."""
+        if self._written is None or self._written > self.size // 16:
+            self._written = 0
+            self.prune()
+
+    def clear(self) -> int:
+        """Remove every entry; returns how many there were."""
+        return self.prune(-1)
+
     def _path(self, kind: str, key: str) -> Path:
         return self.directory / kind / key[:2] / key[2:]
 
@@ -175,10 +194,12 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-def open_store(directory: Path, size: int) -> Store | None:
+def open_store(directory: Path, size: int, *, readonly: bool = False) -> Store | None:
     """The store in ``directory``; None, and a warning on the log, if it cannot be used."""
     try:
-        return Store(directory, size)
+        return Store(directory, size, readonly=readonly)
     except OSError as error:
+        if readonly and isinstance(error, FileNotFoundError):
+            return None  # nothing to read yet
         _log.warning("the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error)
         return None

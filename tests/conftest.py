@@ -11,6 +11,7 @@ from jitlto import config, family
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
+from jitlto.runtime import cubins
 from jitlto.runtime.kernels import KernelFamily
 
 from .families import MINI, write_family
@@ -36,8 +37,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JITLTO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         config.current.cache_clear()
+        cubins.default.cache_clear()
         yield
     config.current.cache_clear()
+    cubins.default.cache_clear()
 
 
 BuildFamily = Callable[..., BuildReport]

@@ -13,7 +13,8 @@ from jitlto import ptx, toolkit
 from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.fragment import Role, SymbolKind
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.plan import LinkedKernel, Plan
+from jitlto.runtime.linked import LinkedKernel
+from jitlto.runtime.plan import Plan
 from jitlto.versions import Architecture
 
 Configuration = dict[str, str]

@@ -73,7 +73,7 @@ def plan(
 
 
 def _summarise(plan: Plan) -> None:
-    linked = plan.link()
+    linked = plan.link_anew()
     described = plan.as_dict()
     click.echo(str(described["entry"]))
     for parameter in plan.entry.signature:

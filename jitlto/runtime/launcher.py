@@ -12,7 +12,8 @@ from jitlto.errors import ArgumentError, LaunchError
 from jitlto.fragment import Parameter
 from jitlto.runtime import device
 from jitlto.runtime.arguments import converter
-from jitlto.runtime.plan import LinkedKernel, Plan
+from jitlto.runtime.linked import LinkedKernel
+from jitlto.runtime.plan import Plan
 
 Extent = int | tuple[int, ...]
 

@@ -136,7 +136,7 @@ def link_all(
 
 def _outcome(job: LinkJob) -> JitltoError | None:
     try:
-        job.plan().link()
+        job.plan().link_anew()
     except JitltoError as error:
         # Tracebacks would hold the inputs of every link that failed.
         error.__cause__ = error.__context__ = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -17,7 +16,8 @@ from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
 from jitlto.ptx import parse
-from jitlto.runtime import device
+from jitlto.runtime import cubins, device
+from jitlto.runtime.linked import LinkedKernel, Recipe
 from jitlto.runtime.linker import InputKind, Linked, LinkInput, link
 from jitlto.runtime.resolve import Resolution, Supplied
 from jitlto.runtime.supply import UserInput
@@ -26,31 +26,6 @@ from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa, 
 _DIGEST_SCHEMA = 1
 _log = logging.getLogger("jitlto.plan")
 _said: set[tuple[Version, Version]] = set()
-
-
-@dataclass(frozen=True, slots=True)
-class LinkedKernel:
-    """A linked kernel, not loaded.
-
-    Parameters
-    ----------
-    cubin : bytes
-        The machine code.
-    entry : str
-        The kernel's mangled name in it.
-    architecture : Architecture
-        What it runs on.
-    log : str
-        nvJitLink's info log.
-    seconds : float
-        Wall time of the link.
-    """
-
-    cubin: bytes = field(repr=False)
-    entry: str
-    architecture: Architecture
-    log: str
-    seconds: float
 
 
 @dataclass(frozen=True, repr=False)
@@ -182,6 +157,11 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """SHA-256 over all that determines the linked code, and nothing else: equal digests mean equal cubins."""
+        return self.recipe.digest
+
+    @cached_property
+    def recipe(self) -> Recipe:
+        """All that determines the linked code, which the digest stands for."""
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
@@ -191,10 +171,11 @@ class Plan:
             "flags": self.flags,
             "nvjitlink": str(toolkit.nvjitlink_version()),
         }
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        data = json.dumps(content, sort_keys=True).encode()
+        return Recipe(data, str(self.entry.key), self.resolution.configuration)
 
     def link(self, arch: str | Architecture | None = None) -> LinkedKernel:
-        """Link into a cubin. Needs no GPU if the plan or the call names an architecture.
+        """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is named.
 
         Parameters
         ----------
@@ -208,11 +189,19 @@ class Plan:
         """
         if arch is not None:
             return self.for_arch(arch).link()
+        return cubins.default().kernel(self.recipe, self.link_anew, self.database.path)
+
+    def link_anew(self) -> LinkedKernel:
+        """Link, whatever caches hold; nothing is added to them.
+
+        Raises
+        ------
+        LinkError
+            Or one of its kinds, if the plan does not link.
+        """
         begin = time.perf_counter()
         linked = self._link(ptx=False)
-        seconds = time.perf_counter() - begin
-        _log.info("linked %s for %s in %.3f s", self.entry.key, self.target.sm, seconds)
-        return LinkedKernel(linked.data, self.entry.entry, self.target, linked.log, seconds)
+        return LinkedKernel(linked.data, self.entry.entry, self.target, linked.log, time.perf_counter() - begin)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """The PTX that link-time optimisation makes of the plan, to read and to check.

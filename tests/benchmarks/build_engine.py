@@ -18,12 +18,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jitlto import family
+from jitlto import family, nvrtc, toolkit
 from jitlto.build import matrix
 from jitlto.build.render import render_family
+from jitlto.build.snapshot import LEAST_SHARERS, Snapshots
+from jitlto.headers import HeaderSearch, Source
+from jitlto.nvrtc import Step
+from jitlto.versions import Architecture
 from tests.benchmarks.machine import command_line, describe
 from tests.families import write_family
 
@@ -39,7 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
-    parser.add_argument("--only", choices=["light", "heavy", "noop", "render"])
+    parser.add_argument("--only", choices=["light", "heavy", "floor", "noop", "render"])
     options = parser.parse_args()
     if options.nvcc is None:
         raise SystemExit("there is no nvcc: give --nvcc PATH")
@@ -60,6 +65,9 @@ def main() -> None:
         if options.only in (None, "heavy"):
             shutil.copytree(HEAVY, place / "heavy")
             result["heavy"] = _against_nvcc("heavy", [place / "heavy"], place, options)
+        if options.only in (None, "floor"):
+            declarations = {"light": family.find("search"), "heavy": HEAVY / "family.toml"}
+            result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
         if options.only in (None, "noop"):
             result["no_op"] = _no_op(place, options.rounds)
         if options.only in (None, "render"):
@@ -151,6 +159,30 @@ def _nvcc(nvcc: str, sources: list[tuple[Path, list[str]]], code: str, cores: in
 def _nvcc_version(nvcc: str) -> str:
     text = subprocess.run([nvcc, "--version"], check=True, capture_output=True, text=True).stdout
     return next(line.strip() for line in text.splitlines() if "release" in line)
+
+
+def _floor(declaration: Path, place: Path) -> dict[str, object]:
+    """What is left of each run of the compiler when the includes at the head of a source cost nothing."""
+    declared = family.load(declaration)
+    search = HeaderSearch([*declared.include, *toolkit.header_roots()])
+    shared = Path(tempfile.mkdtemp(dir=place))
+    snapshots = Snapshots(shared)
+    headers: dict[frozenset[str], Mapping[str, bytes]] = {}
+    seconds: dict[str, list[float]] = {kind: [] for kind in nvrtc.STEPS}
+    for rendered in render_family(declared):
+        closure = search.closure(rendered.source.encode())
+        source = Source(closure.text, headers.setdefault(frozenset(closure.headers), closure.headers))
+        for kind, times in seconds.items():
+            step = Step.of(kind, Architecture(75), ("--std=c++17",))
+            begin, made, used = time.perf_counter(), snapshots.made, snapshots.used
+            snapshots.run(source, step, LEAST_SHARERS)
+            if (snapshots.made, snapshots.used) == (made, used + 1):  # from a template that was there
+                times.append(time.perf_counter() - begin)
+    snapshots.close()
+    figures: dict[str, object] = {"fragments": len(seconds["ltoir"])}
+    figures |= {f"{kind}_mean_seconds": round(statistics.mean(times), 4) for kind, times in seconds.items()}
+    print(f"floor of {declared.name}: {figures}", flush=True)
+    return figures
 
 
 def _no_op(place: Path, rounds: int) -> dict[str, object]:

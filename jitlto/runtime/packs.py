@@ -1,0 +1,133 @@
+"""Packs: read-only files of linked kernels, shipped beside a database.
+
+Magic, the SHA-256 of the index, the length of the index (8 bytes, little endian), the index as JSON, the entries one
+after the other. The index gives offset, size and SHA-256 of each entry by the digest of its plan. Equal entries make
+equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+_MAGIC = b"jitlto pack 1\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
+_log = logging.getLogger(__name__)
+
+
+class Pack:
+    """A pack, opened.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is no pack, or damaged where it lists its entries.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as file:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size or not head.startswith(_MAGIC):
+                raise ValueError("is no pack of linked kernels")
+            _, sha, length = _HEAD.unpack(head)
+            if length > path.stat().st_size:
+                raise ValueError("is cut off")
+            index = file.read(length)
+        if hashlib.sha256(index).digest() != sha:
+            raise ValueError("is damaged")
+        self._index: dict[str, tuple[int, int, str]] = {key: tuple(entry) for key, entry in json.loads(index).items()}
+        self._start = _HEAD.size + length
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the plans whose kernels it holds, sorted."""
+        return tuple(sorted(self._index))
+
+    def get(self, digest: str) -> bytes | None:
+        """The entry of a plan; None if there is none, or if it is damaged."""
+        entry = self._index.get(digest)
+        if entry is None:
+            return None
+        offset, size, sha = entry
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self._start + offset)
+                payload = file.read(size)
+        except OSError as error:
+            _log.warning("%s cannot be read: %s", self.path, error.strerror or error)
+            return None
+        if hashlib.sha256(payload).hexdigest() != sha:
+            _log.warning("%s is damaged: the kernel %s in it is not used", self.path, digest)
+            return None
+        return payload
+
+
+def write(path: Path, entries: Mapping[str, bytes]) -> None:
+    """Write a pack: a whole file, or none.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    index: dict[str, tuple[int, int, str]] = {}
+    offset = 0
+    for digest in sorted(entries):
+        payload = entries[digest]
+        index[digest] = (offset, len(payload), hashlib.sha256(payload).hexdigest())
+        offset += len(payload)
+    listed = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = Path(name)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
+            file.write(listed)
+            file.writelines(entries[digest] for digest in sorted(entries))
+        temporary.chmod(0o666 & ~_umask())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def beside(database: Path) -> tuple[Pack, ...]:
+    """The packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``, as they were at first use."""
+    return _beside(database.absolute())
+
+
+@lru_cache(maxsize=1024)
+def _beside(database: Path) -> tuple[Pack, ...]:
+    found = []
+    for path in sorted({*database.parent.glob(f"{_literal(database.stem)}*.pack")}):
+        if path.name.removeprefix(database.stem)[0] != ".":
+            continue
+        try:
+            found.append(Pack(path))
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            _log.warning("%s is not used: it %s", path, error)
+    return tuple(found)
+
+
+def _literal(text: str) -> str:
+    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
