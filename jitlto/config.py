@@ -10,6 +10,8 @@
     What the cache of linked kernels may hold, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
 ``JITLTO_MODE``
     ``link`` (the default), or ``cached``: a kernel that is not linked yet is an error.
+``JITLTO_MAX_LOADED``
+    How many kernels a process keeps loaded; any number by default.
 ``JITLTO_RECORD``
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_BUILD_CACHE_SIZE``
@@ -48,6 +50,8 @@ class Config:
         ``link`` or ``cached``: whether kernels may be linked.
     record : Path or None
         Where used plans are recorded.
+    max_loaded : int or None
+        How many kernels are kept loaded; None for any number.
     """
 
     database_path: tuple[Path, ...]
@@ -57,6 +61,7 @@ class Config:
     cache_size: int
     mode: str
     record: Path | None
+    max_loaded: int | None
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
@@ -73,6 +78,7 @@ class Config:
             _size(environment, "JITLTO_CACHE_SIZE", "2G"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             Path(record) if record else None,
+            _count(environment, "JITLTO_MAX_LOADED"),
         )
 
 
@@ -82,6 +88,16 @@ def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, .
     if value not in allowed:
         raise JitltoError(f"{value!r} is no setting", where=variable, hint=f"one of {', '.join(allowed)}")
     return value
+
+
+def _count(environment: Mapping[str, str], variable: str) -> int | None:
+    """A positive number, None if it is not given."""
+    text = environment.get(variable)
+    if not text:
+        return None
+    if not re.fullmatch(r"[1-9]\d{0,8}", text.strip()):
+        raise JitltoError(f"{text!r} is no count", where=variable, hint="write a positive number")
+    return int(text)
 
 
 def _size(environment: Mapping[str, str], variable: str, default: str) -> int:

@@ -43,6 +43,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     cubins.default.cache_clear()
 
 
+@pytest.fixture
+def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A cache directory of the test's own, empty."""
+    directory = tmp_path / "own-cache"
+    monkeypatch.setenv("JITLTO_CACHE_DIR", str(directory))
+    config.current.cache_clear()
+    cubins.default.cache_clear()
+    yield directory
+    monkeypatch.undo()
+    config.current.cache_clear()
+    cubins.default.cache_clear()
+
+
 BuildFamily = Callable[..., BuildReport]
 
 

@@ -266,6 +266,7 @@ def test_impossible_launch_configurations_are_named(mini: KernelFamily) -> None:
     assert float(x[0]) == 2
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_a_configuration_is_linked_once_whoever_asks(mini_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     opened = KernelFamily("mini", FragmentDatabase(mini_path))
     start = threading.Barrier(16)
@@ -312,6 +313,7 @@ def test_threads_launch_one_launcher_with_their_own_arguments(mini: KernelFamily
     assert not failures
 
 
+@pytest.mark.usefixtures("empty_cache")
 def test_a_failed_link_is_remembered(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
     links = []
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import click
 
-from jitlto import toolkit
 from jitlto.cli.output import print_json
-from jitlto.errors import ToolchainError
 from jitlto.runtime.plan import Plan
+from jitlto.runtime.sass import disassemble
 
 
 @click.command(
@@ -96,34 +93,6 @@ def _dump(plan: Plan, what: str) -> bytes:
         return plan.link_ptx().encode()
     cubin = plan.link().cubin
     return cubin if what == "cubin" else disassemble(cubin)
-
-
-def disassemble(cubin: bytes) -> bytes:
-    """The SASS of a cubin, by nvdisasm.
-
-    Raises
-    ------
-    ToolchainError
-        If there is no nvdisasm, or it fails.
-    """
-    program = toolkit.binary("nvdisasm")
-    if program is None:
-        raise ToolchainError(
-            "SASS needs nvdisasm, which is not found",
-            hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
-            "--dump ptx and --dump cubin need nothing",
-        )
-    with tempfile.TemporaryDirectory() as directory:
-        path = Path(directory) / "kernel.cubin"
-        path.write_bytes(cubin)
-        done = subprocess.run([program, "-c", str(path)], capture_output=True, check=False)
-    if done.returncode:
-        raise ToolchainError(
-            f"nvdisasm fails: {done.stderr.decode(errors='replace').strip()}",
-            where=program,
-            hint="is it older than the nvJitLink that made the cubin?",
-        )
-    return done.stdout
 
 
 def _write(data: bytes, output: Path | None) -> None:

@@ -37,10 +37,10 @@ def converter(parameter: Parameter) -> Converter:
     callable
         From an argument to what ``cuda.core.launch`` takes; raises :class:`~jitlto.errors.ArgumentError`.
     """
-    type_ = parameter.type.strip()
-    if type_.endswith(("*", "&", "* const", "*const")):
-        return _pointer(parameter, type_.removesuffix("const").rstrip()[:-1].strip())
-    known = scalar(type_)
+    points_to = pointee(parameter)
+    if points_to is not None:
+        return _pointer(parameter, points_to)
+    known = scalar(parameter.type.strip())
     if known is None:
         return _unsupported(parameter)
     if known.typestr == "b1":
@@ -52,12 +52,20 @@ def converter(parameter: Parameter) -> Converter:
     return _bfloat16(parameter) if known.typestr == "bfloat16" else _floating(parameter, known)
 
 
-def _pointer(parameter: Parameter, pointee: str) -> Converter:
-    known = scalar(pointee)
+def pointee(parameter: Parameter) -> str | None:
+    """What a pointer parameter points to; None if it is no pointer."""
+    type_ = parameter.type.strip()
+    if not type_.endswith(("*", "&", "* const", "*const")):
+        return None
+    return type_.removesuffix("const").rstrip()[:-1].strip()
+
+
+def _pointer(parameter: Parameter, points_to: str) -> Converter:
+    known = scalar(points_to)
     expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
     if known is not None and known.typestr == "bfloat16":
         expected = "<V2"  # what NumPy calls a type that it does not know
-    constant = "const" in pointee.split()
+    constant = "const" in points_to.split()
 
     def convert(argument: Any) -> int:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from typing import TYPE_CHECKING
 
 from jitlto import toolkit
@@ -12,6 +14,11 @@ if TYPE_CHECKING:
     from cuda.core import Device
 
 
+FORKED = "this process was forked after CUDA was used, which CUDA does not survive"
+FORKED_HINT = "start processes by spawn or forkserver, or fork before the first launch; planning and linking still work"
+_user: int | None = None  # the process that used CUDA first
+
+
 def current() -> Device:
     """The device of the calling thread's context; where there is no context yet, the default device's is made current.
 
@@ -20,6 +27,11 @@ def current() -> Device:
     NoDeviceError
         If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then blocks for ever.)
     """
+    global _user
+    if _user is None:
+        _user = os.getpid()
+    elif _user != os.getpid():
+        raise NoDeviceError(FORKED, hint=FORKED_HINT)
     try:
         from cuda.core import Device
 
@@ -39,6 +51,41 @@ def current() -> Device:
             hint="launching needs an NVIDIA driver and a GPU; to plan and link without: arch='sm_90', --arch sm_90",
         ) from error
     return device
+
+
+_thread = threading.local()
+
+
+def kind() -> int:
+    """A number that current devices of one architecture have in common, for less than asking the driver costs.
+
+    Raises
+    ------
+    NoDeviceError
+        As :func:`current`.
+    """
+    try:
+        return _thread.kind  # type: ignore[no-any-return]
+    except AttributeError:
+        return _kind()
+
+
+def _kind() -> int:
+    from cuda.core import Device
+
+    major, minor = current().compute_capability
+    if len({other.compute_capability for other in Device.get_all_devices()}) == 1:
+        _thread.kind = 0  # of which there is one: the thread's context does not matter
+        return 0
+    return int(major * 10 + minor)
+
+
+def _after_fork() -> None:
+    global _thread
+    _thread = threading.local()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def ordinal() -> int:

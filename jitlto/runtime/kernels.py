@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 import os
+import weakref
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, PlanError, RegistryError
 from jitlto.fragment import Fragment, FragmentKey, Symbol
-from jitlto.runtime import device, enumeration, registry, supply
+from jitlto.runtime import device, enumeration, loaded, registry, supply
 from jitlto.runtime.configuration import normalise, parameter_values
+from jitlto.runtime.device import kind
 from jitlto.runtime.linker import InputKind
 from jitlto.runtime.once import OnceMap
 from jitlto.runtime.plan import Plan
@@ -87,7 +90,8 @@ class KernelFamily:
         #: The parameters, and the values that occur.
         self.parameters: Mapping[str, tuple[str, ...]] = parameter_values(fragments)
         self._requests: dict[object, Launcher] = {}
-        self._launchers: OnceMap[tuple[int, str], Launcher] = OnceMap()
+        self._launchers: OnceMap[str, Launcher] = OnceMap()
+        self._dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
         return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self.database.path}>"
@@ -145,7 +149,7 @@ class KernelFamily:
             If it cannot be planned, linked or loaded. A failed link is remembered and not tried again.
         """
         options = tuple(sorted(link_options.items())) if link_options else ()
-        request = (device.ordinal(), entry, link_mode, options, tuple(configuration.items()))
+        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()))
         try:
             return self._requests[request]
         except (KeyError, TypeError):
@@ -154,16 +158,108 @@ class KernelFamily:
         self._requests[request] = launcher
         return launcher
 
+    def dispatcher(
+        self,
+        *names: str,
+        entry: str | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+        **fixed: object,
+    ) -> Dispatcher:
+        """A dispatcher, for callers who choose a variant on every call.
+
+        Parameters
+        ----------
+        *names : str
+            The parameters whose values come with each call, in their order.
+        entry, link_mode, link_options
+            As for :meth:`launcher`.
+        **fixed
+            Values of other parameters.
+
+        Raises
+        ------
+        UnknownParameterError, UnknownValueError
+            If the family does not have such a parameter or value.
+        """
+        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
+        self._dispatchers.add(made)
+        return made
+
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or find what was loaded for an equal one."""
 
         def make() -> Launcher:
             from jitlto.runtime.launcher import Launcher
 
-            return Launcher(plan, plan.link())
+            launcher = Launcher(plan, plan.link())
+            loaded.default().add(self, plan.digest)
+            return launcher
 
-        # One for each device: attributes such as the shared memory granted belong to a device.
-        return self._launchers.get((device.ordinal(), plan.digest), make)
+        device.current()  # whose absence is to be the error, before that of a link
+        return self._launchers.get(plan.digest, make)
+
+    def forget(self, digest: str) -> None:
+        """Drop the launcher of a plan; its code is unloaded when nobody holds it any more."""
+        launcher = self._launchers.discard(digest)
+        tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]
+        for table in tables:
+            for request in [key for key, value in list(table.items()) if value is launcher]:
+                table.pop(request, None)
+
+
+class Dispatcher:
+    """Chooses a launcher by values that come with each call: one look-up, once it has been linked.
+
+    Made by :meth:`KernelFamily.dispatcher`. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        family: KernelFamily,
+        names: Sequence[str],
+        fixed: Mapping[str, object],
+        entry: str | None,
+        link_mode: str,
+        link_options: Mapping[str, object] | None,
+    ) -> None:
+        twice = [name for name in names if name in fixed or list(names).count(name) > 1]
+        if twice:
+            raise PlanError(f"parameter {twice[0]!r} is given twice", where=family.name)
+        for name in names:
+            normalise({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
+        normalise(fixed, family.parameters, family.name)
+        self.names = tuple(names)
+        #: Kind of device → values → launcher.
+        self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
+        self._family = family
+        self._fixed = dict(fixed)
+        self._how = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
+
+    def __call__(self, *values: object) -> Launcher:
+        """The launcher for these values, one for each of the names.
+
+        Raises
+        ------
+        PlanError, LinkError, NoDeviceError
+            As :meth:`KernelFamily.launcher`.
+        """
+        try:
+            return self.tables[kind()][values]
+        except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning will name
+            return self._find(values)
+
+    def _find(self, values: tuple[object, ...]) -> Launcher:
+        if len(values) != len(self.names):
+            raise PlanError(
+                f"{len(values)} values given for {len(self.names)} parameters",
+                where=self._family.name,
+                hint=f"one each for {', '.join(self.names)}",
+            )
+        chosen = dict(zip(self.names, values, strict=True))
+        launcher = self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
+        self.tables[kind()][values] = launcher
+        return launcher
 
 
 class Planner:

@@ -2,27 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch
+from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from jitlto import toolkit
-from jitlto.errors import ArgumentError, LaunchError
+from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
 from jitlto.fragment import Parameter
-from jitlto.runtime import device
+from jitlto.mangling import demangle
+from jitlto.runtime import device, events
 from jitlto.runtime.arguments import converter
+from jitlto.runtime.events import Kind
 from jitlto.runtime.linked import LinkedKernel
 from jitlto.runtime.plan import Plan
+from jitlto.runtime.sass import disassemble
+from jitlto.runtime.specialise import specialise
+from jitlto.runtime.streams import as_stream
 
 Extent = int | tuple[int, ...]
 
 # Above this, the driver wants to be told before it grants dynamic shared memory (CUDA C++ Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
+_MOST_CONFIGS = 4096  # a caller with ever new grids must not fill the memory
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a kernel takes.
+
+    Parameters
+    ----------
+    registers : int
+        Of a thread.
+    shared : int
+        Static shared memory of a block, in bytes.
+    local : int
+        Local memory of a thread, in bytes: spilled registers and arrays.
+    constant : int
+        Constant memory, in bytes.
+    threads : int
+        The most threads that a block may have.
+    """
+
+    registers: int
+    shared: int
+    local: int
+    constant: int
+    threads: int
 
 
 class Launcher:
     """A kernel that is linked and loaded.
+
+    It launches in the context that is current, on every device of the architecture that it was linked for.
 
     Parameters
     ----------
@@ -43,22 +81,186 @@ class Launcher:
         device.current()
         self.plan = plan
         self.linked = linked
+        begin = time.perf_counter()
         try:
-            self._code = ObjectCode.from_cubin(linked.cubin, name=str(plan.entry.key))
-            self.kernel: Kernel = self._code.get_kernel(linked.entry)
+            with _allowed_in_captures():
+                self._code = ObjectCode.from_cubin(linked.cubin, name=str(plan.entry.key))
+                self.kernel: Kernel = self._code.get_kernel(linked.entry)
         except Exception as error:
             raise LaunchError(
                 f"the driver cannot load the kernel: {error}",
                 where=str(plan.entry.key),
                 hint=f"it was linked for {linked.architecture.sm}; `jitlto doctor` shows the device",
             ) from error
+        events.tell(Kind.LOADED, str(plan.entry.key), plan.digest, time.perf_counter() - begin)
         self._converters = [converter(parameter) for parameter in plan.entry.signature]
         self._configs: dict[object, LaunchConfig] = {}
+        self._calls = specialise(plan.entry.signature, self._converters)
+        self._calls |= {
+            "launch": launch,
+            "kernel": self.kernel,
+            "configs": self._configs,
+            "configure": self._configure,
+            "Stream": Stream,
+            "as_stream": as_stream,
+            "count_error": self._count_error,
+            "failed": self._failed,
+        }
+        # Python looks __call__ up in the class, so each launcher has one of its own.
+        own = type("Launcher", (type(self),), {"__call__": self._calls["__call__"], "__doc__": self.__doc__})
+        self.__class__ = own
+        _live.add(self)
+
+    def __repr__(self) -> str:
+        return f"<Launcher {demangle(self.linked.entry)} for {self.linked.architecture.sm}>"
 
     @property
     def signature(self) -> Sequence[Parameter]:
         """The kernel's parameters."""
         return self.plan.entry.signature
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        return self.linked.cubin
+
+    def ptx(self) -> str:
+        """The PTX that link-time optimisation makes of the plan.
+
+        Raises
+        ------
+        LinkError
+            If the plan is linked without link-time optimisation.
+        """
+        return self.plan.link_ptx(self.linked.architecture)
+
+    def sass(self) -> str:
+        """The machine code, disassembled by nvdisasm.
+
+        Raises
+        ------
+        ToolchainError
+            If there is no nvdisasm.
+        """
+        return disassemble(self.cubin).decode("utf-8", "replace")
+
+    @property
+    def resources(self) -> Resources:
+        """What the kernel takes of the current device."""
+        attributes = self.kernel.attributes[device.ordinal()]
+        return Resources(
+            attributes.num_regs,
+            attributes.shared_size_bytes,
+            attributes.local_size_bytes,
+            attributes.const_size_bytes,
+            attributes.max_threads_per_block,
+        )
+
+    def occupancy(self, block: Extent, shared_memory: int = 0) -> float:
+        """The part of a multiprocessor's threads that blocks of this kernel can fill, from 0 to 1.
+
+        Parameters
+        ----------
+        block : int or tuple of int
+            Threads of a block.
+        shared_memory : int
+            Dynamic shared memory of a block, in bytes.
+        """
+        x, y, z = _extent("block", block)
+        threads = x * y * z
+        most: int = device.current().properties.max_threads_per_multiprocessor
+        return self.blocks_per_multiprocessor(block, shared_memory) * threads / most
+
+    def blocks_per_multiprocessor(self, block: Extent, shared_memory: int = 0) -> int:
+        """How many blocks run on one multiprocessor at the same time; arguments as for :meth:`occupancy`."""
+        x, y, z = _extent("block", block)
+        self._grant(shared_memory)
+        return int(self.kernel.occupancy.max_active_blocks_per_multiprocessor(x * y * z, shared_memory))
+
+    def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
+        """How many blocks the device runs at the same time: the largest grid of a cooperative launch."""
+        count = device.current().properties.multiprocessor_count
+        return self.blocks_per_multiprocessor(block, shared_memory) * int(count)
+
+    def best_block_size(self, shared_memory: int = 0, limit: int = 0) -> int:
+        """The number of threads of a block with which the device is filled best, as the driver says.
+
+        Parameters
+        ----------
+        shared_memory : int
+            Dynamic shared memory of a block, in bytes.
+        limit : int
+            The most threads wanted; 0 for what the device allows.
+        """
+        self._grant(shared_memory)
+        return int(self.kernel.occupancy.max_potential_block_size(shared_memory, limit).max_block_size)
+
+    def explain(self) -> str:
+        """What the kernel is made of, where its code is from, and what it takes, in lines to read."""
+        plan, resources = self.plan, self.resources
+        origin = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}[self.linked.layer]
+        lines = [
+            demangle(self.linked.entry),
+            *(f"  {parameter}" for parameter in self.signature),
+            *(f"{name} = {value}" for name, value in plan.configuration.items()),
+            *(f"fragment {fragment.key}" for fragment in plan.fragments),
+            *(f"supplied {item.symbols.name}" for item in plan.supplied),
+            f"digest {plan.digest}",
+            f"{origin} for {self.linked.architecture.sm} ({plan.link_mode}) in {1000 * self.linked.seconds:.1f} ms",
+            f"{len(self.cubin)} bytes of code",
+            f"{resources.registers} registers and {resources.local} bytes of local memory a thread",
+            f"{resources.shared} bytes of shared memory a block, at most {resources.threads} threads a block",
+        ]
+        return "\n".join(lines)
+
+    def prepare(self) -> Launcher:
+        """Have the driver load the code into the current context now and not at the first launch; returns itself.
+
+        Raises
+        ------
+        LaunchError
+            If the driver refuses.
+        """
+        driver = toolkit.bindings("driver")
+        device.current()
+        with _allowed_in_captures():
+            status, _ = driver.cuKernelGetFunction(int(self.kernel.handle))
+        if status != driver.CUresult.CUDA_SUCCESS:
+            raise LaunchError(f"the driver cannot load the kernel ({status.name})", where=str(self.plan.entry.key))
+        return self
+
+    def bind(
+        self,
+        stream: Any,
+        grid: Extent,
+        block: Extent,
+        *args: Any,
+        shared_memory: int = 0,
+        cluster: Extent | None = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> Callable[[], None]:
+        """Prepare a launch that repeats: everything is checked and converted now.
+
+        Parameters are those of :meth:`__call__`. Arrays are kept alive as long as what is returned.
+
+        Returns
+        -------
+        callable
+            Launches; raises LaunchError if the driver refuses.
+
+        Raises
+        ------
+        ArgumentError, LaunchError
+            As :meth:`__call__`.
+        """
+        if len(args) != len(self._converters):
+            raise self._count_error(len(args))
+        values = [convert(argument) for convert, argument in zip(self._converters, args, strict=True)]
+        config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
+        bound: Callable[[], None] = self._calls["bind"](as_stream(stream), config, *values, grid, block, shared_memory)
+        bound.arguments = args  # type: ignore[attr-defined]
+        return bound
 
     def __call__(
         self,
@@ -76,8 +278,8 @@ class Launcher:
         Parameters
         ----------
         stream : object
-            A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, or a stream handle as an int;
-            None for the device's default stream.
+            A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of CuPy, PyTorch or
+            Numba, or a stream handle as an int; None for the device's default stream.
         grid : int or tuple of int
             Blocks, in one to three dimensions; always blocks, with clusters too.
         block : int or tuple of int
@@ -86,7 +288,7 @@ class Launcher:
             One for each of the kernel's parameters. For a pointer: a C-contiguous device array of the declared dtype
             (``__cuda_array_interface__`` or DLPack), a buffer, a device address as an int, or None.
         shared_memory : int
-            Dynamic shared memory of a block, in bytes.
+            Dynamic shared memory of a block, in bytes; above 48 KB it is asked of the driver.
         cluster : int or tuple of int, optional
             Blocks of a thread block cluster; divides ``grid``.
         cooperative : bool
@@ -101,25 +303,7 @@ class Launcher:
         LaunchError
             If the launch configuration is impossible or the driver refuses the launch.
         """
-        converters = self._converters
-        if len(args) != len(converters):
-            raise self._count_error(len(args))
-        values = [convert(argument) for convert, argument in zip(converters, args, strict=True)]
-        key = (grid, block, shared_memory, cluster, cooperative, programmatic)
-        try:
-            config = self._configs[key]
-        except (KeyError, TypeError):
-            config = self._configure(*key)
-        if type(stream) is not Stream:
-            stream = _stream(stream)
-        try:
-            launch(stream, config, self.kernel, *values)
-        except Exception as error:
-            raise LaunchError(
-                f"the launch failed: {error}",
-                where=str(self.plan.entry.key),
-                hint=f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory",
-            ) from error
+        raise NotImplementedError  # each launcher has a __call__ of its own, see jitlto.runtime.specialise
 
     def _configure(
         self,
@@ -143,8 +327,7 @@ class Launcher:
         if shared_memory < 0:
             raise LaunchError(f"shared_memory is {shared_memory}", hint="give a number of bytes")
         try:
-            if shared_memory > _SHARED_WITHOUT_OPT_IN:
-                self._allow_shared_memory(shared_memory)
+            self._grant(shared_memory)
             config = LaunchConfig(
                 grid=blocks,
                 block=threads,
@@ -159,18 +342,35 @@ class Launcher:
                 where=str(self.plan.entry.key),
                 hint=f"grid {grid}, block {block}, cluster {cluster}, {shared_memory} bytes of shared memory",
             ) from error
-        if len(self._configs) < 4096:  # a caller with ever new grids must not fill the memory
+        if len(self._configs) < _MOST_CONFIGS:
             self._configs[(grid, block, shared_memory, cluster, cooperative, programmatic)] = config
         return config
 
-    def _allow_shared_memory(self, size: int) -> None:
+    def _grant(self, size: int) -> None:
+        """Ask the driver for dynamic shared memory, for every device of this architecture: they share launchers."""
+        if size <= _SHARED_WITHOUT_OPT_IN:
+            return
         driver = toolkit.bindings("driver")
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.kernel.handle), device.ordinal())
-        if status != driver.CUresult.CUDA_SUCCESS:
-            raise LaunchError(
-                f"the device does not grant a block {size} bytes of dynamic shared memory ({status.name})"
-            )
+        own = device.current()
+        for other in Device.get_all_devices():
+            if other.compute_capability != own.compute_capability:
+                continue
+            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.kernel.handle), other.device_id)
+            if status != driver.CUresult.CUDA_SUCCESS:
+                raise LaunchError(
+                    f"the device does not grant a block {size} bytes of dynamic shared memory ({status.name})",
+                    hint=f"it has at most {own.properties.max_shared_memory_per_block_optin} for a block",
+                )
+
+    def _failed(self, error: Exception, grid: Extent, block: Extent, shared_memory: int) -> JitltoError:
+        if isinstance(error, JitltoError):
+            return error
+        return LaunchError(
+            f"the launch failed: {error}",
+            where=str(self.plan.entry.key),
+            hint=f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory",
+        )
 
     def _count_error(self, given: int) -> ArgumentError:
         signature = ", ".join(str(parameter) for parameter in self.signature)
@@ -188,20 +388,38 @@ class Launcher:
         )
 
 
-def _stream(stream: Any) -> Any:
-    """A stream of another library, a handle or None, as ``cuda.core`` takes it; what it may take is left to it."""
-    if stream is None or (type(stream) is int and stream == 0):
-        return device.current().default_stream
-    if type(stream) is int:
-        return Stream.from_handle(stream)
-    protocol = getattr(stream, "__cuda_stream__", None)
-    # The second field of the protocol is the handle; cuda.core wants foreign streams converted outright.
-    return stream if protocol is None else Stream.from_handle(int(protocol()[1]))
-
-
 def _extent(name: str, value: Extent) -> tuple[int, int, int]:
     parts = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not 1 <= len(parts) <= 3 or not all(isinstance(p, int) and not isinstance(p, bool) and p > 0 for p in parts):
         raise LaunchError(f"{name} is {value!r}", hint="give one to three positive integers")
     padded = (*parts, 1, 1)
     return (padded[0], padded[1], padded[2])
+
+
+@contextmanager
+def _allowed_in_captures() -> Iterator[None]:
+    """What this thread does meanwhile does not disturb a stream capture: loading code is no work in a stream."""
+    driver = toolkit.bindings("driver")
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
+    try:
+        yield
+    finally:
+        if status == driver.CUresult.CUDA_SUCCESS:
+            driver.cuThreadExchangeStreamCaptureMode(before)
+
+
+_live: weakref.WeakSet[Launcher] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked process: the driver cannot be used, so launchers say so."""
+
+    def refuse(*_: object) -> None:
+        raise NoDeviceError(device.FORKED, hint=device.FORKED_HINT)
+
+    for launcher in list(_live):
+        launcher._calls["launch"] = refuse
+
+
+os.register_at_fork(after_in_child=_after_fork)

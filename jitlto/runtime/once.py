@@ -26,6 +26,12 @@ class OnceMap(Generic[K, V]):
         self._futures: dict[K, Future[V]] = {}
         self._lock = threading.Lock()
 
+    def discard(self, key: K) -> V | None:
+        """Forget a key; returns its value, None if there is none."""
+        with self._lock:
+            self._futures.pop(key, None)
+            return self._values.pop(key, None)
+
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of ``key``, made by ``make`` if nobody has yet."""
         try:

@@ -1,0 +1,317 @@
+"""What a launch costs the host, and what the first one costs a process, against the peers in the same run.
+
+python -m tests.benchmarks.launch --output docs/benchmarks/launch.json
+
+Needs a GPU. Launches are timed in bursts of 200, short enough that the launch queue never fills, synchronised outside
+the timed part; every side is measured in every round, in turn; medians over rounds. Figures of cold processes are
+medians over fresh processes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import cupy as cp
+import numpy as np
+from cuda.core import Device, LaunchConfig, Stream, launch
+
+from jitlto import family, toolkit
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.runtime import events
+from jitlto.runtime.kernels import KernelFamily
+from jitlto.runtime.plan import Plan
+from tests.benchmarks.machine import command_line, describe
+from tests.families import write_family
+
+ROOT = Path(__file__).resolve().parents[2]
+BURST = 200
+
+# 96 variants of a kernel of three arguments: 4 types, 3 operations, 8 sets of flags.
+FAMILY = {
+    "family.toml": """
+[family]
+name = "axpy"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+key = ["data_type", "op", "first", "second", "third"]
+params = ["const {{data_type}}* x", "{{data_type}}* y", "unsigned n"]
+""",
+    "kern.json": json.dumps(
+        {
+            "data_type": ["float", "double", "int", "unsigned"],
+            "_op": [{"op": "add", "sign": "+"}, {"op": "sub", "sign": "-"}, {"op": "mul", "sign": "*"}],
+            "first": ["false", "true"],
+            "second": ["false", "true"],
+            "third": ["false", "true"],
+        }
+    ),
+    "kern.cu.jinja": """
+template <typename T, bool A, bool B, bool C>
+__global__ void kern_{{op}}(const T* x, T* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = T(x[i] {{sign}} T(3)) + (A ? T(1) : T(0)) + (B ? T(2) : T(0)) + (C ? T(4) : T(0));
+}
+template __global__ void kern_{{op}}<{{data_type}}, {{first}}, {{second}}, {{third}}>(
+    const {{data_type}}*, {{data_type}}*, unsigned);
+""",
+}
+PEER = """extern "C" __global__ void peer(const float* x, float* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 3.0f;
+}"""
+
+COLD = """
+import json, sys, time
+times, begin = {}, time.perf_counter()
+def lap(name):
+    global begin
+    now = time.perf_counter()
+    times[name] = now - begin
+    begin = now
+import cuda.core
+lap("import cuda.core")
+device = cuda.core.Device(0)
+device.set_current()
+from cuda.bindings import driver
+buffer = int(driver.cuMemAlloc(4096)[1])
+device.sync()
+lap("context and memory")
+import jitlto
+family = jitlto.load(sys.argv[2], sys.argv[1])
+lap("import jitlto, open the database")
+launcher = family.launcher(**json.loads(sys.argv[3]))
+lap("plan, find or link, load")
+launcher(None, 1, 32, buffer, buffer, 0)
+lap("launch")
+device.sync()
+from jitlto.runtime import events
+print(json.dumps({"times": times, "linked": events.counters()["linked"]}))
+"""
+
+
+def main() -> None:
+    """Measure, print, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--rounds", type=int, default=60)
+    options = parser.parse_args()
+    Device(0).set_current()
+    with tempfile.TemporaryDirectory() as directory:
+        place = Path(directory)
+        os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
+        path = write_family(place / "family", FAMILY)
+        database = build([family.load(path)], place / "axpy.fragdb").path
+        kernels = KernelFamily("axpy", FragmentDatabase(database))
+        result = {
+            "machine": describe(command_line()),
+            "launch": _launches(kernels, options.rounds),
+            "dispatch": _dispatch(kernels, options.rounds),
+            "cold": _cold(database, place),
+            "overlap": _overlap(kernels),
+            "link_overhead": _link_overhead(kernels),
+        }
+    for name, figures in result.items():
+        print(name, json.dumps(figures, indent=1), flush=True)
+    if options.output:
+        options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _plain(**changed: str) -> dict[str, str]:
+    return {"data_type": "float", "op": "add", "first": "false", "second": "false", "third": "false"} | changed
+
+
+def _in_turn(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Nanoseconds a call of each side, one figure a round."""
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    gc.disable()
+    for _ in range(rounds):
+        for name, side in sides.items():
+            Device(0).sync()
+            begin = time.perf_counter_ns()
+            for _ in range(BURST):
+                side()
+            times[name].append((time.perf_counter_ns() - begin) / BURST)
+    gc.enable()
+    Device(0).sync()
+    return times
+
+
+def _figures(times: list[float]) -> dict[str, float]:
+    low, middle, high = statistics.quantiles(times, n=4)
+    return {"median_ns": round(middle, 1), "quartile_1_ns": round(low, 1), "quartile_3_ns": round(high, 1)}
+
+
+def _launches(kernels: KernelFamily, rounds: int) -> dict[str, object]:
+    n = 1024
+    launcher = kernels.launcher(**_plain())
+    x = cp.random.default_rng().random(n, dtype=np.float32)
+    outputs = {name: cp.zeros(n, np.float32) for name in ("ours", "bound", "core", "raw")}
+    raw = cp.RawKernel(PEER, "peer")
+    raw((4,), (256,), (x, outputs["raw"], np.uint32(n)))
+    stream: Stream = Device(0).default_stream
+    config = LaunchConfig(grid=4, block=256)
+    source, target, count = x.data.ptr, outputs["core"].data.ptr, np.uint32(n)
+    kernel, ours, cupys = launcher.kernel, outputs["ours"], outputs["raw"]
+    bound = launcher.bind(stream, 4, 256, x, outputs["bound"], n)
+    sides: dict[str, Callable[[], object]] = {
+        "cuda.core.launch, ready pointers": lambda: launch(stream, config, kernel, source, target, count),
+        "cupy.RawKernel": lambda: raw((4,), (256,), (x, cupys, count)),
+        "jitlto launcher": lambda: launcher(stream, 4, 256, x, ours, n),
+        "jitlto bound": bound,
+    }
+    for side in sides.values():
+        side()
+    times = _in_turn(sides, rounds)
+    for name, output in outputs.items():
+        if not np.allclose(cp.asnumpy(output), cp.asnumpy(x).astype(np.float64) + 3):
+            raise SystemExit(f"{name} computed something else")
+    base = times["cuda.core.launch, ready pointers"]
+    figures: dict[str, object] = {name: _figures(each) for name, each in times.items()}
+    figures["ratios to cuda.core.launch, median over rounds"] = {
+        name: round(statistics.median(a / b for a, b in zip(each, base, strict=True)), 3)
+        for name, each in times.items()
+    }
+    return figures
+
+
+def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
+    """Choosing among 96 variants by dtype, operation and flags."""
+    choose = kernels.dispatcher("data_type", "op", "first", "second", "third")
+    types = [np.dtype(t) for t in (np.float32, np.float64, np.int32, np.uint32)]
+    flags = list(itertools.product((False, True), repeat=3))
+    requests = [(t, op, *f) for t in types for op in ("add", "sub", "mul") for f in flags]
+    found = {id(choose(*request)) for request in requests}
+    values = itertools.cycle(requests)
+    whole = kernels.launcher
+    request = requests[37]
+    named = dict(zip(choose.names, request, strict=True))
+    times = _in_turn(
+        {
+            "cycling alone": lambda: next(values),
+            "dispatcher": lambda: choose(*next(values)),
+            "dispatcher, one variant": lambda: choose(*request),
+            "nothing": lambda: None,
+            "family.launcher(**configuration)": lambda: whole(**named),
+        },
+        rounds,
+    )
+    median = {name: statistics.median(each) for name, each in times.items()}
+    return {
+        "variants": len(found),
+        "dispatcher_ns": round(median["dispatcher"] - median["cycling alone"], 1),
+        "dispatcher_one_variant_ns": round(median["dispatcher, one variant"] - median["nothing"], 1),
+        "family_launcher_ns": round(median["family.launcher(**configuration)"] - median["nothing"], 1),
+    }
+
+
+def _cold(database: Path, place: Path) -> dict[str, object]:
+    """Fresh processes: with an empty cache, and with a warm one."""
+
+    def run(cache: Path) -> dict[str, object]:
+        environment = os.environ | {"JITLTO_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+        command = [sys.executable, "-c", COLD, str(database), "axpy", json.dumps(_plain())]
+        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        answer: dict[str, object] = json.loads(done.stdout)
+        return answer
+
+    figures: dict[str, object] = {}
+    run(place / "warm")  # files of the interpreter and the libraries are in the system's cache from now on
+    for name, caches in {
+        "empty cache": [place / f"empty{n}" for n in range(9)],
+        "warm cache": [place / "warm"] * 9,
+    }.items():
+        answers = [run(cache) for cache in caches]
+        laps = list(answers[0]["times"])  # type: ignore[call-overload]
+        medians = {lap: statistics.median(a["times"][lap] for a in answers) for lap in laps}  # type: ignore[index]
+        ours = [sum(list(a["times"].values())[2:]) for a in answers]  # type: ignore[attr-defined]
+        figures[name] = {
+            "milliseconds": {lap: round(1000 * seconds, 2) for lap, seconds in medians.items()},
+            "jitlto_milliseconds": round(1000 * statistics.median(ours), 2),
+            "links": [a["linked"] for a in answers],
+        }
+    return figures
+
+
+def _overlap(kernels: KernelFamily) -> dict[str, object]:
+    """Eight different plans, linked one after the other and in threads."""
+    plans = [
+        kernels.plan(**_plain(data_type=t, op=op, third="true")) for t in ("float", "double") for op in ("add", "mul")
+    ]
+    plans += [replace_arch(plan) for plan in plans]
+    plans[0].link_anew()
+    serial, together = [], []
+    for _ in range(5):
+        begin = time.perf_counter()
+        for plan in plans:
+            plan.link_anew()
+        serial.append(time.perf_counter() - begin)
+        with ThreadPoolExecutor(8) as pool:
+            begin = time.perf_counter()
+            list(pool.map(Plan.link_anew, plans))
+            together.append(time.perf_counter() - begin)
+    return {
+        "plans": len(plans),
+        "one_after_the_other_ms": round(1000 * statistics.median(serial), 1),
+        "in_8_threads_ms": round(1000 * statistics.median(together), 1),
+        "speed_up": round(statistics.median(serial) / statistics.median(together), 2),
+    }
+
+
+def replace_arch(plan: Plan) -> Plan:
+    """The same plan for another architecture."""
+    return plan.for_arch("sm_80")
+
+
+def _link_overhead(kernels: KernelFamily, rounds: int = 41) -> dict[str, object]:
+    """Our link against nvJitLink's calls alone, on the same inputs."""
+    plan = kernels.plan(**_plain())
+    nvjitlink = toolkit.bindings("nvjitlink")
+    inputs = [plan.database.read(image) for image in plan.images]
+    flags = [f"-arch={plan.target.sm}", *plan.flags]
+
+    def bare() -> bytes:
+        handle = nvjitlink.create(len(flags), flags)
+        for data in inputs:
+            nvjitlink.add_data(handle, nvjitlink.InputType.FATBIN, data, len(data), "x")
+        nvjitlink.complete(handle)
+        buffer = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, buffer)
+        nvjitlink.destroy(handle)
+        return bytes(buffer)
+
+    same = bare() == plan.link_anew().cubin
+    times: dict[str, list[float]] = {"ours": [], "bare": []}
+    for _ in range(rounds):
+        begin = time.perf_counter()
+        bare()
+        middle = time.perf_counter()
+        plan.link_anew()
+        times["ours"].append(time.perf_counter() - middle)
+        times["bare"].append(middle - begin)
+    ratios = [a / b for a, b in zip(times["ours"], times["bare"], strict=True)]
+    return {
+        "same_cubin": same,
+        "bare_ms": round(1000 * statistics.median(times["bare"]), 2),
+        "ours_ms": round(1000 * statistics.median(times["ours"]), 2),
+        "median_ratio": round(statistics.median(ratios), 3),
+        "links_counted": events.counters()["linked"],
+    }
+
+
+if __name__ == "__main__":
+    main()
