@@ -30,6 +30,20 @@ _STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock file
 _log = logging.getLogger(__name__)
 
 
+class Warnings:
+    """Warnings of which each is said once, by whichever thread comes first."""
+
+    def __init__(self, log: logging.Logger) -> None:
+        self._log = log
+        self._said: dict[object, object] = {}
+
+    def say(self, about: object, message: str, *args: object) -> None:
+        """Log a warning, unless one about the same was logged before."""
+        mine = object()
+        if self._said.setdefault(about, mine) is mine:  # one step for all threads, and no lock for a fork to lose
+            self._log.warning(message, *args)
+
+
 @dataclass(frozen=True, slots=True)
 class Usage:
     """What a store holds: entries by kind, and bytes in all."""
@@ -48,7 +62,7 @@ class Store:
     size : int
         Bytes that :meth:`prune` leaves at most.
     readonly : bool
-        Whether entries are read only; the directory then need not be writable, and is not made.
+        Whether entries are read only; the directory then need not be writable, is not made, and nothing in it changes.
 
     Raises
     ------
@@ -57,10 +71,10 @@ class Store:
     """
 
     def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
-        self.directory = directory
+        self.directory = directory = directory.absolute()  # whatever becomes the current directory later
         self.size = size
         self.readonly = readonly
-        self._broken = False
+        self._warnings = Warnings(_log)
         self._written: int | None = None  # bytes since the store was last pruned; None before the first time
         if not readonly:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -87,7 +101,7 @@ class Store:
             return None
         payload = data[_HEAD:]
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
-            _log.warning("%s is damaged and is made again", path)
+            self._warnings.say(path, "%s is damaged and is not used", path)
             return None
         if age > _TOUCHED and not self.readonly:
             with contextlib.suppress(OSError):
@@ -100,6 +114,7 @@ class Store:
             return
         path = self._path(kind, key)
         try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # should it have been removed meanwhile
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)  # nothing of ours: an entry is a file
@@ -107,17 +122,18 @@ class Store:
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
-            if not self._broken:
-                _log.warning("%s takes no more entries: %s", self.directory, error)
-            self._broken = True
+            self._warnings.say(self.directory, "%s takes no more entries: %s", self.directory, error)
 
     def claim(self, key: str) -> filelock.BaseFileLock | None:
         """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.
 
-        Never waits. A claim ends with its process. It only saves work: where locks do not work, everybody gets one.
+        Never waits. A claim ends with its process. It only saves work: where locks do not work, or the store is read
+        only, everybody gets one.
         """
         path = self.directory / "locks" / f"{key[:_STRIPES]}.lock"
         lock = filelock.FileLock(path, timeout=0, thread_local=False)
+        if self.readonly:
+            return lock
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             lock.acquire()
@@ -140,18 +156,23 @@ class Store:
     def prune(self, size: int | None = None) -> int:
         """Remove what was used longest ago until at most ``size`` bytes are left (by default the store's bound).
 
+        What another process is writing stays. Nothing is removed if the store is read only.
+
         Returns
         -------
         int
             How many entries were removed.
         """
+        if self.readonly:
+            return 0
         size = self.size if size is None else size
         files = sorted(self._files(), key=lambda item: item[1].st_mtime)
         total = sum(status.st_size for _, status in files)
         removed = 0
         for path, status in files:
-            stale = path.name.startswith(".") and time.time() - status.st_mtime > _STALE
-            if total <= size and not stale:
+            temporary = path.name.startswith(".")
+            stale = time.time() - status.st_mtime > _STALE
+            if not stale if temporary else total <= size:
                 continue
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -151,6 +151,19 @@ def test_streams_of_every_kind_and_handles_of_the_default_streams_are_taken(mini
     assert float(x[0]) == 2.0 ** (2 * len(streams))
 
 
+def test_arrays_and_streams_of_numba_are_taken(mini: KernelFamily) -> None:
+    cuda = pytest.importorskip("numba.cuda")
+    launcher = _twice(mini)
+    x = cuda.to_device(np.ones(100, np.float32))
+    stream = cuda.stream()
+    for each in (stream, cuda.default_stream(), cuda.per_thread_default_stream()):
+        launcher(each, 1, 128, x, 100)
+        cuda.synchronize()
+    assert x.copy_to_host().tolist() == [8.0] * 100
+    with pytest.raises(ArgumentError, match="'x'"):
+        launcher(stream, 1, 128, cuda.to_device(np.ones(100)), 100)
+
+
 def test_launches_are_captured_in_a_graph_of_cupy(mini: KernelFamily) -> None:
     import cupy as cp
 

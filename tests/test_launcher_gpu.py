@@ -321,7 +321,7 @@ def test_a_failed_link_is_remembered(mini: KernelFamily, monkeypatch: pytest.Mon
         links.append(args)
         return link(*args, **options)
 
-    monkeypatch.setattr("jitlto.runtime.plan.link", counted)
+    monkeypatch.setattr("jitlto.runtime.linker.link", counted)
     messages = []
     for _ in range(3):
         with pytest.raises(LinkError) as caught:

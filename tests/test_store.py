@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -146,6 +147,37 @@ def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(
             store.put("units", key, b"payload")
             assert store.get("units", key) is None
     assert caplog.text.count("takes no more") == 1
+
+
+def test_damage_is_said_once_however_often_it_is_met(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    for key in KEYS[:2]:
+        store.put("units", key, b"payload")
+        store._path("units", key).write_bytes(b"damaged")
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(lambda n: store.get("units", KEYS[n % 2]), range(100)))
+    assert caplog.text.count("is damaged") == 2
+
+
+def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: Store) -> None:
+    shutil.rmtree(store.directory)
+    assert store.get("units", KEYS[0]) is None
+    claim = store.claim(KEYS[0])
+    assert claim is not None
+    claim.release()
+    store.put("units", KEYS[0], b"payload")
+    assert store.get("units", KEYS[0]) == b"payload"
+    assert store.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(Path("here"), LARGE)
+    store.put("units", KEYS[0], b"payload")
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    assert store.get("units", KEYS[0]) == b"payload"
+    store.put("units", KEYS[1], b"payload")
+    assert list((tmp_path / "there").iterdir()) == []
 
 
 HOLD = """

@@ -21,6 +21,8 @@ _COMMANDS = {
     "verify": "jitlto.cli.database",
     "check": "jitlto.cli.check",
     "plan": "jitlto.cli.plan",
+    "warm": "jitlto.cli.warm",
+    "cache": "jitlto.cli.cache",
     "doctor": "jitlto.cli.doctor",
     "demo": "jitlto.cli.demo",
 }

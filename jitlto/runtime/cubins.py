@@ -6,18 +6,19 @@ only saves work: who waits too long for another's link makes its own.
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from functools import cache
 from pathlib import Path
 
+from filelock import BaseFileLock
+
 from jitlto import config
-from jitlto.errors import NotCachedError
+from jitlto.errors import JitltoError, NotCachedError
 from jitlto.runtime import events, packs
 from jitlto.runtime.events import Kind
 from jitlto.runtime.linked import LinkedKernel, Recipe, pack, unpack
@@ -27,6 +28,7 @@ ENTRIES = "kernels"
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
 _SAID = 1.0  # seconds after which waiting is said on the log
 _POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two looks
+_KINDS = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
 _log = logging.getLogger(__name__)
 
 
@@ -77,32 +79,44 @@ class CubinCache:
             What ``link`` raises.
         """
         digest = recipe.digest
-        with self._lock:
-            future = self._flying.get(digest)
-            mine = future is None
-            if future is None:
-                future = self._flying[digest] = Future()
-        if not mine:
-            begin = time.perf_counter()
-            kernel = future.result()
-            events.tell(Kind.WAITED, recipe.kernel, digest, time.perf_counter() - begin)
-            return kernel
+        begin = time.perf_counter()
+        while True:
+            with self._lock:
+                flight = self._flying.get(digest)
+                if flight is None:
+                    mine = self._flying[digest] = Future()
+                    break
+            failure = flight.exception()
+            if failure is None:
+                events.tell(Kind.WAITED, recipe.kernel, digest, time.perf_counter() - begin)
+                return flight.result()
+            if isinstance(failure, JitltoError):
+                # A copy each time: an exception that several threads raise gathers the frames of all of them.
+                raise copy.copy(failure) from failure.__cause__
+            # An interrupt or a lack of memory was the other thread's alone: this one tries itself.
         try:
-            kernel = self._kernel(recipe, link, database)
+            kernel, waited = self._kernel(recipe, link, database)
         except BaseException as error:
-            future.set_exception(error)
-            raise
-        else:
-            future.set_result(kernel)
-            return kernel
-        finally:
             with self._lock:
                 del self._flying[digest]
+            mine.set_exception(error)
+            raise
+        mine.set_result(kernel)
+        with self._lock:
+            del self._flying[digest]
+        # Nobody waits for this thread any more: a subscriber may take its time, or ask for the same kernel.
+        if kernel.layer == "link" and self.store is not None:
+            self.store.keep_bound()
+        if waited:
+            events.tell(Kind.WAITED, recipe.kernel, digest, waited)
+        events.tell(_KINDS[kernel.layer], recipe.kernel, digest, kernel.seconds)
+        return kernel
 
-    def _kernel(self, recipe: Recipe, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
-        found = self._found(recipe, database)
+    def _kernel(self, recipe: Recipe, link: Callable[[], LinkedKernel], database: Path) -> tuple[LinkedKernel, float]:
+        """A kernel, and the seconds for which another process was waited for."""
+        found = self.find(recipe, database)
         if found is not None:
-            return found
+            return found, 0.0
         if not self._may_link:
             chosen = ", ".join(f"{name}={value}" for name, value in recipe.configuration)
             raise NotCachedError(
@@ -111,61 +125,73 @@ class CubinCache:
                 hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
             )
         if self.store is None or self.store.readonly:
-            return _linked(recipe, link)
-        with self._claimed(self.store, recipe, database):
+            return _linked(recipe, link), 0.0
+        claim, waited = self._claim(self.store, recipe, database)
+        try:
             # Between our look and our claim another process may have linked it.
-            found = self._found(recipe, database)
+            found = self.find(recipe, database)
             if found is not None:
-                return found
+                return found, waited
             kernel = _linked(recipe, link)
             self.store.put(ENTRIES, recipe.digest, pack(recipe, kernel))
-            self.store.keep_bound()
-            return kernel
+            return kernel, waited
+        finally:
+            if claim is not None:
+                claim.release()
 
-    @contextlib.contextmanager
-    def _claimed(self, store: Store, recipe: Recipe, database: Path) -> Iterator[None]:
-        """Wait until no other process is linking a recipe, or it is there, or patience ends."""
+    def _claim(self, store: Store, recipe: Recipe, database: Path) -> tuple[BaseFileLock | None, float]:
+        """Wait until no other process is linking a recipe, or it is there, or patience ends.
+
+        Returns
+        -------
+        lock or None
+            To be released when the kernel is there.
+        float
+            Seconds waited; 0 if the claim was had at once.
+        """
         begin = time.perf_counter()
-        pause, said = _POLLS[0], False
+        pause, waited, said = _POLLS[0], 0.0, False
         while True:
             claim = store.claim(recipe.digest)
-            waited = time.perf_counter() - begin
-            if claim is not None or waited > self._patience or self.find(recipe, database) is not None:
-                break
+            if claim is not None or (waited and self.find(recipe, database) is not None):
+                return claim, waited
+            if waited > self._patience:
+                _log.warning("another process links %s since %.0f s; linking it too", recipe.kernel, waited)
+                return None, waited
             if waited > _SAID and not said:
                 said = True
                 _log.warning("waiting for another process that links %s", recipe.kernel)
             time.sleep(pause)
             pause = min(2 * pause, _POLLS[1])
-        if waited > _POLLS[0]:
-            events.tell(Kind.WAITED, recipe.kernel, recipe.digest, waited)
-        if claim is None and waited > self._patience:
-            _log.warning("another process links %s since %.0f s; linking it too", recipe.kernel, waited)
-        try:
-            yield
-        finally:
-            if claim is not None:
-                claim.release()
-
-    def _found(self, recipe: Recipe, database: Path) -> LinkedKernel | None:
-        kernel = self.find(recipe, database)
-        if kernel is not None:
-            kind = Kind.FOUND_IN_PACK if kernel.layer == "pack" else Kind.FOUND_ON_DISK
-            events.tell(kind, recipe.kernel, recipe.digest, kernel.seconds)
-            _log.debug("found %s (%s)", recipe.kernel, kernel.layer)
-        return kernel
+            waited = time.perf_counter() - begin
 
 
 def _linked(recipe: Recipe, link: Callable[[], LinkedKernel]) -> LinkedKernel:
     kernel = link()
-    events.tell(Kind.LINKED, recipe.kernel, recipe.digest, kernel.seconds)
     _log.info("linked %s for %s in %.3f s", recipe.kernel, kernel.architecture.sm, kernel.seconds)
     return kernel
 
 
-@cache
-def default() -> CubinCache:
-    """The cache of this process, as ``JITLTO_CACHE`` and the other variables say; made at the first use."""
+class _Default:
+    """The cache of this process, as ``JITLTO_CACHE`` and the other variables say; made by whoever asks first."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cache: CubinCache | None = None
+
+    def __call__(self) -> CubinCache:
+        with self._lock:
+            if self._cache is None:
+                self._cache = _opened()
+            return self._cache
+
+    def cache_clear(self) -> None:
+        """Forget it, and its locks, which a fork may have copied while threads of the parent held them."""
+        self._lock = threading.Lock()
+        self._cache = None
+
+
+def _opened() -> CubinCache:
     settings = config.current()
     store = None
     if settings.cache != "off":
@@ -174,5 +200,6 @@ def default() -> CubinCache:
     return CubinCache(store, may_link=settings.mode != "cached")
 
 
+default = _Default()
 # What the threads of the parent were linking, a fork would wait for in vain.
 os.register_at_fork(after_in_child=default.cache_clear)

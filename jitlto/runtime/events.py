@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -61,7 +62,16 @@ Subscriber = Callable[[Event], object]
 
 _lock = threading.Lock()
 _counts: Counter[Kind] = Counter()
-_subscribers: list[Subscriber] = []
+_subscribers: dict[object, Subscriber] = {}
+
+
+def _in_child() -> None:
+    _counts.clear()  # what happened in the parent
+    _lock.release()
+
+
+# Forked while another thread held the lock, a child would have nobody to release it.
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)
 
 
 def counters() -> Mapping[str, int]:
@@ -83,13 +93,13 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     callable
         Ends the subscription.
     """
+    subscription = object()  # its own, should the same subscriber subscribe twice
     with _lock:
-        _subscribers.append(subscriber)
+        _subscribers[subscription] = subscriber
 
     def stop() -> None:
         with _lock:
-            if subscriber in _subscribers:
-                _subscribers.remove(subscriber)
+            _subscribers.pop(subscription, None)
 
     return stop
 
@@ -98,9 +108,10 @@ def tell(kind: Kind, kernel: str, digest: str = "", seconds: float = 0.0) -> Non
     """Count an event and tell the subscribers."""
     with _lock:
         _counts[kind] += 1
-        subscribers = tuple(_subscribers)
+        subscribers = tuple(_subscribers.values())
+    event = Event(kind, kernel, digest, seconds)
     for subscriber in subscribers:
         try:
-            subscriber(Event(kind, kernel, digest, seconds))
+            subscriber(event)
         except Exception:  # noqa: BLE001 - whatever a subscriber does
             _log.exception("a subscriber to events failed")

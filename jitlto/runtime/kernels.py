@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, PlanError, RegistryError
 from jitlto.fragment import Fragment, FragmentKey, Symbol
-from jitlto.runtime import device, enumeration, loaded, registry, supply
+from jitlto.runtime import device
 from jitlto.runtime.configuration import normalise, parameter_values
 from jitlto.runtime.device import kind
-from jitlto.runtime.linker import InputKind
 from jitlto.runtime.once import OnceMap
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.resolve import Index, resolve
 from jitlto.versions import Architecture
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # what finding a linked kernel does not need
+    from jitlto.runtime import supply
     from jitlto.runtime.launcher import Launcher
+    from jitlto.runtime.linker import InputKind
 
 
 def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None = None) -> KernelFamily:
@@ -42,6 +43,8 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
     DatabaseError
         If a database cannot be read.
     """
+    from jitlto.runtime import registry
+
     if database is None:
         found = registry.default().find(family)
     elif isinstance(database, FragmentDatabase):
@@ -102,6 +105,8 @@ class KernelFamily:
         Each can be given to :meth:`plan` as it is; it holds ``entry`` too where the family has several entrypoint
         groups. Kernels to which callers supply code are among them.
         """
+        from jitlto.runtime import enumeration
+
         several = len({fragment.key.group for fragment in self.index.entrypoints}) > 1
         left = enumeration.left_to_callers(self.record, self.index)
         for found in enumeration.kernels(self.index, left):
@@ -190,6 +195,7 @@ class KernelFamily:
         """Link and load a plan, or find what was loaded for an equal one."""
 
         def make() -> Launcher:
+            from jitlto.runtime import loaded
             from jitlto.runtime.launcher import Launcher
 
             launcher = Launcher(plan, plan.link())
@@ -316,6 +322,8 @@ class Planner:
 
     def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner:
         """Add LTO-IR, bare or in a fatbin."""
+        from jitlto.runtime.linker import InputKind
+
         data = _bytes(data, name)
         kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
         self._supplied.append((name, data, kind))
@@ -323,6 +331,8 @@ class Planner:
 
     def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
+        from jitlto.runtime.linker import InputKind
+
         self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
         return self
 
@@ -331,6 +341,8 @@ class Planner:
 
         It is assumed to define what nothing else in the plan defines; the link says if it does not.
         """
+        from jitlto.runtime.linker import InputKind
+
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
             raise PlanError(f"unknown kind of input {kind!r}", hint=f"one of {', '.join(allowed)}")
@@ -391,6 +403,9 @@ class Planner:
         return [self._input(*item) for item in self._supplied]
 
     def _input(self, name: str, data: bytes | str, kind: InputKind | None) -> supply.UserInput:
+        from jitlto.runtime import supply
+        from jitlto.runtime.linker import InputKind
+
         if kind is None:
             return supply.from_source(str(data), name, self._family.record)
         if kind is InputKind.PTX:

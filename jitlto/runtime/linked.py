@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from jitlto.errors import JitltoError
 from jitlto.versions import Architecture
 
 
@@ -87,5 +88,5 @@ def unpack(digest: str, payload: bytes, seconds: float, layer: str) -> tuple[Rec
         recipe = Recipe(content, about["kernel"], tuple((name, value) for name, value in about["configuration"]))
         architecture = Architecture.parse(inputs["arch"])
         return recipe, LinkedKernel(cubin, inputs["entry"], architecture, about["log"], seconds, layer)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, JitltoError):
         return None

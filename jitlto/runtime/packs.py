@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
+import secrets
 import struct
-import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from jitlto.store import Warnings
+
 _MAGIC = b"jitlto pack 1\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
-_log = logging.getLogger(__name__)
+_warnings = Warnings(logging.getLogger(__name__))
 
 
 class Pack:
@@ -49,7 +50,7 @@ class Pack:
             index = file.read(length)
         if hashlib.sha256(index).digest() != sha:
             raise ValueError("is damaged")
-        self._index: dict[str, tuple[int, int, str]] = {key: tuple(entry) for key, entry in json.loads(index).items()}
+        self._index = _entries(index)
         self._start = _HEAD.size + length
 
     @property
@@ -68,12 +69,22 @@ class Pack:
                 file.seek(self._start + offset)
                 payload = file.read(size)
         except OSError as error:
-            _log.warning("%s cannot be read: %s", self.path, error.strerror or error)
+            _warnings.say(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
             return None
         if hashlib.sha256(payload).hexdigest() != sha:
-            _log.warning("%s is damaged: the kernel %s in it is not used", self.path, digest)
+            _warnings.say((self.path, digest), "%s is damaged: the kernel %s in it is not used", self.path, digest)
             return None
         return payload
+
+
+def _entries(index: bytes) -> dict[str, tuple[int, int, str]]:
+    try:
+        entries = {digest: (int(at), int(size), str(sha)) for digest, (at, size, sha) in json.loads(index).items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise ValueError("lists its entries in another way than this jitlto reads") from error
+    if any(at < 0 or size < 0 for at, size, _ in entries.values()):
+        raise ValueError("lists entries that lie nowhere")
+    return entries
 
 
 def write(path: Path, entries: Mapping[str, bytes]) -> None:
@@ -91,24 +102,16 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
         index[digest] = (offset, len(payload), hashlib.sha256(payload).hexdigest())
         offset += len(payload)
     listed = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    temporary = Path(name)
+    temporary = path.with_name(f".{secrets.token_hex(8)}")  # not mkstemp: everybody may read a pack, if umask lets them
     try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+        with temporary.open("xb") as file:
             file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
             file.write(listed)
             file.writelines(entries[digest] for digest in sorted(entries))
-        temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def beside(database: Path) -> tuple[Pack, ...]:
@@ -120,12 +123,14 @@ def beside(database: Path) -> tuple[Pack, ...]:
 def _beside(database: Path) -> tuple[Pack, ...]:
     found = []
     for path in sorted({*database.parent.glob(f"{_literal(database.stem)}*.pack")}):
-        if path.name.removeprefix(database.stem)[0] != ".":
+        if path.name.removeprefix(database.stem)[0] != "." or not path.is_file():
             continue
         try:
             found.append(Pack(path))
-        except (OSError, ValueError, TypeError, AttributeError) as error:
-            _log.warning("%s is not used: it %s", path, error)
+        except OSError as error:
+            _warnings.say(path, "%s is not used: %s", path, error.strerror or error)
+        except ValueError as error:
+            _warnings.say(path, "%s is not used: it %s", path, error)
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from jitlto import toolkit
 from jitlto.database import FragmentDatabase
@@ -15,13 +16,14 @@ from jitlto.errors import ArchitectureError, LinkError, VersionError
 from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
-from jitlto.ptx import parse
 from jitlto.runtime import cubins, device
 from jitlto.runtime.linked import LinkedKernel, Recipe
-from jitlto.runtime.linker import InputKind, Linked, LinkInput, link
 from jitlto.runtime.resolve import Resolution, Supplied
-from jitlto.runtime.supply import UserInput
 from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa, runs_on
+
+if TYPE_CHECKING:  # what a plan whose kernel is found need not load
+    from jitlto.runtime.linker import Linked
+    from jitlto.runtime.supply import UserInput
 
 _DIGEST_SCHEMA = 1
 _log = logging.getLogger("jitlto.plan")
@@ -229,6 +231,8 @@ class Plan:
         """
         if arch is not None:
             return self.for_arch(arch).calls_left()
+        from jitlto.ptx import parse
+
         module = parse(self.link_ptx())
         owners: list[Fragment | Supplied] = [*self.fragments, *(item.symbols for item in self.supplied)]
         crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
@@ -254,6 +258,8 @@ class Plan:
         }
 
     def _link(self, *, ptx: bool) -> Linked:
+        from jitlto.runtime.linker import InputKind, LinkInput, link
+
         kind = InputKind.FATBIN if self.link_mode == "lto" else InputKind.PTX
         inputs = [
             LinkInput(kind, self.database.read(image), str(fragment.key))

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from jitlto import nvrtc, ptx, toolkit
 from jitlto.database import FamilyRecord
-from jitlto.errors import CompileError, LinkError, PlanError
+from jitlto.errors import CompileError, JitltoError, LinkError, PlanError
 from jitlto.fragment import Symbol, SymbolKind
 from jitlto.headers import HeaderSearch, Source
+from jitlto.runtime import sources
 from jitlto.runtime.linker import InputKind, LinkInput, link
 from jitlto.runtime.resolve import Supplied
-from jitlto.versions import Architecture, Version, linkable
+from jitlto.versions import Architecture, Version, knows, linkable
+
+_SCHEMA = 1  # of what is kept of a compiled source
+_FATBIN_PTX, _FATBIN_CUBIN, _FATBIN_LTOIR = 1, 2, 8  # kinds of images in a fatbin
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +82,7 @@ def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
         )
     symbols = Supplied(name, tuple(functions), module.requires, compiled.weak)
-    base = min(compiled.ltoir)
+    base = base_architecture(family)
     return UserInput(
         symbols,
         (
@@ -89,19 +95,112 @@ def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
     )
 
 
-@lru_cache(maxsize=256)
+def base_architecture(family: FamilyRecord) -> Architecture:
+    """What callers' code is compiled for: plain code of the lowest base links upward to whatever the fragments do."""
+    plain = [a for a in family.architectures if not a.suffix] or list(family.architectures)
+    return min(plain)
+
+
 def _compile(text: str, name: str, family: FamilyRecord) -> nvrtc.Compiled:
     prelude = "".join(f'#include "{interface}"\n' for interface in family.interfaces)
     # The interface stands before the user's text without moving its lines.
     whole = f'{prelude}#line 1 "{_quoted(name)}"\n{text}\n'.encode()
-    overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in family.headers}
-    search = HeaderSearch(toolkit.header_roots(), overlay)
-    # Plain LTO-IR of the lowest base links upward to whatever the fragments link to.
-    plain = [a for a in family.architectures if not a.suffix] or list(family.architectures)
     try:
-        return nvrtc.compile_closure(search, whole, [min(plain)], family.options)
+        return compile_once(whole, family.headers, base_architecture(family), family.options)
     except CompileError as error:
         raise nvrtc.annotate(error, name, text, name) from None
+
+
+@lru_cache(maxsize=256)
+def compile_once(
+    text: bytes, headers: tuple[tuple[str, str], ...], architecture: Architecture, options: tuple[str, ...]
+) -> nvrtc.Compiled:
+    """Compile CUDA C++ with NVRTC, or find what this or another process made of the same text, headers and options.
+
+    Parameters
+    ----------
+    text : bytes
+        The source.
+    headers : tuple of (str, str)
+        Name and text of headers beside the toolkit's.
+    architecture : Architecture
+        What to compile for.
+    options : tuple of str
+        The compiler's.
+
+    Raises
+    ------
+    CompileError
+        If NVRTC refuses it; ``log`` names the source ``<sha256>.cu``.
+    """
+    overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
+    recipe = {
+        "schema": _SCHEMA,
+        "text": hashlib.sha256(text).hexdigest(),
+        "headers": {name: hashlib.sha256(content).hexdigest() for name, content in overlay.items()},
+        "architecture": str(architecture),
+        "options": list(options),
+        "nvrtc": toolkit.build_id("nvrtc"),
+    }
+    search = _Search(toolkit.header_roots(), overlay)
+    entry = sources.find(recipe)
+    found = _unpacked(entry, search, text, architecture) if entry else None
+    if found is not None:
+        return found
+    compiled = nvrtc.compile_closure(search, text, [architecture], options)
+    sources.keep(recipe, _packed(compiled, search, architecture))
+    return compiled
+
+
+class _Search(HeaderSearch):
+    """Remembers the source that it gave last, and which headers had to be named for it."""
+
+    def __init__(self, roots: Sequence[Path], overlay: dict[str, bytes]) -> None:
+        super().__init__(roots, overlay)
+        self.extra: list[str] = []
+        self.sha256_of_source = ""
+
+    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
+        self.extra = list(extra)
+        source = super().closure(text, self.extra)
+        self.sha256_of_source = source.sha256
+        return source
+
+
+def _packed(compiled: nvrtc.Compiled, search: _Search, architecture: Architecture) -> dict[str, object]:
+    return {
+        "source": search.sha256_of_source,
+        "extra": search.extra,
+        "ltoir": base64.b64encode(compiled.ltoir[architecture]).decode(),
+        "ptx": compiled.ptx,
+        "weak": compiled.weak,
+        "version": str(compiled.version),
+        "warnings": compiled.warnings,
+        "identity": compiled.identity,
+    }
+
+
+def _unpacked(
+    entry: dict[str, object], search: _Search, text: bytes, architecture: Architecture
+) -> nvrtc.Compiled | None:
+    """What an entry holds; None if the toolkit's headers have changed since, or it is not of this form."""
+    try:
+        extra, weak, code = entry["extra"], entry["weak"], entry["ptx"]
+        if not isinstance(extra, list) or not isinstance(weak, list) or not isinstance(code, str):
+            return None
+        if search.closure(text, map(str, extra)).sha256 != entry["source"]:
+            return None
+        return nvrtc.Compiled(
+            {architecture: base64.b64decode(str(entry["ltoir"]), validate=True)},
+            code,
+            ptx.parse(code),
+            tuple((str(name), str(body)) for name, body in weak),
+            Version.parse(str(entry["version"])),
+            str(entry["warnings"]),
+            str(entry["identity"]),
+        )
+    except (ValueError, KeyError, TypeError, JitltoError):
+        return None
 
 
 def _quoted(name: str) -> str:
@@ -131,8 +230,8 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
     """Take LTO-IR, a fatbin, a cubin, an object or a library.
 
     Which of the ``wanted`` symbols LTO-IR provides, with which layout, and what it requires in turn, is read from what
-    nvJitLink makes of it together with a stub that takes their addresses. Other kinds are taken at their word: the link
-    itself says whether they define what is missing.
+    nvJitLink makes of it together with a stub that takes their addresses. Other kinds, and fatbins without LTO-IR, are
+    taken at their word: the link itself says whether they define what is missing.
 
     Raises
     ------
@@ -148,7 +247,11 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
                 Symbol(d.name, d.kind, d.layout) for d in module.declarations.values() if d.defined and d.name in names
             )
             requires = tuple(s for s in module.requires if s.name not in names)
-            return UserInput(Supplied(name, provides, requires), (("lto", item),), None, None, _identity(item))
+            # What a fatbin holds beside LTO-IR serves links without it.
+            plain = any(held.kind in (_FATBIN_PTX, _FATBIN_CUBIN) for held in _held(item))
+            modes = ("lto", "ptx") if plain else ("lto",)
+            images = tuple((mode, item) for mode in modes)
+            return UserInput(Supplied(name, provides, requires), images, None, None, _identity(item))
     symbols = Supplied(name, (), (), opaque=True)
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, None, _identity(item))
 
@@ -163,17 +266,58 @@ def _inspect(item: LinkInput, wanted: tuple[Symbol, ...]) -> ptx.Module | None:
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(functions))
     text = f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
-    stub = nvrtc.compile_source(Source(text.encode(), {}), [base], ["--std=c++17"]).ltoir[base]
-    # The newest target takes LTO-IR of every architecture.
-    newest = Architecture(max(linkable(toolkit.nvjitlink_version())))
-    try:
-        linked = link([item, LinkInput(InputKind.LTOIR, stub, "stub")], newest, ["-lto"], ptx=True)
-    except LinkError as error:
-        # A whole fatbin without LTO-IR for that target: SASS, PTX, or code for one architecture only.
-        if item.kind is InputKind.FATBIN and _is_whole_fatbin(item.data):
-            return None
-        raise PlanError(f"cannot be read as {item.kind}: {error.what}", where=item.name, hint=error.hint) from error
-    return ptx.parse(linked.data.decode())
+    stub = LinkInput(InputKind.LTOIR, compile_once(text.encode(), (), base, ("--std=c++17",)).ltoir[base], "stub")
+    refusal: LinkError | None = None
+    for target in _targets(item):
+        try:
+            linked = link([item, stub], target, ["-lto"], ptx=True)
+        except LinkError as error:
+            refusal = refusal or error
+        else:
+            return ptx.parse(linked.data.decode())
+    # A whole fatbin without LTO-IR that any target takes: SASS or PTX.
+    if item.kind is InputKind.FATBIN and _is_whole_fatbin(item.data):
+        return None
+    assert refusal is not None  # noqa: S101 - there is a first target
+    raise PlanError(f"cannot be read as {item.kind}: {refusal.what}", where=item.name, hint=refusal.hint) from refusal
+
+
+def _targets(item: LinkInput) -> Iterator[Architecture]:
+    """Targets for which nvJitLink may read an input.
+
+    The newest takes bare LTO-IR of every architecture, suffixes too. From a fatbin it takes LTO-IR with a suffix only
+    for a target that runs it.
+    """
+    version = toolkit.nvjitlink_version()
+    yield Architecture(max(linkable(version)))
+    for number in sorted({held.number for held in _held(item) if held.kind == _FATBIN_LTOIR}):
+        for suffix in ("a", "f"):
+            if knows(version, target := Architecture(number, suffix)):
+                yield target
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """One image in a fatbin: its kind, and the architecture's number without a suffix."""
+
+    kind: int
+    number: int
+
+
+def _held(item: LinkInput) -> list[_Held]:
+    """What a fatbin holds, as far as its entries follow the form that nvFatbin and nvcc write; nothing otherwise."""
+    data, found = item.data, []
+    if item.kind is not InputKind.FATBIN or not _is_whole_fatbin(data):
+        return []
+    (at,) = struct.unpack_from("<H", data, 6)
+    while at + 32 <= len(data):
+        kind, _, header, size = struct.unpack_from("<HHIQ", data, at)
+        (number,) = struct.unpack_from("<I", data, at + 28)
+        found.append(_Held(kind, number))
+        if header + size == 0:
+            break
+        at += header + size
+    return found
 
 
 def _is_whole_fatbin(data: bytes) -> bool:
