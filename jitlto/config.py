@@ -101,10 +101,20 @@ def _count(environment: Mapping[str, str], variable: str) -> int | None:
 
 
 def _size(environment: Mapping[str, str], variable: str, default: str) -> int:
-    text = environment.get(variable) or default
+    return parse_size(environment.get(variable) or default, variable)
+
+
+def parse_size(text: str, where: str) -> int:
+    """A number of bytes from text such as ``500M``.
+
+    Raises
+    ------
+    JitltoError
+        If it is none; ``where`` says where it stands.
+    """
     match = re.fullmatch(r"(\d{1,18})([KMGT]?)", text.strip().upper())
     if match is None:
-        raise JitltoError(f"{text!r} is no size", where=variable, hint="write bytes, or e.g. 500M or 4G")
+        raise JitltoError(f"{text!r} is no size", where=where, hint="write bytes, or e.g. 500M or 4G")
     return int(match[1]) << 10 * " KMGT".index(match[2] or " ")
 
 

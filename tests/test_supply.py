@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from jitlto import fatbin, nvrtc, toolkit
+from jitlto import config, fatbin, nvrtc, toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.errors import (
     CompileError,
@@ -19,7 +22,7 @@ from jitlto.errors import (
 )
 from jitlto.headers import Source
 from jitlto.ptx import parse
-from jitlto.runtime import supply
+from jitlto.runtime import cubins, sources, supply
 from jitlto.runtime.kernels import KernelFamily, Planner
 from jitlto.runtime.linker import InputKind
 from jitlto.runtime.plan import Plan
@@ -486,6 +489,76 @@ def relocatable_cubin(text: str) -> bytes:
     return buffer
 
 
+def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> bytes:
+    """A fatbin that holds PTX, LTO-IR or both."""
+    bindings = toolkit.bindings("nvfatbin")
+    handle = bindings.create([], 0)
+    try:
+        if ptx:
+            text = ptx.encode() + b"\0"
+            bindings.add_ptx(handle, text, len(text), architecture, "user", "")
+        if ltoir:
+            bindings.add_ltoir(handle, ltoir, len(ltoir), architecture, "user", "")
+        buffer = bytearray(bindings.size(handle))
+        bindings.get(handle, buffer)
+    finally:
+        bindings.destroy(handle)
+    return bytes(buffer)
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_fatbin_of_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+    data = fatbin_of(ptx=compiled(ALONE).ptx)
+    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90", link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+
+
+def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) -> None:
+    data = fatbin_of(compiled(ALONE).ptx, ltoir(ALONE))
+    planner = mini.planner(data_type="float").add_binary(data, "fatbin")
+    assert inlined(planner.plan())
+    assert links(planner.plan(link_mode="ptx"))
+
+
+def test_a_fatbin_of_ltoir_alone_serves_no_link_without_lto(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_binary(fatbin_of(ltoir=ltoir(ALONE)), "fatbin").plan(link_mode="ptx")
+    with pytest.raises(LinkError, match="cannot take part in a link without link-time optimisation"):
+        plan.link("sm_90")
+
+
+@pytest.mark.parametrize("with_ptx", [False, True])
+def test_another_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
+    text = compiled(OTHER_LAYOUT).ptx if with_ptx else ""
+    with pytest.raises(InterfaceMismatchError, match=r"user\.fatbin: defines op with layout \(4\)\(8,4\)"):
+        plain.planner().add_binary(fatbin_of(text, ltoir(OTHER_LAYOUT)), "fatbin").plan()
+
+
+def test_a_fatbin_of_ptx_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    data = fatbin_of(ptx=compiled("__device__ float other(float a) { return a; }").ptx)
+    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90")
+    with pytest.raises(UnresolvedSymbolError, match=r"mini::op<float>\(float\)"):
+        plan.link()
+
+
+def suffixes() -> list[str]:
+    return ["90a", "100a", "100f", "120a"] if toolkit.nvrtc_version() >= (12, 9) else ["90a"]
+
+
+def test_ltoir_for_one_architecture_or_family_is_looked_into_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
+    for name in suffixes():
+        architecture = Architecture.parse(name)
+        for text, fits in (('extern "C" __device__ float op(float a) { return a; }', True), (OTHER_LAYOUT, False)):
+            made = nvrtc.compile_source(Source(text.encode(), {}), [architecture], ["--std=c++17"]).ltoir[architecture]
+            for data in (made, fatbin.wrap_ltoir(made, architecture)):
+                planner = plain.planner().add_ltoir(data)
+                if fits:
+                    assert planner.plan(arch=architecture).calls_left() == []
+                else:
+                    with pytest.raises(InterfaceMismatchError, match=r"layout \(4\)\(8,4\)"):
+                        planner.plan()
+
+
 def in_a_fatbin(cubin: bytes) -> bytes:
     bindings = toolkit.bindings("nvfatbin")
     handle = bindings.create([], 0)
@@ -527,3 +600,171 @@ def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:
     data = in_a_fatbin(relocatable_cubin(ALONE))
     with pytest.raises(PlanError, match=r"user\.fatbin"):
         mini.planner(data_type="float").add_binary(data[:-100], "fatbin").plan(arch="sm_90")
+
+
+# --- compiled once ---
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, and nothing compiled yet in this process; gives where compiled sources are kept."""
+    monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "cache"))
+    for forget in (config.current, cubins.default, supply.compile_once):
+        forget.cache_clear()
+    yield tmp_path / "cache" / "cubins" / sources.ENTRIES
+    monkeypatch.undo()
+    for forget in (config.current, cubins.default, supply.compile_once):
+        forget.cache_clear()
+
+
+def entries(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What makes this process like another one that has no compiler."""
+
+    def forget() -> None:
+        def refuse(name: str) -> None:
+            raise AssertionError(f"{name} was asked for")
+
+        supply.compile_once.cache_clear()
+        monkeypatch.setattr(
+            nvrtc.toolkit,
+            "bindings",
+            lambda name, found=toolkit.bindings: refuse(name) if name == "nvrtc" else found(name),
+        )
+
+    return forget
+
+
+def test_a_second_process_compiles_nothing(mini: KernelFamily, kept: Path, no_compiler: Callable[[], None]) -> None:
+    first = mini.planner(data_type="float").add_source(OP).plan()
+    toolkit.header_roots()
+    no_compiler()
+    again = mini.planner(data_type="float").add_source(OP).plan()
+    assert again == first
+    assert links(again)
+    assert inlined(again)
+
+
+def test_what_ltoir_provides_is_found_without_a_compiler(
+    mini: KernelFamily, kept: Path, no_compiler: Callable[[], None]
+) -> None:
+    data = ltoir(ALONE)
+    first = mini.planner(data_type="float").add_ltoir(data).plan()
+    toolkit.header_roots()
+    no_compiler()
+    assert mini.planner(data_type="float").add_ltoir(data).plan() == first
+
+
+def test_another_text_name_or_header_is_compiled_for_itself(mini: KernelFamily, kept: Path) -> None:
+    record = mini.record
+    changed = replace(record, headers=tuple((name, text + "// more\n") for name, text in record.headers))
+    other_options = replace(record, options=(*record.options, "--use_fast_math"))
+    given = [(OP, "user.cu", record), (OP + "\n", "user.cu", record), (OP, "other.cu", record)]
+    given += [(OP, "user.cu", changed), (OP, "user.cu", other_options)]
+    identities = {supply.from_source(*each).identity for each in given}
+    assert len(identities) == len(entries(kept)) == len(given)
+
+
+def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            supply.from_source("nonsense", "user.cu", mini.record)
+    assert entries(kept) == []
+
+
+def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that is included through a macro, at that: the text does not name it."""
+    header = tmp_path / "include" / "value.h"
+    header.parent.mkdir()
+    monkeypatch.setattr(toolkit, "header_roots", lambda: (header.parent,))
+    text = b"#define HEADER <value.h>\n#include HEADER\n__device__ int f() { return VALUE; }\n"
+
+    def value(number: int) -> str:
+        header.write_text(f"#define VALUE {number}\n")
+        supply.compile_once.cache_clear()
+        return supply.compile_once(text, (), BASE, ()).ptx
+
+    first = value(1001)
+    assert value(1002) != first == value(1001)
+
+
+def test_a_header_that_now_lies_before_another_of_its_name_is_noticed(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = (tmp_path / "first", tmp_path / "second")
+    monkeypatch.setattr(toolkit, "header_roots", lambda: roots)
+    for root, number in zip(reversed(roots), (1001, 1002), strict=True):
+        (root / "sub").mkdir(parents=True)
+        (root / "sub" / "value.h").write_text(f"#define VALUE {number}\n")
+        (root / "sub" / "outer.h").write_text('#include "value.h"\n')
+        supply.compile_once.cache_clear()
+        text = b"#include <sub/outer.h>\n__device__ int f() { return VALUE; }\n"
+        assert str(number) in supply.compile_once(text, (), BASE, ()).ptx
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: {},
+        lambda entry: dict.fromkeys(entry),
+        lambda entry: entry | {"ltoir": "no base64"},
+        lambda entry: entry | {"ptx": "no PTX"},
+        lambda entry: entry | {"weak": [1]},
+        lambda entry: entry | {"headers": 1},
+        lambda entry: entry | {"version": "new"},
+    ],
+    ids=["empty", "null", "LTO-IR", "PTX", "weak", "headers", "version"],
+)
+def test_an_entry_that_cannot_be_read_is_made_again(
+    mini: KernelFamily, kept: Path, damage: Callable[[dict[str, object]], dict[str, object]]
+) -> None:
+    first = supply.from_source(OP, "user.cu", mini.record)
+    (path,) = entries(kept)
+    store = cubins.default().store
+    assert store is not None
+    key = path.parent.name + path.name
+    whole = json.loads(store.get(sources.ENTRIES, key) or b"")
+    store.put(sources.ENTRIES, key, json.dumps(whole | {"entry": damage(whole["entry"])}).encode())
+    supply.compile_once.cache_clear()
+    again = supply.from_source(OP, "user.cu", mini.record)
+    assert (again.symbols, again.identity) == (first.symbols, first.identity)
+    assert json.loads(store.get(sources.ENTRIES, key) or b"") == whole
+
+
+def test_an_entry_under_anothers_name_is_a_miss(kept: Path) -> None:
+    sources.keep({"one": 1}, {"is": "one"})
+    (path,) = entries(kept)
+    store = cubins.default().store
+    assert store is not None
+    payload = store.get(sources.ENTRIES, path.parent.name + path.name)
+    assert payload is not None
+    sources.keep({"two": 2}, {"is": "two"})
+    (other,) = [p for p in entries(kept) if p != path]
+    for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}'):
+        store.put(sources.ENTRIES, other.parent.name + other.name, wrong)
+        assert sources.find({"two": 2}) is None
+    assert sources.find({"one": 1}) == {"is": "one"}
+
+
+def test_a_cache_that_is_only_read_gives_and_takes_nothing(
+    mini: KernelFamily, kept: Path, no_compiler: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supply.from_source(OP, "user.cu", mini.record)
+    before = entries(kept)
+    monkeypatch.setenv("JITLTO_CACHE", "readonly")
+    for forget in (config.current, cubins.default, supply.compile_once):
+        forget.cache_clear()
+    supply.from_source(OP, "other.cu", mini.record)
+    assert entries(kept) == before
+    no_compiler()
+    supply.from_source(OP, "user.cu", mini.record)
+
+
+def test_without_a_cache_sources_compile_all_the_same(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cubins, "default", lambda: cubins.CubinCache(None))
+    supply.compile_once.cache_clear()
+    assert links(mini.planner(data_type="float").add_source(OP + "// uncached").plan())

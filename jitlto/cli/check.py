@@ -203,7 +203,7 @@ def _print_proof(proof: FamilyProof, causes: Causes, notes: Causes) -> None:
         if len(alike.findings) > _SHOWN:
             click.echo(f"  and {len(alike.findings) - _SHOWN} more such notes, which --json lists")
     for cause in causes.all():
-        _print_cause(proof.family, cause)
+        print_cause(proof.family, cause)
 
 
 def _print_links(links: Sequence[_Links], targets: Sequence[Architecture], mode: str, seconds: float) -> None:
@@ -211,7 +211,7 @@ def _print_links(links: Sequence[_Links], targets: Sequence[Architecture], mode:
 
     for item in links:
         for cause in item.causes:
-            _print_cause(item.family, cause)
+            print_cause(item.family, cause)
     archs, version = ", ".join(target.sm for target in targets), toolkit.nvjitlink_version()
     for item in links:
         if not item.linkable:
@@ -231,7 +231,7 @@ def _tuples(strength: int) -> str:
     return {1: "values", 2: "pairs of values", 3: "triples of values"}.get(strength, f"{strength}-tuples of values")
 
 
-def _print_cause(family: str, cause: Cause) -> None:
+def print_cause(family: str, cause: Cause) -> None:
     """One cause: its first finding in full, and where else it occurs."""
     first, count = cause.first, len(cause.findings)
     click.secho("error: ", fg="red", nl=False, err=True)
@@ -256,7 +256,7 @@ def _proof_as_dict(proof: FamilyProof, causes: Causes) -> dict[str, object]:
         "fragments": proof.fragments,
         "kernels": len(proof.kernels),
         "completed_by_callers": sum(bool(kernel.left) for kernel in proof.kernels),
-        "failures": [_cause_as_dict(cause) for cause in causes.all()],
+        "failures": [cause_as_dict(cause) for cause in causes.all()],
         "notes": [
             {"kind": n.kind, "message": n.message, "subject": n.subject, "configuration": dict(n.configuration)}
             for n in proof.notes
@@ -281,14 +281,15 @@ def _links_as_dict(
                 "completed_by_callers": item.waiting,
                 "cover": item.strength,
                 "tuples": item.tuples,
-                "failures": [_cause_as_dict(cause) for cause in item.causes],
+                "failures": [cause_as_dict(cause) for cause in item.causes],
             }
             for item in links
         ],
     }
 
 
-def _cause_as_dict(cause: Cause) -> dict[str, object]:
+def cause_as_dict(cause: Cause) -> dict[str, object]:
+    """A cause as JSON shows it."""
     first = cause.first
     return {
         "kind": first.kind,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import time
 import weakref
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,18 +13,21 @@ from typing import TYPE_CHECKING
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, PlanError, RegistryError
 from jitlto.fragment import Fragment, FragmentKey, Symbol
-from jitlto.runtime import device
+from jitlto.runtime import device, events
 from jitlto.runtime.configuration import normalise, parameter_values
 from jitlto.runtime.device import kind
+from jitlto.runtime.events import Kind
 from jitlto.runtime.once import OnceMap
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.resolve import Index, resolve
+from jitlto.runtime.wisdom import Request
 from jitlto.versions import Architecture
 
 if TYPE_CHECKING:  # what finding a linked kernel does not need
     from jitlto.runtime import supply
     from jitlto.runtime.launcher import Launcher
     from jitlto.runtime.linker import InputKind
+    from jitlto.runtime.numba_code import PythonFunction
 
 
 def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None = None) -> KernelFamily:
@@ -279,6 +283,7 @@ class Planner:
         self._entry = entry
         self._configuration = normalise(configuration, family.parameters, family.name)
         self._pinned: list[Fragment] = []
+        self._functions: list[PythonFunction] = []
         self._supplied: list[tuple[str, bytes | str, InputKind | None]] = []
 
     def add(self, key: str | FragmentKey) -> Planner:
@@ -318,6 +323,28 @@ class Planner:
         if not isinstance(text, str):
             raise PlanError("the source is not text", where=name, hint="give CUDA C++ as a str")
         self._supplied.append((name, text, None))
+        return self
+
+    def add_function(self, function: object, group: str | None = None) -> Planner:
+        """Add a device function in Python, which numba-cuda compiles; it takes the place of a group.
+
+        Its types are those that the group's interface declares; the result is converted to the declared one.
+
+        Parameters
+        ----------
+        function : function
+            A Python function, or one that ``numba.cuda.jit`` has decorated.
+        group : str, optional
+            The group whose place it takes; by default the one called like the function.
+
+        Raises
+        ------
+        PlanError
+            If it is no Python function.
+        """
+        from jitlto.runtime import numba_code
+
+        self._functions.append(numba_code.python_function(function, group))
         return self
 
     def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner:
@@ -373,10 +400,13 @@ class Planner:
         PlanError
             Or one of its kinds, if the configuration does not lead to one set of fragments.
         CompileError
-            If an added source does not compile.
+            If an added source or function does not compile.
+        ToolchainError
+            If what compiles it is not installed.
         """
         if link_mode not in ("lto", "ptx"):
             raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+        begin = time.perf_counter()
         supplied = self._inputs()
         resolution = resolve(
             self._family.index,
@@ -391,8 +421,21 @@ class Planner:
             target = None if arch is None else Architecture.parse(str(arch))
         except JitltoError as error:
             raise PlanError(error.what, hint=error.hint) from None
+        events.tell(Kind.PLANNED, str(resolution.entry.key), seconds=time.perf_counter() - begin)
+        request = None  # a Python function cannot be written down
+        if not self._functions:
+            request = Request(
+                self._family.name,
+                self._entry,
+                self._configuration,
+                tuple(str(fragment.key) for fragment in self._pinned),
+                tuple(self._supplied),
+                link_mode,
+                dict(link_options or {}),
+            )
+        database = self._family.database
         return Plan(
-            self._family.name, resolution, tuple(supplied), options, built, link_mode, target, self._family.database
+            self._family.name, resolution, tuple(supplied), options, built, link_mode, target, database, request
         )
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Launcher:
@@ -400,7 +443,20 @@ class Planner:
         return self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
 
     def _inputs(self) -> list[supply.UserInput]:
-        return [self._input(*item) for item in self._supplied]
+        given = [self._input(*item) for item in self._supplied]
+        if not self._functions:
+            return given
+        from jitlto.runtime import numba_code
+
+        return given + numba_code.from_functions(
+            self._functions,
+            self._family.record,
+            self._family.database.fragments(self._family.name),
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=given,
+        )
 
     def _input(self, name: str, data: bytes | str, kind: InputKind | None) -> supply.UserInput:
         from jitlto.runtime import supply

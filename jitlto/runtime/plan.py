@@ -16,7 +16,7 @@ from jitlto.errors import ArchitectureError, LinkError, VersionError
 from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
-from jitlto.runtime import cubins, device
+from jitlto.runtime import cubins, device, wisdom
 from jitlto.runtime.linked import LinkedKernel, Recipe
 from jitlto.runtime.resolve import Resolution, Supplied
 from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa, runs_on
@@ -52,6 +52,8 @@ class Plan:
         The target; None stands for the current device's.
     database : FragmentDatabase
         Where images are read from.
+    request : Request or None
+        What it answers, to plan it again elsewhere; None for what no caller asked for.
     """
 
     family: str
@@ -62,6 +64,7 @@ class Plan:
     mode: str
     arch: Architecture | None
     database: FragmentDatabase = field(compare=False)
+    request: wisdom.Request | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
@@ -191,6 +194,7 @@ class Plan:
         """
         if arch is not None:
             return self.for_arch(arch).link()
+        wisdom.record(self)
         return cubins.default().kernel(self.recipe, self.link_anew, self.database.path)
 
     def link_anew(self) -> LinkedKernel:
@@ -309,7 +313,7 @@ def _check_supplied(item: UserInput, mode: str, target: Architecture, linker: Ve
         )
     if item.version is not None and mode == "lto" and not ltoir_links(item.version, linker):
         raise VersionError(
-            f"{name} was compiled by NVRTC {item.version}, which nvJitLink {linker} cannot link",
+            f"{name} was compiled with CUDA {item.version}, which nvJitLink {linker} cannot link",
             hint="install NVRTC and nvJitLink of one release",
         )
     if item.architecture is not None and not runs_on(item.architecture, target):

@@ -8,7 +8,6 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
 from jitlto import nvrtc, ptx, toolkit
 from jitlto.database import FamilyRecord
@@ -144,33 +143,30 @@ def compile_once(
     }
     search = _Search(toolkit.header_roots(), overlay)
     entry = sources.find(recipe)
-    found = _unpacked(entry, search, text, architecture) if entry else None
+    found = _unpacked(entry, search, architecture) if entry else None
     if found is not None:
         return found
     compiled = nvrtc.compile_closure(search, text, [architecture], options)
-    sources.keep(recipe, _packed(compiled, search, architecture))
+    sources.keep(recipe, _packed(compiled, search, text, architecture))
     return compiled
 
 
 class _Search(HeaderSearch):
-    """Remembers the source that it gave last, and which headers had to be named for it."""
+    """Remembers which headers it gave last, those that had to be named for it too."""
 
-    def __init__(self, roots: Sequence[Path], overlay: dict[str, bytes]) -> None:
-        super().__init__(roots, overlay)
-        self.extra: list[str] = []
-        self.sha256_of_source = ""
+    given: frozenset[str] = frozenset()
 
     def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
-        self.extra = list(extra)
-        source = super().closure(text, self.extra)
-        self.sha256_of_source = source.sha256
+        source = super().closure(text, extra)
+        self.given = frozenset(source.headers)
         return source
 
 
-def _packed(compiled: nvrtc.Compiled, search: _Search, architecture: Architecture) -> dict[str, object]:
+def _packed(compiled: nvrtc.Compiled, search: _Search, text: bytes, architecture: Architecture) -> dict[str, object]:
+    # All that was looked for, found or not: where one of them changes, comes or goes, another source would be compiled.
+    asked = search.asked(text, search.given) | search.given
     return {
-        "source": search.sha256_of_source,
-        "extra": search.extra,
+        "headers": {name: search.sha256(name) for name in asked},
         "ltoir": base64.b64encode(compiled.ltoir[architecture]).decode(),
         "ptx": compiled.ptx,
         "weak": compiled.weak,
@@ -180,15 +176,13 @@ def _packed(compiled: nvrtc.Compiled, search: _Search, architecture: Architectur
     }
 
 
-def _unpacked(
-    entry: dict[str, object], search: _Search, text: bytes, architecture: Architecture
-) -> nvrtc.Compiled | None:
+def _unpacked(entry: dict[str, object], search: _Search, architecture: Architecture) -> nvrtc.Compiled | None:
     """What an entry holds; None if the toolkit's headers have changed since, or it is not of this form."""
     try:
-        extra, weak, code = entry["extra"], entry["weak"], entry["ptx"]
-        if not isinstance(extra, list) or not isinstance(weak, list) or not isinstance(code, str):
+        headers, weak, code = entry["headers"], entry["weak"], entry["ptx"]
+        if not isinstance(headers, dict) or not isinstance(weak, list) or not isinstance(code, str):
             return None
-        if search.closure(text, map(str, extra)).sha256 != entry["source"]:
+        if any(search.sha256(name) != digest for name, digest in headers.items()):
             return None
         return nvrtc.Compiled(
             {architecture: base64.b64decode(str(entry["ltoir"]), validate=True)},

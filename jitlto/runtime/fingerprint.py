@@ -1,0 +1,110 @@
+"""What a Python function computes, as plain values: its bytecode, constants and all that it refers to.
+
+Two functions with equal fingerprints compile to the same code under one version of Python and of the libraries that
+they use. Where that cannot be told, there is no fingerprint.
+"""
+
+from __future__ import annotations
+
+import builtins
+import dis
+import struct
+import sys
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+
+#: What belongs to a library is what its name says, as long as the library's version is the same.
+_LIBRARIES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "numba"})
+
+
+class _UntoldError(Exception):
+    """Something whose value cannot be told."""
+
+
+def fingerprint(function: FunctionType) -> object | None:
+    """What determines the function's behaviour, as plain JSON values; None if something in it cannot be told.
+
+    Code, constants, defaults, closure and global values are told; so are functions, types and modules of the standard
+    library's ``math``, ``cmath`` and ``operator``, of NumPy and of Numba. Other functions, objects and modules are not.
+    """
+    try:
+        return _function(function)
+    except _UntoldError:
+        return None
+
+
+def _function(function: FunctionType) -> object:
+    code = function.__code__
+    try:
+        cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:  # a name that is not bound yet
+        raise _UntoldError from None
+    loads = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    return {
+        "python": sys.version,
+        "code": _code(code),
+        "defaults": _value(function.__defaults__),
+        "keywords": sorted([name, _value(value)] for name, value in (function.__kwdefaults__ or {}).items()),
+        "closure": [_value(cell) for cell in cells],
+        "globals": {name: _global(function, name) for name in sorted(loads)},
+    }
+
+
+def _global(function: FunctionType, name: str) -> object:
+    if name in function.__globals__:
+        return _value(function.__globals__[name])
+    if hasattr(builtins, name):
+        return ["builtin", name]
+    raise _UntoldError
+
+
+def _code(code: CodeType) -> object:
+    return [
+        code.co_code.hex(),
+        [_value(constant) for constant in code.co_consts],
+        list(code.co_names),
+        list(code.co_varnames),
+        list(code.co_freevars),
+        list(code.co_cellvars),
+        [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags],
+        code.co_exceptiontable.hex(),
+    ]
+
+
+def _value(value: object) -> object:
+    """A value by type and content; floats by their bits, so that NaN and -0.0 are themselves."""
+    if value is None or value is Ellipsis:
+        return str(value)
+    if type(value) in (bool, int, str):
+        return [type(value).__name__, str(value)]
+    if type(value) is bytes:
+        return ["bytes", value.hex()]
+    if type(value) is float:
+        return ["float", struct.pack("<d", value).hex()]
+    if type(value) is complex:
+        return ["complex", struct.pack("<dd", value.real, value.imag).hex()]
+    if type(value) is tuple:
+        return ["tuple", [_value(item) for item in value]]
+    return _of_library(value)
+
+
+def _of_library(value: object) -> object:
+    """A module, or what a module of a library calls by a name, by that name; a NumPy scalar or array by its content."""
+    if isinstance(value, ModuleType):
+        if value.__name__.partition(".")[0] in _LIBRARIES:
+            return ["module", value.__name__]
+        raise _UntoldError
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
+        if value.dtype.hasobject or value.dtype.names:
+            raise _UntoldError
+        return ["array", value.dtype.str, list(value.shape), value.tobytes().hex()]
+    if isinstance(value, (type, BuiltinFunctionType)):
+        owner, name = value.__module__, value.__name__
+    elif numpy is not None and isinstance(value, numpy.ufunc):
+        owner, name = "numpy", value.__name__
+    else:
+        owner, name = "numba.core.types", str(value)  # what is called int32 there is one object
+    # The library must know the very same thing by that name.
+    if owner.partition(".")[0] in _LIBRARIES and getattr(sys.modules.get(owner), name, None) is value:
+        return ["of", owner, name]
+    raise _UntoldError
