@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import os
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -67,8 +68,7 @@ class Config:
     def read(cls, environment: Mapping[str, str]) -> Config:
         """Read the settings from environment variables."""
         paths = environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)
-        base = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-        cache_dir = environment.get("JITLTO_CACHE_DIR") or str(Path(base) / "jitlto")
+        cache_dir = environment.get("JITLTO_CACHE_DIR") or str(_cache_home(environment) / "jitlto")
         record = environment.get("JITLTO_RECORD")
         return cls(
             tuple(Path(path) for path in paths if path),
@@ -80,6 +80,15 @@ class Config:
             Path(record) if record else None,
             _count(environment, "JITLTO_MAX_LOADED"),
         )
+
+
+def _cache_home(environment: Mapping[str, str]) -> Path:
+    if given := environment.get("XDG_CACHE_HOME"):
+        return Path(given)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:  # a user without a home, as in containers; the store checks whose directory it is
+        return Path(tempfile.gettempdir()) / f"jitlto-{os.getuid()}"
 
 
 def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:

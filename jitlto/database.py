@@ -156,11 +156,10 @@ class FragmentDatabase:
             what = "is a directory" if os.path.isdir(self.path) else "there is no such file"  # noqa: PTH112
             what = "is no regular file" if os.path.lexists(self.path) and what.startswith("there") else what
             raise self._error(what, "make it with `jitlto build FAMILY -o DB`")
+        # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
+        self._uri = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=ro&immutable=1"
         with self._reading():
-            # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
-            uri = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=ro&immutable=1"
-            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
-            self._connection.text_factory = bytes
+            self._connect()
             try:
                 self._check_header()
                 families = self._rows("family", "name")
@@ -190,6 +189,11 @@ class FragmentDatabase:
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
             raise self._damaged(f"a record is not what schema {SCHEMA} says ({error!r})") from error
 
+    def _connect(self) -> None:
+        self._process = os.getpid()
+        self._connection = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
+        self._connection.text_factory = bytes
+
     @property
     def families(self) -> Mapping[str, FamilyRecord]:
         """The families in it, by name."""
@@ -212,6 +216,11 @@ class FragmentDatabase:
         DatabaseError
             If they are missing or are not the bytes that were written.
         """
+        if self._process != os.getpid():
+            # A fork: SQLite's connections do not survive one, and a thread of the parent may have held the lock.
+            self._lock = threading.Lock()
+            with self._reading(), self._lock:
+                self._connect()
         with self._reading(), self._lock:
             row = self._connection.execute("SELECT data FROM blob WHERE sha256 = ?", (image.sha256,)).fetchone()
         if row is None:

@@ -6,6 +6,7 @@ import hashlib
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -502,3 +503,18 @@ def test_an_image_of_another_size_than_recorded_is_noticed(tmp_path: Path) -> No
     database.write(tmp_path / "a", FAMILIES, [liar], {wrong.sha256: DATA[1]})
     with FragmentDatabase(tmp_path / "a") as opened, pytest.raises(DatabaseError, match="99 bytes"):
         opened.verify()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_reads_by_itself_though_a_thread_was_reading(mini_path: Path) -> None:
+    with FragmentDatabase(mini_path) as database:
+        image = next(iter(database.fragments()[0].images_of(ImageKind.LTOIR)))
+        data = database.read(image)
+        with database._lock:  # as a thread of the parent holds it
+            child = os.fork()
+            if child == 0:
+                signal.alarm(20)  # a child that hangs is killed
+                os._exit(0 if database.read(image) == data else 1)
+            _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert database.read(image) == data

@@ -32,7 +32,21 @@ from jitlto.runtime.plan import Plan
 
 from .conftest import BuildFamily
 
-needs_numba = pytest.mark.skipif(find_spec("numba_cuda") is None, reason="numba-cuda is not installed")
+
+def _why_not() -> str | None:
+    """Why Numba cannot be used here: it is missing, or not made for the NumPy at hand."""
+    if find_spec("numba_cuda") is None:
+        return "numba-cuda is not installed"
+    from numba import cuda
+
+    try:
+        cuda.compile(lambda x: x, "float32(float32)", device=True, abi="c", cc=(7, 5))
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with it
+        return f"Numba does not work here: {error}"
+    return None
+
+
+needs_numba = pytest.mark.skipif(_why_not() is not None, reason=str(_why_not()))
 ARCHITECTURES = ("sm_75", "sm_90", "sm_120")
 STANDARD = {
     "out_type": "float",

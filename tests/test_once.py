@@ -144,3 +144,34 @@ def test_those_who_wait_for_a_failure_get_it_too() -> None:
         for future in (first, *others):
             with pytest.raises(LinkError, match="does not link"):
                 future.result(10)
+
+
+def test_who_waits_for_an_interrupted_thread_computes_for_himself() -> None:
+    values: OnceMap[str, int] = OnceMap()
+    begun, go_on = threading.Event(), threading.Event()
+
+    def interrupted() -> int:
+        begun.set()
+        go_on.wait(10)
+        raise KeyboardInterrupt
+
+    def first() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            values.get("key", interrupted)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    begun.wait(10)
+    with ThreadPoolExecutor(1) as pool:
+        second = pool.submit(values.get, "key", lambda: 7)
+        go_on.set()
+        assert second.result(10) == 7
+    thread.join()
+
+
+def test_what_is_discarded_is_computed_again() -> None:
+    values: OnceMap[str, int] = OnceMap()
+    assert values.get("key", lambda: 1) == 1
+    assert values.discard("key") == 1
+    assert values.discard("key") is None
+    assert values.get("key", lambda: 2) == 2

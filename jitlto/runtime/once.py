@@ -38,23 +38,24 @@ class OnceMap(Generic[K, V]):
             return self._values[key]
         except KeyError:
             pass
-        with self._lock:
-            future = self._futures.get(key)
-            mine = future is None
-            if future is None:
-                future = self._futures[key] = Future()
-        if not mine:
-            failure = future.exception()
+        while True:
+            with self._lock:
+                flight = self._futures.get(key)
+                if flight is None:
+                    future = self._futures[key] = Future()
+                    break
+            failure = flight.exception()
+            if failure is None:
+                return flight.result()
             if isinstance(failure, JitltoError):
                 # A copy each time: an exception that is raised again and again gathers frames in its traceback.
                 raise copy.copy(failure) from failure.__cause__
-            return future.result()
         try:
             value = make()
         except BaseException as error:
             if not isinstance(error, JitltoError):
                 with self._lock:
-                    del self._futures[key]
+                    self._futures.pop(key, None)
             future.set_exception(error)
             raise
         self._values[key] = value
