@@ -18,8 +18,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import filelock
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
@@ -124,12 +126,14 @@ class Store:
         except OSError as error:
             self._warnings.say(self.directory, "%s takes no more entries: %s", self.directory, error)
 
-    def claim(self, key: str) -> filelock.BaseFileLock | None:
+    def claim(self, key: str) -> BaseFileLock | None:
         """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.
 
         Never waits. A claim ends with its process. It only saves work: where locks do not work, or the store is read
         only, everybody gets one.
         """
+        import filelock  # a tenth of a second in some releases, and whoever only reads needs none of it
+
         path = self.directory / "locks" / f"{key[:_STRIPES]}.lock"
         lock = filelock.FileLock(path, timeout=0, thread_local=False)
         if self.readonly:

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-
-from filelock import BaseFileLock
+from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import JitltoError, NotCachedError
@@ -23,6 +22,9 @@ from jitlto.runtime import events, packs
 from jitlto.runtime.events import Kind
 from jitlto.runtime.linked import LinkedKernel, Recipe, pack, unpack
 from jitlto.store import Store, open_store
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
 
 ENTRIES = "kernels"
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
