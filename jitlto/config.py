@@ -71,15 +71,23 @@ class Config:
         cache_dir = environment.get("JITLTO_CACHE_DIR") or str(_cache_home(environment) / "jitlto")
         record = environment.get("JITLTO_RECORD")
         return cls(
-            tuple(Path(path) for path in paths if path),
-            Path(cache_dir),
+            tuple(_absolute(path) for path in paths if path),
+            _absolute(cache_dir),
             _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
             _choice(environment, "JITLTO_CACHE", ("on", "readonly", "off")),
             _size(environment, "JITLTO_CACHE_SIZE", "2G"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
-            Path(record) if record else None,
+            _absolute(record) if record else None,
             _count(environment, "JITLTO_MAX_LOADED"),
         )
+
+
+def _absolute(path: str) -> Path:
+    """A path as it is meant when the settings are read, wherever the process goes afterwards."""
+    try:
+        return Path(path).expanduser().absolute()
+    except RuntimeError:  # a home that cannot be told
+        return Path(path).absolute()
 
 
 def _cache_home(environment: Mapping[str, str]) -> Path:
@@ -104,7 +112,7 @@ def _count(environment: Mapping[str, str], variable: str) -> int | None:
     text = environment.get(variable)
     if not text:
         return None
-    if not re.fullmatch(r"[1-9]\d{0,8}", text.strip()):
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text.strip()):
         raise JitltoError(f"{text!r} is no count", where=variable, hint="write a positive number")
     return int(text)
 
@@ -121,7 +129,7 @@ def parse_size(text: str, where: str) -> int:
     JitltoError
         If it is none; ``where`` says where it stands.
     """
-    match = re.fullmatch(r"(\d{1,18})([KMGT]?)", text.strip().upper())
+    match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.strip().upper())
     if match is None:
         raise JitltoError(f"{text!r} is no size", where=where, hint="write bytes, or e.g. 500M or 4G")
     return int(match[1]) << 10 * " KMGT".index(match[2] or " ")

@@ -151,13 +151,15 @@ class FragmentDatabase:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        #: The same, wherever the process goes.
+        self.location = self.path.absolute()
         self._lock = threading.Lock()
         if not os.path.isfile(self.path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             what = "is a directory" if os.path.isdir(self.path) else "there is no such file"  # noqa: PTH112
             what = "is no regular file" if os.path.lexists(self.path) and what.startswith("there") else what
             raise self._error(what, "make it with `jitlto build FAMILY -o DB`")
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
-        self._uri = f"file:{quote(os.fsencode(self.path.absolute()))}?mode=ro&immutable=1"
+        self._uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
         with self._reading():
             self._connect()
             try:

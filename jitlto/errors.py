@@ -128,7 +128,7 @@ class UnresolvedSymbolError(LinkError):
     """A linked kernel refers to a symbol that no input defines."""
 
 
-class NotCachedError(LinkError):
+class NotCachedError(JitltoError):
     """A kernel would have to be linked where linking is forbidden."""
 
 

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import logging
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -28,6 +29,9 @@ _HEAD = len(_MAGIC) + 32
 _TOUCHED = 3600.0  # seconds: an entry's time of use is no finer than this
 _STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
 _STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
+
+# What an entry is called below kind and first digits, and the temporary file that becomes one.
+_ENTRY = re.compile(r"[0-9a-f]{62}|\.jitlto-.*")
 
 _log = logging.getLogger(__name__)
 
@@ -198,17 +202,15 @@ class Store:
         return self.directory / kind / key[:2] / key[2:]
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        for folder, _, names in os.walk(self.directory):
-            if Path(folder).name == "locks":
-                continue
-            for name in names:
-                path = Path(folder) / name
+        """The entries and what is being written; whatever else lies in the directory is somebody's own."""
+        for path in self.directory.glob("*/[0-9a-f][0-9a-f]/*"):
+            if _ENTRY.fullmatch(path.name):
                 with contextlib.suppress(OSError):
                     yield path, path.lstat()
 
 
 def _replace(path: Path, data: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".jitlto-")
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)

@@ -19,7 +19,16 @@ paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathse
 
 @given(st.lists(paths))
 def test_database_path_is_split_in_order(names: list[str]) -> None:
-    assert Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path == tuple(map(Path, names))
+    found = Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path
+    assert found == tuple(config._absolute(name) for name in names)
+
+
+def test_paths_are_meant_where_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = Config.read({"JITLTO_DATABASE_PATH": "a", "JITLTO_CACHE_DIR": "b", "JITLTO_RECORD": "~/c"})
+    assert settings.database_path == (tmp_path / "a",)
+    assert settings.cache_dir == tmp_path / "b"
+    assert settings.record == Path.home() / "c"
 
 
 @pytest.mark.parametrize("value", ["", os.pathsep, os.pathsep * 3])

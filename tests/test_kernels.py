@@ -20,6 +20,7 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.fragment import FragmentKey
+from jitlto.runtime import kernels
 from jitlto.runtime.kernels import KernelFamily
 
 from .conftest import BuildFamily
@@ -165,3 +166,33 @@ def test_a_launcher_for_an_odd_value_is_one_of_our_errors(mini: KernelFamily, od
 def test_link_options_that_cannot_be_hashed_are_accepted_by_a_launcher(mini: KernelFamily) -> None:
     with pytest.raises((PlanError, NoDeviceError)):
         mini.launcher(data_type="float", op_name="twice", link_options={"ptxas": ["-v"], "nonsense": 1})
+
+
+@pytest.mark.parametrize(
+    ("values", "alike"),
+    [
+        (("1", "2"), False),
+        (("1", "true"), True),
+        (("0", "false", "x"), True),
+        (("1", "1.0"), True),
+        (("float",), False),
+    ],
+)
+def test_values_that_python_holds_for_equal_are_told_apart(values: tuple[str, ...], alike: bool) -> None:
+    assert kernels._alike(values) is alike
+
+
+def test_a_fragment_that_nothing_calls_cannot_be_added(mini: KernelFamily) -> None:
+    planner = mini.planner(data_type="float", op_name="twice").add("mini/op[data_type=double,op_name=square]")
+    with pytest.raises(PlanError, match=r"mini/op\[data_type=double,op_name=square\] was added and provides nothing"):
+        planner.plan(arch="sm_90")
+
+
+def test_a_database_is_where_it_was_wherever_the_process_goes(
+    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mini_path.parent)
+    database = FragmentDatabase(mini_path.name)
+    monkeypatch.chdir(tmp_path)
+    assert database.location == mini_path
+    assert database.path == Path(mini_path.name)

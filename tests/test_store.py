@@ -95,7 +95,7 @@ def test_the_longest_unused_entries_go_first(store: Store) -> None:
 
 def test_what_fits_is_not_pruned_but_for_what_dead_writers_left(store: Store) -> None:
     store.put("units", KEYS[0], b"payload")
-    left = store._path("units", KEYS[0]).with_name(".half")
+    left = store._path("units", KEYS[0]).with_name(".jitlto-half")
     left.write_bytes(b"half")
     assert store.prune() == 0
     os.utime(left, (0, 0))
@@ -212,3 +212,15 @@ def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: Store) -> No
     again = store.claim(KEYS[0])
     assert again is not None
     again.release()
+
+
+def test_what_is_not_an_entry_is_nobodys_to_remove(store: Store) -> None:
+    foreign = [store.directory / name for name in ("main.o", "src/main.o", "src/ab/main.o", "units/ab/notes", ".x")]
+    for path in foreign:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"work")
+        os.utime(path, (0, 0))
+    store.put("units", KEYS[0], b"payload")
+    assert store.usage().entries == {"units": 1}
+    assert store.clear() == 1
+    assert [path.read_bytes() for path in foreign] == [b"work"] * len(foreign)

@@ -355,7 +355,7 @@ def _sources(plan: Plan, place: Place) -> tuple[list[_Source], str | None]:
     """Where a program would look, in that order; and why the user's cache is not among them, if so."""
     from jitlto.runtime import cubins, packs
 
-    database = plan.database.path
+    database = plan.database.location
     found = [
         _Source("pack", f"a pack of {database.name}", pack.path, dict.fromkeys(pack.digests, pack.path), pack.get)
         for pack in packs.beside(database)

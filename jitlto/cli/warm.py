@@ -284,7 +284,7 @@ def _refuse_unwritable(output: Path) -> None:
 
 def _cache_get(cache: CubinCache) -> _Get:
     """Find a plan's kernel where programs find it, or link it into the user's cache."""
-    return lambda plan: cache.kernel(plan.recipe, plan.link_anew, plan.database.path)
+    return lambda plan: cache.kernel(plan.recipe, plan.link_anew, plan.database.location)
 
 
 def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Get:
@@ -295,6 +295,8 @@ def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Ge
     old: Pack | None = None
     if output.exists():
         try:
+            if not output.is_file():
+                raise ValueError("is no file")
             old = Pack(output)
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise JitltoError(
@@ -305,7 +307,7 @@ def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Ge
         digest = plan.digest
         payload = old.get(digest) if old else None
         found = unpack(digest, payload, 0.0, "pack") if payload else None
-        kernel = found[1] if found else cache.find(plan.recipe, plan.database.path) or plan.link_anew()
+        kernel = found[1] if found else cache.find(plan.recipe, plan.database.location) or plan.link_anew()
         entries[digest] = pack(plan.recipe, kernel)
         return kernel
 

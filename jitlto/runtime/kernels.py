@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import time
 import weakref
 from collections import defaultdict
@@ -11,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.database import FragmentDatabase
-from jitlto.errors import DatabaseError, JitltoError, PlanError, RegistryError
+from jitlto.errors import DatabaseError, JitltoError, LinkError, PlanError, RegistryError
 from jitlto.fragment import Fragment, FragmentKey, Symbol
 from jitlto.runtime import device, events
 from jitlto.runtime.configuration import normalise, parameter_values
@@ -97,7 +98,8 @@ class KernelFamily:
         #: The parameters, and the values that occur.
         self.parameters: Mapping[str, tuple[str, ...]] = parameter_values(fragments)
         self._requests: dict[object, Launcher] = {}
-        self._launchers: OnceMap[str, Launcher] = OnceMap()
+        # A link that fails will fail again; what is missing, or cannot be loaded, may be there next time.
+        self._launchers: OnceMap[str, Launcher] = OnceMap(LinkError)
         self._dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -157,8 +159,10 @@ class KernelFamily:
         PlanError, LinkError, NoDeviceError
             If it cannot be planned, linked or loaded. A failed link is remembered and not tried again.
         """
-        options = tuple(sorted(link_options.items())) if link_options else ()
-        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()))
+        options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
+        # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
+        types = tuple(map(type, configuration.values()))
+        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()), types)
         try:
             return self._requests[request]
         except (KeyError, TypeError):
@@ -236,12 +240,18 @@ class Dispatcher:
         twice = [name for name in names if name in fixed or list(names).count(name) > 1]
         if twice:
             raise PlanError(f"parameter {twice[0]!r} is given twice", where=family.name)
+        if link_mode not in ("lto", "ptx"):
+            raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+        groups = sorted({fragment.key.group for fragment in family.index.entrypoints})
+        if entry is not None and entry not in groups:
+            raise PlanError(f"there is no entrypoint {entry!r}", hint=f"the entrypoints are {', '.join(groups)}")
         for name in names:
             normalise({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
         normalise(fixed, family.parameters, family.name)
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
+        self._typed = any(_alike(family.parameters[name]) for name in names)
         self._family = family
         self._fixed = dict(fixed)
         self._how = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
@@ -255,7 +265,7 @@ class Dispatcher:
             As :meth:`KernelFamily.launcher`.
         """
         try:
-            return self.tables[kind()][values]
+            return self.tables[kind()][(*values, *map(type, values)) if self._typed else values]
         except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning will name
             return self._find(values)
 
@@ -268,8 +278,14 @@ class Dispatcher:
             )
         chosen = dict(zip(self.names, values, strict=True))
         launcher = self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
-        self.tables[kind()][values] = launcher
+        self.tables[kind()][(*values, *map(type, values)) if self._typed else values] = launcher
         return launcher
+
+
+def _alike(values: Sequence[str]) -> bool:
+    """Whether a parameter has values that Python holds for equal, such as ``1`` and ``true``."""
+    numbers = [{"true": "1", "false": "0"}.get(value, value) for value in values]
+    return len({float(n) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", n) else n for n in numbers}) < len(values)
 
 
 class Planner:
@@ -320,8 +336,8 @@ class Planner:
         name : str
             What error messages call it.
         """
-        if not isinstance(text, str):
-            raise PlanError("the source is not text", where=name, hint="give CUDA C++ as a str")
+        if not isinstance(text, str) or not isinstance(name, str):
+            raise PlanError("the source or its name is not text", where=str(name), hint="give CUDA C++ as a str")
         self._supplied.append((name, text, None))
         return self
 

@@ -19,9 +19,15 @@ class OnceMap(Generic[K, V]):
 
     A value, once there, is found without a lock. A failure that jitlto raised on purpose is remembered and raised
     again; any other (an interrupt, a lack of memory) is forgotten, and the next caller tries anew.
+
+    Parameters
+    ----------
+    remembered : type
+        The errors of jitlto's that are remembered; others may heal.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: type[JitltoError] = JitltoError) -> None:
+        self._remembered = remembered
         self._values: dict[K, V] = {}
         self._futures: dict[K, Future[V]] = {}
         self._lock = threading.Lock()
@@ -53,7 +59,7 @@ class OnceMap(Generic[K, V]):
         try:
             value = make()
         except BaseException as error:
-            if not isinstance(error, JitltoError):
+            if not isinstance(error, self._remembered):
                 with self._lock:
                     self._futures.pop(key, None)
             future.set_exception(error)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import os
 import secrets
+import stat
 import struct
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from jitlto.store import Warnings
 
@@ -40,18 +43,28 @@ class Pack:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with path.open("rb") as file:
+        # Kept open: when another file takes this one's place, its index and its entries still belong together.
+        self._file = path.open("rb")
+        with self._closed_if_wrong() as file:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size or not head.startswith(_MAGIC):
                 raise ValueError("is no pack of linked kernels")
             _, sha, length = _HEAD.unpack(head)
-            if length > path.stat().st_size:
+            if length > os.fstat(file.fileno()).st_size:
                 raise ValueError("is cut off")
             index = file.read(length)
-        if hashlib.sha256(index).digest() != sha:
-            raise ValueError("is damaged")
-        self._index = _entries(index)
+            if hashlib.sha256(index).digest() != sha:
+                raise ValueError("is damaged")
+            self._index = _entries(index)
         self._start = _HEAD.size + length
+
+    @contextmanager
+    def _closed_if_wrong(self) -> Iterator[BinaryIO]:
+        try:
+            yield self._file
+        except BaseException:
+            self._file.close()
+            raise
 
     @property
     def digests(self) -> tuple[str, ...]:
@@ -65,9 +78,7 @@ class Pack:
             return None
         offset, size, sha = entry
         try:
-            with self.path.open("rb") as file:
-                file.seek(self._start + offset)
-                payload = file.read(size)
+            payload = os.pread(self._file.fileno(), size, self._start + offset)
         except OSError as error:
             _warnings.say(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
             return None
@@ -115,23 +126,28 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
 
 
 def beside(database: Path) -> tuple[Pack, ...]:
-    """The packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``, as they were at first use."""
-    return _beside(database.absolute())
-
-
-@lru_cache(maxsize=1024)
-def _beside(database: Path) -> tuple[Pack, ...]:
+    """The packs of a database, as they are now: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
     found = []
     for path in sorted({*database.parent.glob(f"{_literal(database.stem)}*.pack")}):
-        if path.name.removeprefix(database.stem)[0] != "." or not path.is_file():
+        if path.name.removeprefix(database.stem)[0] != ".":
             continue
         try:
-            found.append(Pack(path))
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            opened = _opened.get(path)
+            if opened is None or opened[0] != state:
+                opened = _opened[path] = (state, Pack(path))
+            found.append(opened[1])
         except OSError as error:
             _warnings.say(path, "%s is not used: %s", path, error.strerror or error)
         except ValueError as error:
             _warnings.say(path, "%s is not used: it %s", path, error)
     return tuple(found)
+
+
+_opened: dict[Path, tuple[tuple[int, ...], Pack]] = {}
 
 
 def _literal(text: str) -> str:

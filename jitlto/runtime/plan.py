@@ -161,7 +161,10 @@ class Plan:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all that determines the linked code, and nothing else: equal digests mean equal cubins."""
+        """SHA-256 over all that determines the linked code, and nothing else.
+
+        Of nvJitLink that is its version, major and minor: a pack serves patch releases other than the one that made it.
+        """
         return self.recipe.digest
 
     @cached_property
@@ -195,7 +198,7 @@ class Plan:
         if arch is not None:
             return self.for_arch(arch).link()
         wisdom.record(self)
-        return cubins.default().kernel(self.recipe, self.link_anew, self.database.path)
+        return cubins.default().kernel(self.recipe, self.link_anew, self.database.location)
 
     def link_anew(self) -> LinkedKernel:
         """Link, whatever caches hold; nothing is added to them.

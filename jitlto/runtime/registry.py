@@ -88,10 +88,10 @@ class Registry:
         )
 
 
-_identities: dict[FragmentDatabase, tuple[int, int, int]] = {}
+_identities: dict[FragmentDatabase, tuple[int, ...]] = {}
 
 
-def _identity(path: Path) -> tuple[int, int, int]:
+def _identity(path: Path) -> tuple[int, ...]:
     """Which file it is: a database is replaced whole, by a new file under the old name."""
     try:
         status = path.stat()
@@ -99,7 +99,7 @@ def _identity(path: Path) -> tuple[int, int, int]:
         raise DatabaseError(
             "there is no such file", where=str(path), hint="make it with `jitlto build FAMILY -o DB`"
         ) from error
-    return (status.st_dev, status.st_ino, status.st_mtime_ns)
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @cache

@@ -129,6 +129,12 @@ def resolve(
             raise _ambiguous(f"several fragments provide {demangle(ambiguous[0].name)}", ambiguous[2], bound)
     needed = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.requires}
     _check_useful(index, supplied, needed, sorted(needed))
+    for fragment in pinned:
+        if fragment is not entry and not needed & {symbol.name for symbol in fragment.provides}:
+            raise PlanError(
+                f"{fragment.key} was added and provides nothing that the plan requires",
+                hint="leave it out, or choose the kernel that calls it",
+            )
     _check_consistent(chosen, supplied)
     used = {name for fragment in chosen for name, _ in fragment.key.parameters}
     return Resolution(

@@ -83,9 +83,10 @@ class Request(NamedTuple):
         PlanError, CompileError
             If it does not plan: the family has changed, or an input does not compile here.
         """
+        from jitlto.runtime.kernels import Planner
         from jitlto.runtime.linker import InputKind
 
-        planner = family.planner(self.entry, **self.configuration)
+        planner = Planner(family, self.entry, self.configuration)
         for key in self.pinned:
             planner.add(key)
         for name, data, kind in self.given:
