@@ -45,7 +45,7 @@ def older() -> tuple[Version, str]:
     compiler = toolkit.nvrtc_version()
     version, variable, library = OLDER[compiler.major]
     if compiler <= version:
-        pytest.skip(f"NVRTC {compiler} is not newer than nvJitLink {version}")
+        pytest.skip(f"CUDA {compiler} is not newer than nvJitLink {version}")
     path = os.environ.get(variable)
     if not path:
         pytest.skip(f"{variable} does not name the {library} of nvJitLink {version}")
@@ -117,5 +117,5 @@ except VersionError as error:
     print(error)
 """
     said = run(older, mini_path, code)
-    assert f"NVRTC {toolkit.nvrtc_version()}" in said
+    assert f"CUDA {toolkit.nvrtc_version()}" in said
     assert f"nvJitLink {older[0]} cannot link" in said

@@ -336,8 +336,9 @@ class Planner:
         name : str
             What error messages call it.
         """
-        if not isinstance(text, str) or not isinstance(name, str):
-            raise PlanError("the source or its name is not text", where=str(name), hint="give CUDA C++ as a str")
+        for what, given in (("source", text), ("source's name", name)):
+            if not isinstance(given, str):
+                raise PlanError(f"the {what} is not text", where=str(name), hint="give CUDA C++ and its name as str")
         self._supplied.append((name, text, None))
         return self
 
