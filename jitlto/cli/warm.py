@@ -120,7 +120,7 @@ def _warm(
             raise click.UsageError(f"{target} is a file, which NAME=VALUE does not restrict")
         work = _recorded(Path(target), targets, database)
     else:
-        work = _of_family(target, settings, targets or _device(), database)
+        work = _of_family(target, settings, targets, database)
     begin = time.perf_counter()
     entries: dict[str, bytes] = {}
     cache = _cache(output)
@@ -200,7 +200,7 @@ def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None
 
 
 def _of_family(
-    name: str, settings: Sequence[str], targets: Sequence[Architecture | None], database: Path | None
+    name: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None
 ) -> _Work:
     """The kernels of a family that agree with the settings, but for those that need callers' code."""
     from jitlto.runtime import enumeration
@@ -217,6 +217,7 @@ def _of_family(
             where=name,
             hint="JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db or JITLTO_DATABASE_PATH",
         ) from error
+    where: Sequence[Architecture | None] = targets or _device()
     wanted = _wanted(family, settings)
     jobs: list[_Job] = []
     waiting = 0
@@ -230,7 +231,7 @@ def _of_family(
             waiting += 1
             continue
         request = Request(name, kernel.resolution.entry.key.group, kernel.configuration)
-        jobs += [_Job(request, target, family) for target in targets]
+        jobs += [_Job(request, target, family) for target in where]
     if not jobs and not waiting:
         raise JitltoError("no kernel has these values together", where=name, hint="`jitlto ls DB` lists the fragments")
     return _Work(jobs, waiting, "that need callers' code; record a program that uses them")
