@@ -106,7 +106,7 @@ class Launcher:
             "count_error": self._count_error,
             "failed": self._failed,
         }
-        # Python looks __call__ up in the class, so each launcher has one of its own.
+        # Python looks __call__ up in the class: a class of its own saves each launch a call.
         own = type("Launcher", (type(self),), {"__call__": self._calls["__call__"], "__doc__": self.__doc__})
         self.__class__ = own
         _live.add(self)
@@ -303,7 +303,8 @@ class Launcher:
         LaunchError
             If the launch configuration is impossible or the driver refuses the launch.
         """
-        raise NotImplementedError  # each launcher has a __call__ of its own, see jitlto.runtime.specialise
+        how = {"shared_memory": shared_memory, "cluster": cluster, "cooperative": cooperative}
+        self._calls["__call__"](self, stream, grid, block, *args, programmatic=programmatic, **how)
 
     def _configure(
         self,
