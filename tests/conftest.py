@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,11 +32,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason=error.what))
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Nothing is taken from or left in the user's cache, by the commands that tests start either."""
+@contextmanager
+def _cache_in(directory: Path) -> Iterator[None]:
+    """Settings and caches as if the user's cache lay in a directory, for this process and those that it starts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JITLTO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("JITLTO_CACHE_DIR", str(directory))
         config.current.cache_clear()
         cubins.default.cache_clear()
         yield
@@ -43,17 +44,19 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     cubins.default.cache_clear()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Nothing is taken from or left in the user's cache, by the commands that tests start either."""
+    with _cache_in(tmp_path_factory.mktemp("cache")):
+        yield
+
+
 @pytest.fixture
-def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def empty_cache(tmp_path: Path) -> Iterator[Path]:
     """A cache directory of the test's own, empty."""
     directory = tmp_path / "own-cache"
-    monkeypatch.setenv("JITLTO_CACHE_DIR", str(directory))
-    config.current.cache_clear()
-    cubins.default.cache_clear()
-    yield directory
-    monkeypatch.undo()
-    config.current.cache_clear()
-    cubins.default.cache_clear()
+    with _cache_in(directory):
+        yield directory
 
 
 BuildFamily = Callable[..., BuildReport]

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from jitlto import family
+from jitlto.build.pipeline import build
+from jitlto.database import FragmentDatabase
+from jitlto.runtime.kernels import KernelFamily
+
 #: Kernels over float and double that call ``op``, of which there are two: 2 + 4 fragments, 4 kernels.
 MINI = {
     "family.toml": """
@@ -57,3 +62,9 @@ def write_family(directory: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
     return directory / "family.toml"
+
+
+def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
+    """The family ``name``, built from its files in a directory."""
+    report = build([family.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
+    return KernelFamily(name, FragmentDatabase(report.path))

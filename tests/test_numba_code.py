@@ -31,6 +31,7 @@ from jitlto.runtime.kernels import KernelFamily, Planner
 from jitlto.runtime.plan import Plan
 
 from .conftest import BuildFamily
+from .families import built
 
 
 def _why_not() -> str | None:
@@ -220,16 +221,6 @@ template __global__ void kern<{{data_type}}>({{data_type}}*);
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     return built(tmp_path_factory.mktemp("types"), TYPES_FAMILY, "types")
-
-
-def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
-    from jitlto import family
-    from jitlto.build.pipeline import build
-
-    from .families import write_family
-
-    report = build([family.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
-    return KernelFamily(name, FragmentDatabase(report.path))
 
 
 @needs_numba

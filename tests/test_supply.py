@@ -29,6 +29,7 @@ from jitlto.runtime.plan import Plan
 from jitlto.versions import Architecture
 
 from .conftest import BuildFamily
+from .families import built
 
 BASE = Architecture(75)
 OP = "namespace mini { template <> __device__ float op<float>(float a) { return a * 3.0f; } }\n"
@@ -101,16 +102,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 @pytest.fixture(scope="module")
 def helped(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     return built(tmp_path_factory.mktemp("helped"), HELPER_FAMILY, "helped")
-
-
-def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
-    from jitlto import family
-    from jitlto.build.pipeline import build
-
-    from .families import write_family
-
-    report = build([family.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
-    return KernelFamily(name, FragmentDatabase(report.path))
 
 
 def links(plan: Plan) -> bool:

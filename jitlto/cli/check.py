@@ -14,9 +14,10 @@ import click
 
 from jitlto import toolkit
 from jitlto.cli.output import print_json, progress
+from jitlto.cli.targets import parse_targets
 from jitlto.database import FragmentDatabase
-from jitlto.errors import DatabaseError, JitltoError
-from jitlto.versions import Architecture, knows, linkable
+from jitlto.errors import DatabaseError
+from jitlto.versions import Architecture
 
 if TYPE_CHECKING:
     from jitlto.runtime.check import FamilyProof
@@ -70,7 +71,7 @@ def check(
     if not archs and (cover or mode or jobs):
         raise click.UsageError("--cover, --mode and --jobs need --link")
     try:
-        holds = _check(database, names, complete, _targets(archs), cover, mode or "lto", jobs, as_json)
+        holds = _check(database, names, complete, parse_targets(archs, "--link"), cover, mode or "lto", jobs, as_json)
     except KeyboardInterrupt:
         # A link that runs cannot be stopped, and leaving in order would wait for it.
         click.echo("interrupted", err=True)
@@ -78,21 +79,6 @@ def check(
         os._exit(130)
     if not holds:
         raise SystemExit(1)
-
-
-def _targets(archs: Sequence[str]) -> list[Architecture]:
-    targets = []
-    for text in archs:
-        try:
-            target = Architecture.parse(text)
-        except JitltoError as error:
-            raise click.UsageError(f"--link: {error.what}; {error.hint}") from None
-        linker = toolkit.nvjitlink_version()
-        if not knows(linker, target):
-            known = ", ".join(f"sm_{number}" for number in linkable(linker))
-            raise click.UsageError(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
-        targets.append(target)
-    return list(dict.fromkeys(targets))
 
 
 def _check(

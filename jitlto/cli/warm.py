@@ -18,8 +18,9 @@ from jitlto import config, toolkit
 from jitlto.cli.cache import pairs, places, size
 from jitlto.cli.check import cause_as_dict, print_cause
 from jitlto.cli.output import print_json, progress
+from jitlto.cli.targets import parse_targets
 from jitlto.errors import JitltoError, LoggedError, NoDeviceError, RegistryError
-from jitlto.versions import Architecture, knows, linkable
+from jitlto.versions import Architecture
 
 if TYPE_CHECKING:  # what usage errors need not wait for
     from jitlto.runtime.cubins import CubinCache
@@ -96,7 +97,8 @@ def warm(
     already is not linked again.
     """
     try:
-        holds = _warm(target, settings, _targets(archs), database, output, jobs, as_json)
+        targets = parse_targets(",".join(archs).split(",") if archs else (), "--arch")
+        holds = _warm(target, settings, targets, database, output, jobs, as_json)
     except KeyboardInterrupt:
         # A link that runs cannot be stopped, and leaving in order would wait for it.
         click.echo("interrupted", err=True)
@@ -142,21 +144,6 @@ def _warm(
     return not causes
 
 
-def _targets(archs: Sequence[str]) -> list[Architecture]:
-    targets = []
-    for text in ",".join(archs).split(",") if archs else ():
-        try:
-            target = Architecture.parse(text)
-        except JitltoError as error:
-            raise click.UsageError(f"--arch: {error.what}; {error.hint}") from None
-        linker = toolkit.nvjitlink_version()
-        if not knows(linker, target):
-            known = ", ".join(f"sm_{number}" for number in linkable(linker))
-            raise click.UsageError(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
-        targets.append(target)
-    return list(dict.fromkeys(targets))
-
-
 def _device() -> list[None]:
     """The target that stands for the current device: which one that is, its fragments have a say in."""
     from jitlto.runtime import device
@@ -199,9 +186,7 @@ def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None
     return _Work(jobs, len(used) - len(mine), f"of families that {database} does not hold")
 
 
-def _of_family(
-    name: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None
-) -> _Work:
+def _of_family(name: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> _Work:
     """The kernels of a family that agree with the settings, but for those that need callers' code."""
     from jitlto.runtime import enumeration
     from jitlto.runtime.kernels import load

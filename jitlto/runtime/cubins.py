@@ -6,21 +6,20 @@ only saves work: who waits too long for another's link makes its own.
 
 from __future__ import annotations
 
-import copy
 import logging
 import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import config
-from jitlto.errors import JitltoError, NotCachedError
+from jitlto.errors import NotCachedError
 from jitlto.runtime import events, packs
 from jitlto.runtime.events import Kind
 from jitlto.runtime.linked import LinkedKernel, Recipe, pack, unpack
+from jitlto.runtime.once import Flights
 from jitlto.store import Store, open_store
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class CubinCache:
         self.store = store
         self._may_link = may_link
         self._patience = patience
-        self._flying: dict[str, Future[LinkedKernel]] = {}
-        self._lock = threading.Lock()
+        # By digest: a kernel, and the seconds for which another process was waited for.
+        self._flights: Flights[str, tuple[LinkedKernel, float]] = Flights()
 
     def find(self, recipe: Recipe, database: Path) -> LinkedKernel | None:
         """The kernel of a recipe, from a pack beside its database or from the user's directory."""
@@ -81,36 +80,15 @@ class CubinCache:
             What ``link`` raises.
         """
         digest = recipe.digest
-        begin = time.perf_counter()
-        while True:
-            with self._lock:
-                flight = self._flying.get(digest)
-                if flight is None:
-                    mine = self._flying[digest] = Future()
-                    break
-            failure = flight.exception()
-            if failure is None:
-                events.tell(Kind.WAITED, recipe.kernel, digest, time.perf_counter() - begin)
-                return flight.result()
-            if isinstance(failure, JitltoError):
-                # A copy each time: an exception that several threads raise gathers the frames of all of them.
-                raise copy.copy(failure) from failure.__cause__
-            # An interrupt or a lack of memory was the other thread's alone: this one tries itself.
-        try:
-            kernel, waited = self._kernel(recipe, link, database)
-        except BaseException as error:
-            with self._lock:
-                del self._flying[digest]
-            mine.set_exception(error)
-            raise
-        mine.set_result(kernel)
-        with self._lock:
-            del self._flying[digest]
+        (kernel, elsewhere), here = self._flights.run(digest, lambda: self._kernel(recipe, link, database))
+        if here is not None:
+            events.tell(Kind.WAITED, recipe.kernel, digest, here)
+            return kernel
         # Nobody waits for this thread any more: a subscriber may take its time, or ask for the same kernel.
         if kernel.layer == "link" and self.store is not None:
             self.store.keep_bound()
-        if waited:
-            events.tell(Kind.WAITED, recipe.kernel, digest, waited)
+        if elsewhere:
+            events.tell(Kind.WAITED, recipe.kernel, digest, elsewhere)
         events.tell(_KINDS[kernel.layer], recipe.kernel, digest, kernel.seconds)
         return kernel
 

@@ -240,8 +240,7 @@ class Dispatcher:
         twice = [name for name in names if name in fixed or list(names).count(name) > 1]
         if twice:
             raise PlanError(f"parameter {twice[0]!r} is given twice", where=family.name)
-        if link_mode not in ("lto", "ptx"):
-            raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+        _refuse_unknown_mode(link_mode)
         groups = sorted({fragment.key.group for fragment in family.index.entrypoints})
         if entry is not None and entry not in groups:
             raise PlanError(f"there is no entrypoint {entry!r}", hint=f"the entrypoints are {', '.join(groups)}")
@@ -264,10 +263,13 @@ class Dispatcher:
         PlanError, LinkError, NoDeviceError
             As :meth:`KernelFamily.launcher`.
         """
+        request = (*values, *map(type, values)) if self._typed else values
         try:
-            return self.tables[kind()][(*values, *map(type, values)) if self._typed else values]
+            return self.tables[kind()][request]
         except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning will name
-            return self._find(values)
+            launcher = self._find(values)
+        self.tables[kind()][request] = launcher
+        return launcher
 
     def _find(self, values: tuple[object, ...]) -> Launcher:
         if len(values) != len(self.names):
@@ -277,9 +279,12 @@ class Dispatcher:
                 hint=f"one each for {', '.join(self.names)}",
             )
         chosen = dict(zip(self.names, values, strict=True))
-        launcher = self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
-        self.tables[kind()][(*values, *map(type, values)) if self._typed else values] = launcher
-        return launcher
+        return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
+
+
+def _refuse_unknown_mode(link_mode: str) -> None:
+    if link_mode not in ("lto", "ptx"):
+        raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
 
 
 def _alike(values: Sequence[str]) -> bool:
@@ -421,8 +426,7 @@ class Planner:
         ToolchainError
             If what compiles it is not installed.
         """
-        if link_mode not in ("lto", "ptx"):
-            raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+        _refuse_unknown_mode(link_mode)
         begin = time.perf_counter()
         supplied = self._inputs()
         resolution = resolve(

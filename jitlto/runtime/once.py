@@ -4,14 +4,65 @@ from __future__ import annotations
 
 import copy
 import threading
+import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Generic, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
 from jitlto.errors import JitltoError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class Flights(Generic[K, V]):
+    """Computations under way: for each key one thread computes, the others wait for it alone.
+
+    A failure that jitlto raised on purpose is theirs too; any other (an interrupt, a lack of memory) was the computing
+    thread's alone, and one of those who waited computes.
+    """
+
+    def __init__(self) -> None:
+        self._flying: dict[K, Future[V]] = {}
+        self._lock = threading.Lock()
+
+    def run(self, key: K, make: Callable[[], V]) -> tuple[V, float | None]:
+        """Compute a value, or wait for the thread that does.
+
+        Returns
+        -------
+        value : object
+        waited : float or None
+            Seconds that another thread was waited for; None if this one has computed.
+        """
+        begin = time.perf_counter()
+        while True:
+            with self._lock:
+                flight = self._flying.get(key)
+                if flight is None:
+                    mine = self._flying[key] = Future()
+                    break
+            failure = flight.exception()
+            if failure is None:
+                return flight.result(), time.perf_counter() - begin
+            if isinstance(failure, JitltoError):
+                raise_again(failure)
+        try:
+            value = make()
+        except BaseException as error:
+            with self._lock:
+                del self._flying[key]
+            mine.set_exception(error)
+            raise
+        mine.set_result(value)
+        with self._lock:
+            del self._flying[key]
+        return value, None
+
+
+def raise_again(failure: JitltoError) -> NoReturn:
+    """Raise a copy of an error: one that is raised again and again gathers the frames of all who raise it."""
+    raise copy.copy(failure) from failure.__cause__
 
 
 class OnceMap(Generic[K, V]):
@@ -29,14 +80,13 @@ class OnceMap(Generic[K, V]):
     def __init__(self, remembered: type[JitltoError] = JitltoError) -> None:
         self._remembered = remembered
         self._values: dict[K, V] = {}
-        self._futures: dict[K, Future[V]] = {}
-        self._lock = threading.Lock()
+        self._failures: dict[K, JitltoError] = {}
+        self._flights: Flights[K, V] = Flights()
 
     def discard(self, key: K) -> V | None:
         """Forget a key; returns its value, None if there is none."""
-        with self._lock:
-            self._futures.pop(key, None)
-            return self._values.pop(key, None)
+        self._failures.pop(key, None)
+        return self._values.pop(key, None)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
         """The value of ``key``, made by ``make`` if nobody has yet."""
@@ -44,26 +94,18 @@ class OnceMap(Generic[K, V]):
             return self._values[key]
         except KeyError:
             pass
-        while True:
-            with self._lock:
-                flight = self._futures.get(key)
-                if flight is None:
-                    future = self._futures[key] = Future()
-                    break
-            failure = flight.exception()
-            if failure is None:
-                return flight.result()
-            if isinstance(failure, JitltoError):
-                # A copy each time: an exception that is raised again and again gathers frames in its traceback.
-                raise copy.copy(failure) from failure.__cause__
-        try:
-            value = make()
-        except BaseException as error:
-            if not isinstance(error, self._remembered):
-                with self._lock:
-                    self._futures.pop(key, None)
-            future.set_exception(error)
-            raise
-        self._values[key] = value
-        future.set_result(value)
-        return value
+
+        def fill() -> V:
+            # Between our look and our flight another one may have landed.
+            if key in self._values:
+                return self._values[key]
+            if key in self._failures:
+                raise_again(self._failures[key])
+            try:
+                value = self._values[key] = make()
+            except self._remembered as error:
+                self._failures[key] = error
+                raise
+            return value
+
+        return self._flights.run(key, fill)[0]
