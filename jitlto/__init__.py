@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from jitlto.errors import JitltoError as JitltoError
     from jitlto.fragment import FragmentKey as FragmentKey
     from jitlto.runtime.kernels import KernelFamily as KernelFamily
-    from jitlto.runtime.kernels import Planner as Planner
     from jitlto.runtime.kernels import load as load
     from jitlto.runtime.launcher import Launcher as Launcher
     from jitlto.runtime.plan import Plan as Plan
+    from jitlto.runtime.planner import Planner as Planner
 
 __version__ = "0.1.0"
 
@@ -27,7 +27,7 @@ _EXPORTS = {
     "KernelFamily": "jitlto.runtime.kernels",
     "Launcher": "jitlto.runtime.launcher",
     "Plan": "jitlto.runtime.plan",
-    "Planner": "jitlto.runtime.kernels",
+    "Planner": "jitlto.runtime.planner",
     "load": "jitlto.runtime.kernels",
 }
 __all__ = [*_EXPORTS, "__version__"]

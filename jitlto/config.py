@@ -24,15 +24,14 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from jitlto.errors import JitltoError
+from jitlto.record import Record
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Record):
     """The settings of a process.
 
     Parameters
@@ -129,10 +128,12 @@ def parse_size(text: str, where: str) -> int:
     JitltoError
         If it is none; ``where`` says where it stands.
     """
-    match = re.fullmatch(r"([0-9]{1,18})([KMGT]?)", text.strip().upper())
-    if match is None:
+    number = text.strip().upper()
+    suffix = number[-1:] if number[-1:] in tuple("KMGT") else ""
+    digits = number.removesuffix(suffix)
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
         raise JitltoError(f"{text!r} is no size", where=where, hint="write bytes, or e.g. 500M or 4G")
-    return int(match[1]) << 10 * " KMGT".index(match[2] or " ")
+    return int(digits) << 10 * " KMGT".index(suffix or " ")
 
 
 @cache

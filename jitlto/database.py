@@ -27,8 +27,10 @@ from typing import Any
 from urllib.parse import quote
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
+from jitlto.files import identity
+from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.link_options import LinkOptions
+from jitlto.parameter import Parameter
 from jitlto.versions import Architecture, Version
 
 SCHEMA = 1
@@ -158,6 +160,13 @@ class FragmentDatabase:
             what = "is a directory" if os.path.isdir(self.path) else "there is no such file"  # noqa: PTH112
             what = "is no regular file" if os.path.lexists(self.path) and what.startswith("there") else what
             raise self._error(what, "make it with `jitlto build FAMILY -o DB`")
+        try:
+            #: Which file it is.
+            self.identity = identity(self.path.stat())
+        except OSError as error:  # gone since
+            raise self._error(
+                f"cannot be read: {error.strerror}", "make it with `jitlto build FAMILY -o DB`"
+            ) from error
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
         self._uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
         with self._reading():
@@ -444,7 +453,8 @@ def _fragment_to(fragment: Fragment) -> dict[str, object]:
         "group": fragment.key.group,
         "parameters": dict(fragment.key.parameters),
     }
-    return asdict(fragment) | {"key": key, "images": images}
+    signature = [parameter.as_dict() for parameter in fragment.signature]
+    return asdict(fragment) | {"key": key, "images": images, "signature": signature}
 
 
 def _part_to(part: PartRecord) -> dict[str, object]:

@@ -6,12 +6,11 @@ Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Gui
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-from jitlto.mangling import split_top_level
+from jitlto.record import Record
 
 
-class Scalar(NamedTuple):
+class Scalar(Record):
     """A C++ scalar type: its canonical name, its NumPy type string without byte order (``f4``), its size in bytes."""
 
     name: str
@@ -49,9 +48,9 @@ _NUMPY_NAMES = {
     "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "longlong": "i8",
     "ulonglong": "u8", "bool": "b1", "bool_": "b1", "bfloat16": "bfloat16",
 }  # fmt: skip
-_STD = re.compile(r"(?:::)?(?:cuda::)?std::(?!complex)")
+_STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
 # Words that are no part of a parameter's type.
-_NO_PART = re.compile(r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b")
+_NO_PART = r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b"
 
 
 def scalar(type_name: str) -> Scalar | None:
@@ -60,8 +59,8 @@ def scalar(type_name: str) -> Scalar | None:
     >>> scalar("cuda::std::int64_t").name
     'long long'
     """
-    words = re.sub(r"\b(?:const|volatile)\b", " ", _STD.sub("", type_name)).split()
-    return _BY_NAME.get(" ".join(words))
+    name = re.sub(_STD, "", type_name) if "std::" in type_name else type_name
+    return _BY_NAME.get(" ".join(word for word in name.split() if word not in ("const", "volatile")))
 
 
 def same_type(a: str, b: str) -> bool:
@@ -81,7 +80,7 @@ def spelling(type_name: str) -> str:
 
 
 def _spelling(type_name: str, *, parameter: bool) -> str:
-    text = _NO_PART.sub(" ", _STD.sub("", type_name))
+    text = re.sub(_NO_PART, " ", re.sub(_STD, "", type_name))
     match = re.fullmatch(r"(.*?)((?:[*&\s]|\bconst\b)*)", text, re.S)
     base, tail = match.groups() if match else (text, "")
     first, *levels = re.split(r"(?=[*&])", tail)
@@ -90,6 +89,8 @@ def _spelling(type_name: str, *, parameter: bool) -> str:
     constant = "const" in words or "const" in first
     plain = " ".join(word for word in words if word != "const")
     if bracket and inner.endswith(">"):
+        from jitlto.mangling import split_top_level  # which a parameter's type seldom needs
+
         arguments = (_spelling(part, parameter=False) for part in split_top_level(inner[:-1]))
         plain += f"<{','.join(arguments)}>"
     else:
@@ -140,7 +141,7 @@ def same_value(a: str, b: str) -> bool:
     """Whether two parameter values are the same: the same text, or two names of one C++ scalar."""
     if a == b:
         return True
-    left, right = _BY_NAME.get(_STD.sub("", a).strip()), _BY_NAME.get(_STD.sub("", b).strip())
+    left, right = (_BY_NAME.get(re.sub(_STD, "", name).strip()) for name in (a, b))
     return left is not None and left is right
 
 

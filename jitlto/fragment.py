@@ -9,6 +9,7 @@ from enum import StrEnum
 from urllib.parse import quote, unquote
 
 from jitlto.errors import JitltoError
+from jitlto.parameter import Parameter
 from jitlto.versions import Architecture, Version
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
@@ -120,29 +121,6 @@ class Symbol:
     kind: SymbolKind
     layout: str
     weak: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a kernel, as callers see it.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    type : str
-        Its C++ type, e.g. ``float const*``.
-    size, alignment : int
-        In bytes, from the ``.entry`` that the compiler emitted.
-    """
-
-    name: str
-    type: str
-    size: int
-    alignment: int
-
-    def __str__(self) -> str:
-        return f"{self.type} {self.name}"
 
 
 @dataclass(frozen=True, slots=True, order=True)

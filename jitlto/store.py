@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import logging
 import os
 import re
 import shutil
@@ -17,9 +16,10 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from jitlto.record import Record
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -31,27 +31,32 @@ _STALE = 86400.0  # seconds: a temporary file older than this has lost its write
 _STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
 
 # What an entry is called below kind and first digits, and the temporary file that becomes one.
-_ENTRY = re.compile(r"[0-9a-f]{62}|\.jitlto-.*")
-
-_log = logging.getLogger(__name__)
+_ENTRY = r"[0-9a-f]{62}|\.jitlto-.*"
 
 
 class Warnings:
-    """Warnings of which each is said once, by whichever thread comes first."""
+    """Warnings of which each is said once, by whichever thread comes first.
 
-    def __init__(self, log: logging.Logger) -> None:
-        self._log = log
+    Parameters
+    ----------
+    name : str
+        The logger's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._said: dict[object, object] = {}
 
     def say(self, about: object, message: str, *args: object) -> None:
         """Log a warning, unless one about the same was logged before."""
         mine = object()
         if self._said.setdefault(about, mine) is mine:  # one step for all threads, and no lock for a fork to lose
-            self._log.warning(message, *args)
+            import logging  # 2 ms, and most processes say nothing
+
+            logging.getLogger(self._name).warning(message, *args)
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Record):
     """What a store holds: entries by kind, and bytes in all."""
 
     entries: dict[str, int]
@@ -80,7 +85,7 @@ class Store:
         self.directory = directory = directory.absolute()  # whatever becomes the current directory later
         self.size = size
         self.readonly = readonly
-        self._warnings = Warnings(_log)
+        self._warnings = Warnings(__name__)
         self._written: int | None = None  # bytes since the store was last pruned; None before the first time
         if not readonly:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -148,7 +153,7 @@ class Store:
         except filelock.Timeout:
             return None
         except (OSError, NotImplementedError):
-            _log.debug("no lock at %s", path)
+            pass  # and so nobody is kept out
         return lock
 
     def usage(self) -> Usage:
@@ -204,7 +209,7 @@ class Store:
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """The entries and what is being written; whatever else lies in the directory is somebody's own."""
         for path in self.directory.glob("*/[0-9a-f][0-9a-f]/*"):
-            if _ENTRY.fullmatch(path.name):
+            if re.fullmatch(_ENTRY, path.name):
                 with contextlib.suppress(OSError):
                     yield path, path.lstat()
 
@@ -228,5 +233,9 @@ def open_store(directory: Path, size: int, *, readonly: bool = False) -> Store |
     except OSError as error:
         if readonly and isinstance(error, FileNotFoundError):
             return None  # nothing to read yet
-        _log.warning("the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error)
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error
+        )
         return None

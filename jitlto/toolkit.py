@@ -7,19 +7,24 @@ a driver.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
+import site
 import struct
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from jitlto.errors import ToolchainError
-from jitlto.versions import Version
 
+if TYPE_CHECKING:
+    from jitlto.versions import Version
+
+_LOADER_CACHE = "/etc/ld.so.cache"
 INSTALL = "install jitlto with the extra cu12 or cu13 (in a checkout: pip install '.[cu13]'); see `jitlto doctor`"
 
 
@@ -61,6 +66,8 @@ def nvfatbin_version() -> Version:
 
 
 def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
+    from jitlto.versions import Version
+
     try:
         return Version(*query())
     except ToolchainError:
@@ -80,6 +87,24 @@ def library_path(name: str) -> str | None:
     except (DynamicLibNotFoundError, RuntimeError):
         return None
     return path
+
+
+def linker_surroundings() -> tuple[object, ...]:
+    """What decides which nvJitLink is found, for less than finding it takes.
+
+    A directory changes its time when a package is installed in it or removed. Source: the search order of
+    ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
+    """
+    variables = [os.environ.get(name) for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")]
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return (*variables, *((place, _modified(place)) for place in (*site.getsitepackages(), *user, _LOADER_CACHE)))
+
+
+def _modified(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - a string
+    except OSError:
+        return None
 
 
 def build_id(name: str) -> str:
@@ -149,6 +174,8 @@ def header_roots() -> tuple[Path, ...]:
 
 def _headers_version(root: Path) -> Version | None:
     """The toolkit that the runtime's headers in a directory belong to (``CUDART_VERSION``: 1000 major + 10 minor)."""
+    from jitlto.versions import Version
+
     try:
         match = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", (root / "cuda_runtime_api.h").read_text("utf-8"), re.M)
     except (OSError, UnicodeDecodeError):

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.errors import ArgumentError, LaunchError
-from jitlto.fragment import Parameter
+from jitlto.parameter import Parameter
 from jitlto.runtime.arguments import converter
 
 INTEGERS = {

@@ -14,7 +14,8 @@ import pytest
 from jitlto.cli.cache import cache as command_group
 from jitlto.cli.cache import size
 from jitlto.runtime.kernels import load
-from jitlto.runtime.linked import Recipe, pack
+from jitlto.runtime.linked import pack
+from jitlto.runtime.recipe import Recipe
 from jitlto.store import Store
 
 from .conftest import BuildFamily

@@ -20,7 +20,7 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.fragment import FragmentKey
-from jitlto.runtime import kernels
+from jitlto.runtime import dispatcher
 from jitlto.runtime.kernels import KernelFamily
 
 from .conftest import BuildFamily
@@ -179,7 +179,7 @@ def test_link_options_that_cannot_be_hashed_are_accepted_by_a_launcher(mini: Ker
     ],
 )
 def test_values_that_python_holds_for_equal_are_told_apart(values: tuple[str, ...], alike: bool) -> None:
-    assert kernels._alike(values) is alike
+    assert dispatcher._alike(values) is alike
 
 
 def test_a_fragment_that_nothing_calls_cannot_be_added(mini: KernelFamily) -> None:

@@ -333,7 +333,7 @@ def test_the_oldest_launchers_make_room_where_a_bound_is_set(mini_path: Path, mo
 
     monkeypatch.setenv("JITLTO_MAX_LOADED", "2")
     config.current.cache_clear()
-    loaded.default.cache_clear()
+    loaded.of_process.cache_clear()
     try:
         family = KernelFamily("mini", FragmentDatabase(mini_path))
         choose = family.dispatcher("data_type", "op_name")
@@ -350,7 +350,7 @@ def test_the_oldest_launchers_make_room_where_a_bound_is_set(mini_path: Path, mo
     finally:
         monkeypatch.undo()
         config.current.cache_clear()
-        loaded.default.cache_clear()
+        loaded.of_process.cache_clear()
 
 
 @pytest.mark.usefixtures("empty_cache")

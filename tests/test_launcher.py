@@ -33,7 +33,7 @@ CALLS = {
     "KernelFamily.load": "family.load(family.plan(**configuration))",
     "KernelFamily.load of a plan with an architecture": 'family.load(family.plan(arch="sm_90", **configuration))',
     "Launcher": (
-        "plan = family.plan(arch='sm_90', **configuration); from jitlto import Launcher; Launcher(plan, plan.link())"
+        "plan = family.plan(arch='sm_90', **configuration); from jitlto import Launcher; Launcher.of(plan, plan.link())"
     ),
     "Plan.link without an architecture": "family.plan(**configuration).link()",
     "Plan.digest without an architecture": "family.plan(**configuration).digest",

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.linked import LinkedKernel, Recipe, pack, unpack
+from jitlto.runtime.linked import LinkedKernel, pack, unpack
+from jitlto.runtime.recipe import Recipe
 from jitlto.store import Store
-from jitlto.versions import Architecture
 
 texts = st.text(max_size=30)
 
@@ -32,26 +32,27 @@ recipes = st.builds(
 @settings(max_examples=200)
 def test_what_is_unpacked_is_what_was_packed(recipe: Recipe, cubin: bytes, log: str) -> None:
     inputs = recipe.inputs
-    linked = LinkedKernel(cubin, str(inputs["entry"]), Architecture.parse(str(inputs["arch"])), log, 1.5)
-    found = unpack(recipe.digest, pack(recipe, linked), 0.25, "disk")
+    linked = LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), log, 1.5)
+    payload = pack(recipe, linked)
+    found = unpack(recipe.digest, payload, 0.25, "disk")
     assert found is not None
-    assert found == (recipe, linked)
-    assert (found[1].seconds, found[1].layer) == (0.25, "disk")
+    assert found == linked
+    assert (found.seconds, found.layer) == (0.25, "disk")
+    assert Recipe.of_entry(payload) == recipe
 
 
 @given(recipes, st.binary(max_size=20))
 def test_packing_is_deterministic(recipe: Recipe, cubin: bytes) -> None:
     inputs = recipe.inputs
     one, other = (
-        LinkedKernel(cubin, str(inputs["entry"]), Architecture.parse(str(inputs["arch"])), "log", seconds)
-        for seconds in (1.0, 2.0)
+        LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), "log", seconds) for seconds in (1.0, 2.0)
     )
     assert pack(recipe, one) == pack(recipe, other)
 
 
 def test_an_entry_is_that_of_no_other_digest() -> None:
     mine, other = recipe("one"), recipe("other")
-    payload = pack(mine, LinkedKernel(b"cubin", "one", Architecture(90), "", 1.0))
+    payload = pack(mine, LinkedKernel(b"cubin", "one", "sm_90", "", 1.0))
     assert unpack(mine.digest, payload, 0, "disk") is not None
     assert unpack(other.digest, payload, 0, "disk") is None
 
@@ -81,4 +82,5 @@ def test_a_recipe_tells_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Pat
     store.put("kernels", plan.digest, pack(plan.recipe, linked))
     payload = store.get("kernels", plan.digest)
     assert payload is not None
-    assert unpack(plan.digest, payload, 0, "disk") == (plan.recipe, linked)
+    assert unpack(plan.digest, payload, 0, "disk") == linked
+    assert Recipe.of_entry(payload) == plan.recipe

@@ -27,8 +27,9 @@ from jitlto.errors import (
 )
 from jitlto.ptx import parse
 from jitlto.runtime import cubins, numba_code, supply
-from jitlto.runtime.kernels import KernelFamily, Planner
+from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.plan import Plan
+from jitlto.runtime.planner import Planner
 
 from .conftest import BuildFamily
 from .families import built

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jitlto.dtypes import scalar
 from jitlto.errors import ArgumentError, LaunchError
-from jitlto.fragment import Parameter
+from jitlto.parameter import Parameter
 from jitlto.runtime.arguments import converter
 from jitlto.runtime.specialise import specialise
 

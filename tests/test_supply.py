@@ -23,9 +23,10 @@ from jitlto.errors import (
 from jitlto.headers import Source
 from jitlto.ptx import parse
 from jitlto.runtime import cubins, sources, supply
-from jitlto.runtime.kernels import KernelFamily, Planner
+from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.linker import InputKind
 from jitlto.runtime.plan import Plan
+from jitlto.runtime.planner import Planner
 from jitlto.versions import Architecture
 
 from .conftest import BuildFamily

@@ -18,8 +18,9 @@ from jitlto import nvrtc
 from jitlto.errors import JitltoError
 from jitlto.headers import Source
 from jitlto.runtime import wisdom
-from jitlto.runtime.kernels import KernelFamily, Planner
+from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.linker import InputKind
+from jitlto.runtime.planner import Planner
 from jitlto.runtime.wisdom import Request, UsedPlan
 from jitlto.versions import Architecture
 

@@ -9,8 +9,9 @@ from jitlto.build.render import Rendered
 from jitlto.build.unit import Unit
 from jitlto.dtypes import same_type, scalar
 from jitlto.errors import BuildError
-from jitlto.fragment import Fragment, Image, ImageKind, Parameter, Role, Symbol, SymbolKind
+from jitlto.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.mangling import base_name, demangle, parameter_types
+from jitlto.parameter import Parameter
 
 
 def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:

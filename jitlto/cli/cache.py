@@ -17,8 +17,8 @@ from jitlto.errors import JitltoError
 from jitlto.store import Store, Usage
 
 if TYPE_CHECKING:  # what looking into a directory need not wait for
-    from jitlto.runtime.linked import Recipe
     from jitlto.runtime.plan import Plan
+    from jitlto.runtime.recipe import Recipe
 
 _OFF = "JITLTO_CACHE=off: nothing is looked up in it or added"
 
@@ -306,12 +306,12 @@ class _Source:
 
     def recipes(self) -> Iterator[Recipe]:
         from jitlto.runtime.linked import unpack
+        from jitlto.runtime.recipe import Recipe
 
         for digest in sorted(self.files):
             payload = self.get(digest)
-            found = unpack(digest, payload, 0.0, self.layer) if payload else None
-            if found:
-                yield found[0]
+            if payload and unpack(digest, payload, 0.0, self.layer):
+                yield Recipe.of_entry(payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,4 +91,6 @@ def _as_dict(fragment: Fragment) -> dict[str, object]:
         for i in fragment.images
     ]
     key = {"key": str(fragment.key), "parameters": dict(fragment.key.parameters)}
-    return key | {name: value for name, value in asdict(fragment).items() if name != "key"} | {"images": images}
+    signature = [parameter.as_dict() for parameter in fragment.signature]
+    record = {name: value for name, value in asdict(fragment).items() if name != "key"}
+    return key | record | {"images": images, "signature": signature}

@@ -26,8 +26,9 @@ if TYPE_CHECKING:  # what usage errors need not wait for
     from jitlto.runtime.cubins import CubinCache
     from jitlto.runtime.findings import Cause
     from jitlto.runtime.kernels import KernelFamily
-    from jitlto.runtime.linked import LinkedKernel, Recipe
+    from jitlto.runtime.linked import LinkedKernel
     from jitlto.runtime.plan import Plan
+    from jitlto.runtime.recipe import Recipe
     from jitlto.runtime.wisdom import Request
 
 _log = logging.getLogger(__name__)
@@ -293,7 +294,7 @@ def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Ge
         digest = plan.digest
         payload = old.get(digest) if old else None
         found = unpack(digest, payload, 0.0, "pack") if payload else None
-        kernel = found[1] if found else cache.find(plan.recipe, plan.database.location) or plan.link_anew()
+        kernel = found or cache.find(digest, plan.database.location) or plan.link_anew()
         entries[digest] = pack(plan.recipe, kernel)
         return kernel
 
@@ -334,7 +335,7 @@ def _kept(outcomes: Sequence[_Outcome], cache: CubinCache) -> list[_Outcome]:
     kept = []
     for outcome in outcomes:
         recipe, database = outcome.recipe, outcome.database
-        if recipe and database and outcome.layer != "pack" and cache.find(recipe, database) is None:
+        if recipe and database and outcome.layer != "pack" and cache.find(recipe.digest, database) is None:
             error = JitltoError(
                 "was linked, and the cache has not kept it: its directory takes no more, or its bound is too low "
                 f"({size(places()[0].bound)})",

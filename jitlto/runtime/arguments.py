@@ -16,7 +16,7 @@ import numpy as np
 from jitlto import toolkit
 from jitlto.dtypes import Scalar, scalar
 from jitlto.errors import ArgumentError
-from jitlto.fragment import Parameter
+from jitlto.parameter import Parameter
 
 Converter = Callable[[Any], Any]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from jitlto.dtypes import cpp_name, from_numpy_name, same_value
 from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
-from jitlto.fragment import Fragment
+
+if TYPE_CHECKING:
+    from jitlto.fragment import Fragment
 
 
 def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
@@ -54,6 +56,12 @@ def normalise(configuration: Mapping[str, object], known: Mapping[str, Sequence[
     return result
 
 
+def refuse_unknown_mode(link_mode: str) -> None:
+    """Raise :class:`~jitlto.errors.PlanError` for what is no link mode."""
+    if link_mode not in ("lto", "ptx"):
+        raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+
+
 def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
     if text in values:
         return text
@@ -65,6 +73,8 @@ def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
 
 
 def _nearest(given: str, known: Sequence[str], what: str) -> str:
+    import difflib  # for a mistake alone
+
     near = difflib.get_close_matches(given, known, 1)
     listed = f"its {what} are {', '.join(known) or 'none'}"
     return f"did you mean {near[0]}? {listed}" if near else listed

@@ -6,31 +6,31 @@ only saves work: who waits too long for another's link makes its own.
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto import config
+from jitlto import config, files
 from jitlto.errors import NotCachedError
-from jitlto.runtime import events, packs
+from jitlto.runtime import events
 from jitlto.runtime.events import Kind
-from jitlto.runtime.linked import LinkedKernel, Recipe, pack, unpack
-from jitlto.runtime.once import Flights
+from jitlto.runtime.linked import LinkedKernel, pack, unpack
 from jitlto.store import Store, open_store
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
+
+    from jitlto.runtime.once import Flights
+    from jitlto.runtime.recipe import Recipe
 
 ENTRIES = "kernels"
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
 _SAID = 1.0  # seconds after which waiting is said on the log
 _POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two looks
 _KINDS = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
-_log = logging.getLogger(__name__)
 
 
 class CubinCache:
@@ -50,24 +50,37 @@ class CubinCache:
         self.store = store
         self._may_link = may_link
         self._patience = patience
-        # By digest: a kernel, and the seconds for which another process was waited for.
-        self._flights: Flights[str, tuple[LinkedKernel, float]] = Flights()
 
-    def find(self, recipe: Recipe, database: Path) -> LinkedKernel | None:
-        """The kernel of a recipe, from a pack beside its database or from the user's directory."""
-        digest = recipe.digest
+    @property
+    def _flights(self) -> Flights[str, tuple[LinkedKernel, float]]:
+        """By digest: a kernel, and the seconds for which another process was waited for."""
+        from jitlto.runtime.once import Flights  # of which whoever only finds kernels has no need
+
+        flights: Flights[str, tuple[LinkedKernel, float]] = self.__dict__.setdefault("flights", Flights())
+        return flights
+
+    def find(self, digest: str, database: Path) -> LinkedKernel | None:
+        """The kernel of a digest, from a pack beside its database or from the user's directory."""
         begin = time.perf_counter()
-        for each in packs.beside(database):
-            payload = each.get(digest)
-            if payload is not None:
-                found = unpack(digest, payload, time.perf_counter() - begin, "pack")
-                if found is not None:
-                    return found[1]
-        payload = self.store.get(ENTRIES, digest) if self.store else None
-        if payload is None:
-            return None
-        found = unpack(digest, payload, time.perf_counter() - begin, "disk")
-        return found[1] if found else None
+        for payload in _packed(digest, database):
+            found = unpack(digest, payload, time.perf_counter() - begin, "pack")
+            if found is not None:
+                return found
+        kept = self.store.get(ENTRIES, digest) if self.store else None
+        return None if kept is None else unpack(digest, kept, time.perf_counter() - begin, "disk")
+
+    def found(self, digest: str, kernel: str, database: Path) -> LinkedKernel | None:
+        """As :meth:`find`, for what is going to be used: told as an event.
+
+        Parameters
+        ----------
+        kernel : str
+            The key of the entrypoint fragment.
+        """
+        found = self.find(digest, database)
+        if found is not None:
+            events.tell(_KINDS[found.layer], kernel, digest, found.seconds)
+        return found
 
     def kernel(self, recipe: Recipe, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
         """Find a kernel, or link it; one thread does, the others that ask for the same meanwhile get what it got.
@@ -94,7 +107,7 @@ class CubinCache:
 
     def _kernel(self, recipe: Recipe, link: Callable[[], LinkedKernel], database: Path) -> tuple[LinkedKernel, float]:
         """A kernel, and the seconds for which another process was waited for."""
-        found = self.find(recipe, database)
+        found = self.find(recipe.digest, database)
         if found is not None:
             return found, 0.0
         if not self._may_link:
@@ -109,7 +122,7 @@ class CubinCache:
         claim, waited = self._claim(self.store, recipe, database)
         try:
             # Between our look and our claim another process may have linked it.
-            found = self.find(recipe, database)
+            found = self.find(recipe.digest, database)
             if found is not None:
                 return found, waited
             kernel = _linked(recipe, link)
@@ -129,26 +142,43 @@ class CubinCache:
         float
             Seconds waited; 0 if the claim was had at once.
         """
+        import logging  # 2 ms, which finding a kernel need not wait for
+
+        log = logging.getLogger(__name__)
         begin = time.perf_counter()
         pause, waited, said = _POLLS[0], 0.0, False
         while True:
             claim = store.claim(recipe.digest)
-            if claim is not None or (waited and self.find(recipe, database) is not None):
+            if claim is not None or (waited and self.find(recipe.digest, database) is not None):
                 return claim, waited
             if waited > self._patience:
-                _log.warning("another process links %s since %.0f s; linking it too", recipe.kernel, waited)
+                log.warning("another process links %s since %.0f s; linking it too", recipe.kernel, waited)
                 return None, waited
             if waited > _SAID and not said:
                 said = True
-                _log.warning("waiting for another process that links %s", recipe.kernel)
+                log.warning("waiting for another process that links %s", recipe.kernel)
             time.sleep(pause)
             pause = min(2 * pause, _POLLS[1])
             waited = time.perf_counter() - begin
 
 
+def _packed(digest: str, database: Path) -> Iterator[bytes]:
+    """What the packs beside a database hold under a digest."""
+    if not files.beside(database, ".pack"):
+        return  # most databases have none, and need not wait for what reads them
+    from jitlto.runtime import packs
+
+    for each in packs.beside(database):
+        payload = each.get(digest)
+        if payload is not None:
+            yield payload
+
+
 def _linked(recipe: Recipe, link: Callable[[], LinkedKernel]) -> LinkedKernel:
+    import logging
+
     kernel = link()
-    _log.info("linked %s for %s in %.3f s", recipe.kernel, kernel.architecture.sm, kernel.seconds)
+    logging.getLogger(__name__).info("linked %s for %s in %.3f s", recipe.kernel, kernel.target, kernel.seconds)
     return kernel
 
 

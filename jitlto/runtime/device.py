@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from jitlto import toolkit
 from jitlto.errors import NoDeviceError
-from jitlto.versions import Architecture
 
 if TYPE_CHECKING:
     from cuda.core import Device
+
+    from jitlto.versions import Architecture
 
 
 FORKED = "this process was forked after CUDA was used, which CUDA does not survive"
@@ -95,5 +96,7 @@ def ordinal() -> int:
 
 def architecture() -> Architecture:
     """The current device's architecture."""
+    from jitlto.versions import Architecture
+
     major, minor = current().compute_capability
     return Architecture(major * 10 + minor)

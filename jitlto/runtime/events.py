@@ -7,18 +7,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
 
-_log = logging.getLogger(__name__)
+from jitlto.record import Record
 
 
-class Kind(StrEnum):
+class Kind:
     """What can happen to a kernel."""
 
     #: A configuration was resolved.
@@ -37,13 +33,13 @@ class Kind(StrEnum):
     EVICTED = "evicted"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(Record):
     """One thing that happened.
 
     Parameters
     ----------
-    kind : Kind
+    kind : str
+        One of :class:`Kind`.
     kernel : str
         The key of the entrypoint fragment.
     digest : str
@@ -52,7 +48,7 @@ class Event:
         How long it took.
     """
 
-    kind: Kind
+    kind: str
     kernel: str
     digest: str = ""
     seconds: float = 0.0
@@ -61,12 +57,14 @@ class Event:
 Subscriber = Callable[[Event], object]
 
 _lock = threading.Lock()
-_counts: Counter[Kind] = Counter()
+#: All of them, in the order in which counters list them.
+KINDS = tuple(value for name, value in vars(Kind).items() if name.isupper())
+_counts = dict.fromkeys(KINDS, 0)
 _subscribers: dict[object, Subscriber] = {}
 
 
 def _in_child() -> None:
-    _counts.clear()  # what happened in the parent
+    _counts.update(dict.fromkeys(KINDS, 0))  # what happened in the parent
     _lock.release()
 
 
@@ -80,7 +78,7 @@ def counters() -> Mapping[str, int]:
     Finding a launcher in memory is no event: it costs less than counting it.
     """
     with _lock:
-        return {kind.value: _counts[kind] for kind in Kind}
+        return dict(_counts)
 
 
 def subscribe(subscriber: Subscriber) -> Callable[[], None]:
@@ -104,7 +102,7 @@ def subscribe(subscriber: Subscriber) -> Callable[[], None]:
     return stop
 
 
-def tell(kind: Kind, kernel: str, digest: str = "", seconds: float = 0.0) -> None:
+def tell(kind: str, kernel: str, digest: str = "", seconds: float = 0.0) -> None:
     """Count an event and tell the subscribers."""
     with _lock:
         _counts[kind] += 1
@@ -113,5 +111,7 @@ def tell(kind: Kind, kernel: str, digest: str = "", seconds: float = 0.0) -> Non
     for subscriber in subscribers:
         try:
             subscriber(event)
-        except Exception:  # noqa: BLE001 - whatever a subscriber does
-            _log.exception("a subscriber to events failed")
+        except Exception:
+            import logging
+
+            logging.getLogger(__name__).exception("a subscriber to events failed")

@@ -7,23 +7,23 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from jitlto import toolkit
 from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
-from jitlto.fragment import Parameter
-from jitlto.mangling import demangle
+from jitlto.parameter import Parameter
+from jitlto.record import Record
 from jitlto.runtime import device, events
 from jitlto.runtime.arguments import converter
 from jitlto.runtime.events import Kind
 from jitlto.runtime.linked import LinkedKernel
-from jitlto.runtime.plan import Plan
-from jitlto.runtime.sass import disassemble
-from jitlto.runtime.specialise import specialise
-from jitlto.runtime.streams import as_stream
+from jitlto.runtime.shortcuts import Chosen
+
+if TYPE_CHECKING:  # what a launch does not need
+    from jitlto.runtime.plan import Plan
 
 Extent = int | tuple[int, ...]
 
@@ -32,8 +32,7 @@ _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _MOST_CONFIGS = 4096  # a caller with ever new grids must not fill the memory
 
 
-@dataclass(frozen=True, slots=True)
-class Resources:
+class Resources(Record):
     """What a kernel takes.
 
     Parameters
@@ -64,10 +63,12 @@ class Launcher:
 
     Parameters
     ----------
-    plan : Plan
-        What it was made from.
+    chosen : Chosen
+        Which kernel it is.
     linked : LinkedKernel
         Its machine code.
+    plan : callable
+        Gives its plan, for whoever asks what the kernel is made of.
 
     Raises
     ------
@@ -77,26 +78,41 @@ class Launcher:
         If the driver refuses the code.
     """
 
-    def __init__(self, plan: Plan, linked: LinkedKernel) -> None:
+    def __init__(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> None:
         device.current()
-        self.plan = plan
+        self.chosen = chosen
         self.linked = linked
+        self._make_plan = plan
         begin = time.perf_counter()
         try:
             with _allowed_in_captures():
-                self._code = ObjectCode.from_cubin(linked.cubin, name=str(plan.entry.key))
+                self._code = ObjectCode.from_cubin(linked.cubin, name=chosen.kernel)
                 self.kernel: Kernel = self._code.get_kernel(linked.entry)
         except Exception as error:
             raise LaunchError(
                 f"the driver cannot load the kernel: {error}",
-                where=str(plan.entry.key),
-                hint=f"it was linked for {linked.architecture.sm}; `jitlto doctor` shows the device",
+                where=chosen.kernel,
+                hint=f"it was linked for {linked.target}; `jitlto doctor` shows the device",
             ) from error
-        events.tell(Kind.LOADED, str(plan.entry.key), plan.digest, time.perf_counter() - begin)
-        self._converters = [converter(parameter) for parameter in plan.entry.signature]
+        events.tell(Kind.LOADED, chosen.kernel, chosen.digest, time.perf_counter() - begin)
+        self._converters = [converter(parameter) for parameter in chosen.signature]
         self._configs: dict[object, LaunchConfig] = {}
-        self._calls = specialise(plan.entry.signature, self._converters)
-        self._calls |= {
+        self._launched = False
+
+    @classmethod
+    def of(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
+        """The launcher of a plan that is linked."""
+        return cls(plan.chosen, linked, lambda: plan)
+
+    @cached_property
+    def _calls(self) -> dict[str, Any]:
+        """The functions made for the signature, through which it launches from now on."""
+        from jitlto.runtime.specialise import specialise
+        from jitlto.runtime.streams import as_stream
+
+        device.current()  # which a forked process has not
+        calls = specialise(self.signature, self._converters)
+        calls |= {
             "launch": launch,
             "kernel": self.kernel,
             "configs": self._configs,
@@ -106,18 +122,33 @@ class Launcher:
             "count_error": self._count_error,
             "failed": self._failed,
         }
-        # Python looks __call__ up in the class: a class of its own saves each launch a call.
-        own = type("Launcher", (type(self),), {"__call__": self._calls["__call__"], "__doc__": self.__doc__})
-        self.__class__ = own
         _live.add(self)
+        if type(self).__call__ is Launcher.__call__:
+            # Python looks __call__ up in the class: a class of its own saves each launch a call.
+            own = type("Launcher", (type(self),), {"__call__": calls["__call__"], "__doc__": self.__doc__})
+            self.__class__ = own
+        return calls
 
     def __repr__(self) -> str:
-        return f"<Launcher {demangle(self.linked.entry)} for {self.linked.architecture.sm}>"
+        from jitlto.mangling import demangle
+
+        return f"<Launcher {demangle(self.linked.entry)} for {self.linked.target}>"
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What it was made from; planned now, if the kernel was found without.
+
+        Raises
+        ------
+        DatabaseError
+            If the database is not there any more, or another one is in its place.
+        """
+        return self._make_plan()
 
     @property
     def signature(self) -> Sequence[Parameter]:
         """The kernel's parameters."""
-        return self.plan.entry.signature
+        return self.chosen.signature
 
     @property
     def cubin(self) -> bytes:
@@ -142,6 +173,8 @@ class Launcher:
         ToolchainError
             If there is no nvdisasm.
         """
+        from jitlto.runtime.sass import disassemble
+
         return disassemble(self.cubin).decode("utf-8", "replace")
 
     @property
@@ -197,6 +230,8 @@ class Launcher:
 
     def explain(self) -> str:
         """What the kernel is made of, where its code is from, and what it takes, in lines to read."""
+        from jitlto.mangling import demangle
+
         plan, resources = self.plan, self.resources
         origin = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}[self.linked.layer]
         lines = [
@@ -206,7 +241,7 @@ class Launcher:
             *(f"fragment {fragment.key}" for fragment in plan.fragments),
             *(f"supplied {item.symbols.name}" for item in plan.supplied),
             f"digest {plan.digest}",
-            f"{origin} for {self.linked.architecture.sm} ({plan.link_mode}) in {1000 * self.linked.seconds:.1f} ms",
+            f"{origin} for {self.linked.target} ({plan.link_mode}) in {1000 * self.linked.seconds:.1f} ms",
             f"{len(self.cubin)} bytes of code",
             f"{resources.registers} registers and {resources.local} bytes of local memory a thread",
             f"{resources.shared} bytes of shared memory a block, at most {resources.threads} threads a block",
@@ -226,7 +261,7 @@ class Launcher:
         with _allowed_in_captures():
             status, _ = driver.cuKernelGetFunction(int(self.kernel.handle))
         if status != driver.CUresult.CUDA_SUCCESS:
-            raise LaunchError(f"the driver cannot load the kernel ({status.name})", where=str(self.plan.entry.key))
+            raise LaunchError(f"the driver cannot load the kernel ({status.name})", where=self.chosen.kernel)
         return self
 
     def bind(
@@ -254,9 +289,9 @@ class Launcher:
         ArgumentError, LaunchError
             As :meth:`__call__`.
         """
-        if len(args) != len(self._converters):
-            raise self._count_error(len(args))
-        values = [convert(argument) for convert, argument in zip(self._converters, args, strict=True)]
+        from jitlto.runtime.streams import as_stream
+
+        values = self._convert(args)
         config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
         bound: Callable[[], None] = self._calls["bind"](as_stream(stream), config, *values, grid, block, shared_memory)
         bound.arguments = args  # type: ignore[attr-defined]
@@ -303,8 +338,30 @@ class Launcher:
         LaunchError
             If the launch configuration is impossible or the driver refuses the launch.
         """
-        how = {"shared_memory": shared_memory, "cluster": cluster, "cooperative": cooperative}
-        self._calls["__call__"](self, stream, grid, block, *args, programmatic=programmatic, **how)
+        if self._launched:
+            how = {"shared_memory": shared_memory, "cluster": cluster, "cooperative": cooperative}
+            self._calls["__call__"](self, stream, grid, block, *args, programmatic=programmatic, **how)
+            return
+        # What is launched once need not wait for code made for launching it often.
+        self._launched = True
+        own = device.current()
+        values = self._convert(args)
+        config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
+        if stream is None:
+            stream = own.default_stream
+        elif type(stream) is not Stream:
+            from jitlto.runtime.streams import as_stream
+
+            stream = as_stream(stream)
+        try:
+            launch(stream, config, self.kernel, *values)
+        except Exception as error:
+            raise self._failed(error, grid, block, shared_memory) from error
+
+    def _convert(self, args: tuple[Any, ...]) -> list[Any]:
+        if len(args) != len(self._converters):
+            raise self._count_error(len(args))
+        return [convert(argument) for convert, argument in zip(self._converters, args, strict=True)]
 
     def _configure(
         self,
@@ -340,7 +397,7 @@ class Launcher:
         except Exception as error:
             raise LaunchError(
                 f"impossible launch configuration: {error}",
-                where=str(self.plan.entry.key),
+                where=self.chosen.kernel,
                 hint=f"grid {grid}, block {block}, cluster {cluster}, {shared_memory} bytes of shared memory",
             ) from error
         if len(self._configs) < _MOST_CONFIGS:
@@ -369,7 +426,7 @@ class Launcher:
             return error
         return LaunchError(
             f"the launch failed: {error}",
-            where=str(self.plan.entry.key),
+            where=self.chosen.kernel,
             hint=f"grid {grid}, block {block}, {shared_memory} bytes of dynamic shared memory",
         )
 
@@ -379,12 +436,12 @@ class Launcher:
             missing = self.signature[given]
             return ArgumentError(
                 f"argument {missing.name!r} ({missing.type}) is missing: {given} of {len(self.signature)} given",
-                where=str(self.plan.entry.key),
+                where=self.chosen.kernel,
                 hint=f"the kernel takes ({signature})",
             )
         return ArgumentError(
             f"{given} arguments given, the kernel takes {len(self.signature)}",
-            where=str(self.plan.entry.key),
+            where=self.chosen.kernel,
             hint=f"the kernel takes ({signature})",
         )
 

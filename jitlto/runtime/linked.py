@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from jitlto.errors import JitltoError
-from jitlto.versions import Architecture
+from jitlto.record import Record
+
+if TYPE_CHECKING:
+    from jitlto.runtime.recipe import Recipe
+    from jitlto.versions import Architecture
 
 
-@dataclass(frozen=True, slots=True)
-class LinkedKernel:
-    """A linked kernel, not loaded.
+class LinkedKernel(Record):
+    """A linked kernel, not loaded; equal to another of the same code, wherever that is from.
 
     Parameters
     ----------
@@ -21,8 +22,8 @@ class LinkedKernel:
         The machine code.
     entry : str
         The kernel's mangled name in it.
-    architecture : Architecture
-        What it runs on.
+    target : str
+        What it runs on, e.g. ``sm_90``.
     log : str
         nvJitLink's info log.
     seconds : float
@@ -31,42 +32,31 @@ class LinkedKernel:
         Where it is from: ``link``, ``pack`` or ``disk``.
     """
 
-    cubin: bytes = field(repr=False)
+    cubin: bytes
     entry: str
-    architecture: Architecture
+    target: str
     log: str
-    seconds: float = field(compare=False)
-    layer: str = field(default="link", compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """All that determines linked code, and what it is called.
-
-    Parameters
-    ----------
-    content : bytes
-        The inputs of the link as canonical JSON; its SHA-256 is the plan's digest.
-    kernel : str
-        The key of the entrypoint fragment.
-    configuration : tuple of (str, str)
-        The parameters that chose the fragments.
-    """
-
-    content: bytes
-    kernel: str
-    configuration: tuple[tuple[str, str], ...]
+    seconds: float
+    layer: str = "link"
 
     @property
-    def digest(self) -> str:
-        """SHA-256 of the content."""
-        return hashlib.sha256(self.content).hexdigest()
+    def architecture(self) -> Architecture:
+        """What it runs on."""
+        from jitlto.versions import Architecture
 
-    @property
-    def inputs(self) -> Mapping[str, object]:
-        """The content, read."""
-        inputs: dict[str, object] = json.loads(self.content)
-        return inputs
+        return Architecture.parse(self.target)
+
+    def _value(self) -> tuple[object, ...]:
+        return (self.cubin, self.entry, self.target, self.log)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkedKernel) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __repr__(self) -> str:
+        return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"
 
 
 def pack(recipe: Recipe, linked: LinkedKernel) -> bytes:
@@ -76,17 +66,20 @@ def pack(recipe: Recipe, linked: LinkedKernel) -> bytes:
     return b"\n".join([recipe.content, line, linked.cubin])
 
 
-def unpack(digest: str, payload: bytes, seconds: float, layer: str) -> tuple[Recipe, LinkedKernel] | None:
-    """Read an entry; None if it is not the one of that digest, as when a file was given another's name."""
+def unpack(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
+    """Read an entry; None if it is not the one of that digest, as when a file was given another's name.
+
+    Its recipe can then be read by :meth:`jitlto.runtime.recipe.Recipe.of_entry`.
+    """
     content, _, rest = payload.partition(b"\n")
     if hashlib.sha256(content).hexdigest() != digest:
         return None
     line, _, cubin = rest.partition(b"\n")
     try:
-        about = json.loads(line)
-        inputs = json.loads(content)
-        recipe = Recipe(content, about["kernel"], tuple((name, value) for name, value in about["configuration"]))
-        architecture = Architecture.parse(inputs["arch"])
-        return recipe, LinkedKernel(cubin, inputs["entry"], architecture, about["log"], seconds, layer)
-    except (ValueError, KeyError, TypeError, JitltoError):
+        about, inputs = json.loads(line), json.loads(content)
+        entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
+        if not target.removeprefix("sm_").rstrip("af").isdigit() or any(len(p) != 2 for p in about["configuration"]):
+            return None
+        return LinkedKernel(cubin, entry, target, log, seconds, layer)
+    except (ValueError, KeyError, TypeError):
         return None

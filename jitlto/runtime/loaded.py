@@ -8,7 +8,6 @@ from collections import OrderedDict
 from functools import cache
 from typing import Protocol
 
-from jitlto import config
 from jitlto.runtime import events
 from jitlto.runtime.events import Kind
 
@@ -27,11 +26,11 @@ class Loaded:
 
     Parameters
     ----------
-    limit : int or None
-        How many may be held at once; None for any number.
+    limit : int
+        How many may be held at once.
     """
 
-    def __init__(self, limit: int | None) -> None:
+    def __init__(self, limit: int) -> None:
         self._limit = limit
         self._held: OrderedDict[tuple[int, str], weakref.ref[Owner]] = OrderedDict()
         self._lock = threading.Lock()
@@ -41,8 +40,6 @@ class Loaded:
 
         A launcher that somebody still holds goes on to work; its code is unloaded when nobody does.
         """
-        if self._limit is None:
-            return
         with self._lock:
             self._held[id(owner), digest] = weakref.ref(owner)
             evicted = []
@@ -56,6 +53,6 @@ class Loaded:
 
 
 @cache
-def default() -> Loaded:
-    """That of this process, bounded by ``JITLTO_MAX_LOADED``."""
-    return Loaded(config.current().max_loaded)
+def of_process(limit: int) -> Loaded:
+    """Those of this process, bounded by ``JITLTO_MAX_LOADED``."""
+    return Loaded(limit)

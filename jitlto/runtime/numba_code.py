@@ -124,7 +124,7 @@ class PythonFunction:
 
 
 def python_function(function: object, group: str | None = None) -> PythonFunction:
-    """Take a function that :meth:`~jitlto.runtime.kernels.Planner.add_function` is given.
+    """Take a function that :meth:`~jitlto.runtime.planner.Planner.add_function` is given.
 
     Parameters
     ----------

@@ -6,13 +6,24 @@ import copy
 import threading
 import time
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
 from typing import Generic, NoReturn, TypeVar
 
 from jitlto.errors import JitltoError
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+class _Flight(Generic[V]):
+    """A computation under way, and its end. (A Future does this too, and its import takes longer than a launch.)"""
+
+    __slots__ = ("ended", "failure", "value")
+
+    value: V
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.failure: BaseException | None = None
 
 
 class Flights(Generic[K, V]):
@@ -23,7 +34,7 @@ class Flights(Generic[K, V]):
     """
 
     def __init__(self) -> None:
-        self._flying: dict[K, Future[V]] = {}
+        self._flying: dict[K, _Flight[V]] = {}
         self._lock = threading.Lock()
 
     def run(self, key: K, make: Callable[[], V]) -> tuple[V, float | None]:
@@ -40,24 +51,23 @@ class Flights(Generic[K, V]):
             with self._lock:
                 flight = self._flying.get(key)
                 if flight is None:
-                    mine = self._flying[key] = Future()
+                    mine = self._flying[key] = _Flight()
                     break
-            failure = flight.exception()
-            if failure is None:
-                return flight.result(), time.perf_counter() - begin
-            if isinstance(failure, JitltoError):
-                raise_again(failure)
+            flight.ended.wait()
+            if flight.failure is None:
+                return flight.value, time.perf_counter() - begin
+            if isinstance(flight.failure, JitltoError):
+                raise_again(flight.failure)
         try:
-            value = make()
+            mine.value = make()
         except BaseException as error:
+            mine.failure = error
+            raise
+        finally:
             with self._lock:
                 del self._flying[key]
-            mine.set_exception(error)
-            raise
-        mine.set_result(value)
-        with self._lock:
-            del self._flying[key]
-        return value, None
+            mine.ended.set()
+        return mine.value, None
 
 
 def raise_again(failure: JitltoError) -> NoReturn:
@@ -75,11 +85,13 @@ class OnceMap(Generic[K, V]):
     ----------
     remembered : type
         The errors of jitlto's that are remembered; others may heal.
+    values : dict, optional
+        Where values are kept; a key that somebody else has filled is not computed.
     """
 
-    def __init__(self, remembered: type[JitltoError] = JitltoError) -> None:
+    def __init__(self, remembered: type[JitltoError] = JitltoError, values: dict[K, V] | None = None) -> None:
         self._remembered = remembered
-        self._values: dict[K, V] = {}
+        self._values: dict[K, V] = {} if values is None else values
         self._failures: dict[K, JitltoError] = {}
         self._flights: Flights[K, V] = Flights()
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
-import secrets
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -19,11 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from jitlto import files
+from jitlto.files import Identity, identity
 from jitlto.store import Warnings
 
 _MAGIC = b"jitlto pack 1\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
-_warnings = Warnings(logging.getLogger(__name__))
+_warnings = Warnings(__name__)
 
 
 class Pack:
@@ -113,7 +113,7 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
         index[digest] = (offset, len(payload), hashlib.sha256(payload).hexdigest())
         offset += len(payload)
     listed = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
-    temporary = path.with_name(f".{secrets.token_hex(8)}")  # not mkstemp: everybody may read a pack, if umask lets them
+    temporary = path.with_name(f".{os.urandom(8).hex()}")  # not mkstemp: everybody may read a pack, if umask lets them
     try:
         with temporary.open("xb") as file:
             file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
@@ -128,14 +128,12 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
 def beside(database: Path) -> tuple[Pack, ...]:
     """The packs of a database, as they are now: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
     found = []
-    for path in sorted({*database.parent.glob(f"{_literal(database.stem)}*.pack")}):
-        if path.name.removeprefix(database.stem)[0] != ".":
-            continue
+    for path in files.beside(database, ".pack"):
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
                 continue
-            state = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+            state = identity(status)
             opened = _opened.get(path)
             if opened is None or opened[0] != state:
                 opened = _opened[path] = (state, Pack(path))
@@ -147,8 +145,4 @@ def beside(database: Path) -> tuple[Pack, ...]:
     return tuple(found)
 
 
-_opened: dict[Path, tuple[tuple[int, ...], Pack]] = {}
-
-
-def _literal(text: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in text)
+_opened: dict[Path, tuple[Identity, Pack]] = {}

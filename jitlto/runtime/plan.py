@@ -17,8 +17,10 @@ from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
 from jitlto.runtime import cubins, device, wisdom
-from jitlto.runtime.linked import LinkedKernel, Recipe
+from jitlto.runtime.linked import LinkedKernel
+from jitlto.runtime.recipe import Recipe
 from jitlto.runtime.resolve import Resolution, Supplied
+from jitlto.runtime.shortcuts import Chosen
 from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa, runs_on
 
 if TYPE_CHECKING:  # what a plan whose kernel is found need not load
@@ -167,6 +169,11 @@ class Plan:
         """
         return self.recipe.digest
 
+    @property
+    def chosen(self) -> Chosen:
+        """What launching its kernel takes."""
+        return Chosen(str(self.entry.key), self.digest, self.entry.signature)
+
     @cached_property
     def recipe(self) -> Recipe:
         """All that determines the linked code, which the digest stands for."""
@@ -210,7 +217,7 @@ class Plan:
         """
         begin = time.perf_counter()
         linked = self._link(ptx=False)
-        return LinkedKernel(linked.data, self.entry.entry, self.target, linked.log, time.perf_counter() - begin)
+        return LinkedKernel(linked.data, self.entry.entry, self.target.sm, linked.log, time.perf_counter() - begin)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """The PTX that link-time optimisation makes of the plan, to read and to check.

@@ -2,15 +2,72 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import threading
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jitlto import config
-from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, RegistryError
+from jitlto.files import Identity, identity
+from jitlto.runtime import shortcuts
+from jitlto.runtime.shortcuts import Contents
+
+if TYPE_CHECKING:  # what a database that was known before need not load
+    from jitlto.database import FragmentDatabase
+
+
+class DatabaseFile:
+    """A database as it stands on the disk, opened when more is wanted than what is known of it.
+
+    Parameters
+    ----------
+    path : Path
+        As the caller names it.
+    identity : Identity
+        Which file it is.
+    contents : Contents
+        What it holds.
+    database : FragmentDatabase, optional
+        The file, opened.
+    """
+
+    def __init__(
+        self, path: Path, identity: Identity, contents: Contents, database: FragmentDatabase | None = None
+    ) -> None:
+        self.path = path
+        #: The same, wherever the process goes.
+        self.location = path.absolute()
+        self.identity = identity
+        self.contents = contents
+        self._database = database
+
+    @classmethod
+    def of(cls, database: FragmentDatabase) -> DatabaseFile:
+        """The file of a database that is open."""
+        return cls(database.path, database.identity, Contents.of(database), database)
+
+    @property
+    def database(self) -> FragmentDatabase:
+        """The file, opened.
+
+        Raises
+        ------
+        DatabaseError
+            If it cannot be read any more, or another one has taken its place.
+        """
+        if self._database is None:
+            opened = default().open(self.location)
+            if opened.identity != self.identity:
+                raise DatabaseError(
+                    "another file has taken the place of the one that the family was loaded from",
+                    where=str(self.path),
+                    hint="load the family again",
+                )
+            self._database = opened
+        return self._database
 
 
 class Registry:
@@ -38,12 +95,32 @@ class Registry:
         resolved = Path(path).resolve()
         with self._lock:
             database = self._open.get(resolved)
-            if database is None or _identity(resolved) != _identities.get(database):
-                identity = _identity(resolved)
-                database = FragmentDatabase(path)
-                self._open[resolved] = database
-                _identities[database] = identity
+            # A database is replaced whole, by a new file under the old name.
+            if database is None or _identity(resolved) != database.identity:
+                from jitlto.database import FragmentDatabase
+
+                database = self._open[resolved] = FragmentDatabase(path)
             return database
+
+    def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
+        """A database, opened only if this user has not opened that file before.
+
+        Raises
+        ------
+        DatabaseError
+            If it cannot be read.
+        """
+        given = Path(path)
+        known = shortcuts.default()
+        if known is not None:
+            this = _identity(given)
+            contents = known.contents(given.absolute(), this)
+            if contents is not None:
+                return DatabaseFile(given, this, contents)
+        found = DatabaseFile.of(self.open(given))
+        if known is not None:
+            known.keep_contents(found.location, found.identity, found.contents)
+        return found
 
     def databases(self) -> list[FragmentDatabase]:
         """Every database on the search path, opened.
@@ -53,12 +130,15 @@ class Registry:
         DatabaseError
             If one of them cannot be read.
         """
+        return [self.open(path) for path in self._files()]
+
+    def _files(self) -> Iterable[Path]:
         files: list[Path] = []
         for path in self._paths:
             files += sorted(path.glob("*.fragdb")) if path.is_dir() else [path]
-        return [self.open(path) for path in dict.fromkeys(files)]
+        return dict.fromkeys(files)
 
-    def find(self, family: str) -> FragmentDatabase:
+    def find(self, family: str) -> DatabaseFile:
         """The database that holds a family.
 
         Raises
@@ -68,16 +148,18 @@ class Registry:
         DatabaseError
             If a database on the search path cannot be read.
         """
-        databases = self.databases()
-        holders = [database for database in databases if family in database.families]
-        if len({database.digest for database in holders}) > 1:
+        files = [self.file(path) for path in self._files()]
+        holders = [file for file in files if family in file.contents.families]
+        if len({file.contents.digest for file in holders}) > 1:
             raise RegistryError(
                 f"several databases hold the family {family!r}: " + ", ".join(str(d.path) for d in holders),
                 hint="say which: --db DB, or database=",
             )
         if holders:
             return holders[0]
-        known = sorted({name for database in databases for name in database.families})
+        import difflib
+
+        known = sorted({name for file in files for name in file.contents.families})
         near = difflib.get_close_matches(family, known, 1)
         seen = f"families seen: {', '.join(known)}" if known else "no database is on JITLTO_DATABASE_PATH"
         raise RegistryError(
@@ -88,18 +170,13 @@ class Registry:
         )
 
 
-_identities: dict[FragmentDatabase, tuple[int, ...]] = {}
-
-
-def _identity(path: Path) -> tuple[int, ...]:
-    """Which file it is: a database is replaced whole, by a new file under the old name."""
+def _identity(path: Path) -> Identity:
     try:
-        status = path.stat()
+        return identity(path.stat())
     except OSError as error:
         raise DatabaseError(
             "there is no such file", where=str(path), hint="make it with `jitlto build FAMILY -o DB`"
         ) from error
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @cache

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jitlto.dtypes import scalar
-from jitlto.fragment import Parameter
+from jitlto.parameter import Parameter
 from jitlto.runtime.arguments import Converter, pointee
 
 # Above this, cuda.core does not take a Python int: it sends it as 8 bytes, signed.

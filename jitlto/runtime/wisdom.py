@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from jitlto import config
 from jitlto.errors import JitltoError
+from jitlto.runtime import shortcuts
 from jitlto.versions import Architecture
 
 if TYPE_CHECKING:
@@ -83,8 +84,8 @@ class Request(NamedTuple):
         PlanError, CompileError
             If it does not plan: the family has changed, or an input does not compile here.
         """
-        from jitlto.runtime.kernels import Planner
         from jitlto.runtime.linker import InputKind
+        from jitlto.runtime.planner import Planner
 
         planner = Planner(family, self.entry, self.configuration)
         for key in self.pinned:
@@ -186,7 +187,8 @@ def recording(path: str | os.PathLike[str]) -> Iterator[None]:
     recorder = _Recorder(Path(path))
     _active.append(recorder)
     try:
-        yield
+        with shortcuts.avoided():  # what is not planned cannot be recorded
+            yield
     finally:
         _active.remove(recorder)
 

@@ -1,0 +1,32 @@
+"""Which file it is that stands under a name, and what stands beside it."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TypeAlias
+
+#: What tells a file from any other that stands, or has stood, under its name: any change of it changes this.
+Identity: TypeAlias = tuple[int, ...]
+
+_SETTLED = 2_000_000_000  # nanoseconds: the coarsest time stamps in use (FAT) are 2 s
+
+
+def identity(status: os.stat_result) -> Identity:
+    """Device, inode, size in bytes, times of the last write and of the last change in nanoseconds."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+def is_settled(identity: Identity) -> bool:
+    """Whether the last change is so long ago that the next one will have another time (git's rule for its index)."""
+    return time.time_ns() - max(identity[3:]) > _SETTLED
+
+
+def beside(path: Path, suffix: str) -> list[Path]:
+    """The files ``STEM.suffix`` and ``STEM.*.suffix`` in the directory of ``path``, whose stem is ``STEM``; sorted."""
+    try:
+        names = os.listdir(path.parent)  # noqa: PTH208 - names are what is asked for
+    except OSError:
+        return []
+    return [path.with_name(n) for n in sorted(names) if n.startswith(f"{path.stem}.") and n.endswith(suffix)]

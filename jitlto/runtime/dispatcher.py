@@ -1,0 +1,82 @@
+"""Dispatchers: a launcher for values that come with each call."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.errors import PlanError
+from jitlto.runtime.configuration import normalise, refuse_unknown_mode
+from jitlto.runtime.device import kind
+
+if TYPE_CHECKING:
+    from jitlto.runtime.kernels import KernelFamily
+    from jitlto.runtime.launcher import Launcher
+
+
+class Dispatcher:
+    """Chooses a launcher by values that come with each call: one look-up, once it has been linked.
+
+    Made by :meth:`KernelFamily.dispatcher`. Safe to use from several threads.
+    """
+
+    def __init__(
+        self,
+        family: KernelFamily,
+        names: Sequence[str],
+        fixed: Mapping[str, object],
+        entry: str | None,
+        link_mode: str,
+        link_options: Mapping[str, object] | None,
+    ) -> None:
+        twice = [name for name in names if name in fixed or list(names).count(name) > 1]
+        if twice:
+            raise PlanError(f"parameter {twice[0]!r} is given twice", where=family.name)
+        refuse_unknown_mode(link_mode)
+        groups = family.entrypoints
+        if entry is not None and entry not in groups:
+            raise PlanError(f"there is no entrypoint {entry!r}", hint=f"the entrypoints are {', '.join(groups)}")
+        for name in names:
+            normalise({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
+        normalise(fixed, family.parameters, family.name)
+        self.names = tuple(names)
+        #: Kind of device → values → launcher.
+        self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
+        self._typed = any(_alike(family.parameters[name]) for name in names)
+        self._family = family
+        self._fixed = dict(fixed)
+        self._how = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
+
+    def __call__(self, *values: object) -> Launcher:
+        """The launcher for these values, one for each of the names.
+
+        Raises
+        ------
+        PlanError, LinkError, NoDeviceError
+            As :meth:`KernelFamily.launcher`.
+        """
+        request = (*values, *map(type, values)) if self._typed else values
+        try:
+            return self.tables[kind()][request]
+        except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning will name
+            launcher = self._find(values)
+        self.tables[kind()][request] = launcher
+        return launcher
+
+    def _find(self, values: tuple[object, ...]) -> Launcher:
+        if len(values) != len(self.names):
+            raise PlanError(
+                f"{len(values)} values given for {len(self.names)} parameters",
+                where=self._family.name,
+                hint=f"one each for {', '.join(self.names)}",
+            )
+        chosen = dict(zip(self.names, values, strict=True))
+        return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
+
+
+def _alike(values: Sequence[str]) -> bool:
+    """Whether a parameter has values that Python holds for equal, such as ``1`` and ``true``."""
+    numbers = [{"true": "1", "false": "0"}.get(value, value) for value in values]
+    return len({float(n) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", n) else n for n in numbers}) < len(values)

@@ -1,0 +1,226 @@
+"""Shortcuts: what opening a database and planning came to, kept in the user's cache for the next process.
+
+Both take ten times as long as finding and loading a linked kernel. What they came to is kept under the SHA-256 of all
+that it depends on, so that any change makes a miss, and after a miss everything goes the ordinary way:
+
+- what a database holds, under the file's name and identity;
+- which kernel answers a request, under these, the request, the device's architecture, jitlto's version and what decides
+  which nvJitLink is found. It counts as long as the nvJitLink that was found then is still that file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitlto import __version__, config, toolkit
+from jitlto.files import Identity, identity, is_settled
+from jitlto.parameter import Parameter
+from jitlto.record import Record
+from jitlto.runtime import cubins
+from jitlto.store import Store
+
+if TYPE_CHECKING:
+    from jitlto.database import FragmentDatabase
+
+#: To be raised when planning comes to something else, or these entries to another form.
+_REVISION = 1
+_CONTENTS, _CHOSEN = "contents", "chosen"
+
+
+class Chosen(Record):
+    """What a plan says of its kernel.
+
+    Parameters
+    ----------
+    kernel : str
+        The key of the entrypoint fragment.
+    digest : str
+        The plan's.
+    signature : tuple of Parameter
+        The kernel's parameters.
+    """
+
+    kernel: str
+    digest: str
+    signature: tuple[Parameter, ...]
+
+
+class FamilyContents(Record):
+    """What callers can ask of a family.
+
+    Parameters
+    ----------
+    parameters : mapping of str to tuple of str
+        Its parameters, and the values that occur, both sorted.
+    entrypoints : tuple of str
+        Its groups of entrypoints, sorted.
+    """
+
+    parameters: Mapping[str, tuple[str, ...]]
+    entrypoints: tuple[str, ...]
+
+
+class Contents(Record):
+    """What a sound database holds.
+
+    Parameters
+    ----------
+    digest : str
+        The database's.
+    part : str or None
+        Which part of a whole it is; None if it is complete.
+    families : mapping of str to FamilyContents
+        By name.
+    """
+
+    digest: str
+    part: str | None
+    families: Mapping[str, FamilyContents]
+
+    @classmethod
+    def of(cls, database: FragmentDatabase) -> Contents:
+        """Of a database that is open."""
+        from jitlto.fragment import Role
+        from jitlto.runtime.configuration import parameter_values
+
+        families = {}
+        for name in database.families:
+            fragments = database.fragments(name)
+            entrypoints = {fragment.key.group for fragment in fragments if fragment.role is Role.ENTRYPOINT}
+            families[name] = FamilyContents(parameter_values(fragments), tuple(sorted(entrypoints)))
+        return cls(database.digest, None if database.part is None else str(database.part), families)
+
+    def to_json(self) -> bytes:
+        """In the form that :meth:`from_json` reads."""
+        families = {name: [dict(family.parameters), family.entrypoints] for name, family in self.families.items()}
+        return json.dumps([self.digest, self.part, families]).encode()
+
+    @classmethod
+    def from_json(cls, text: bytes) -> Contents:
+        """Read what :meth:`to_json` wrote.
+
+        Raises
+        ------
+        ValueError, TypeError, AttributeError
+            If it is something else.
+        """
+        digest, part, families = json.loads(text)
+        return cls(
+            digest,
+            part,
+            {
+                name: FamilyContents({p: tuple(values) for p, values in parameters.items()}, tuple(entrypoints))
+                for name, (parameters, entrypoints) in families.items()
+            },
+        )
+
+
+class Shortcuts:
+    """The answers in a store.
+
+    Parameters
+    ----------
+    store : Store
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def contents(self, location: Path, identity: Identity) -> Contents | None:
+        """What the database in that file holds; None if that is not known."""
+        payload = self._store.get(_CONTENTS, _key(str(location), identity))
+        if payload is None:
+            return None
+        with contextlib.suppress(ValueError, TypeError, AttributeError):  # somebody else's
+            return Contents.from_json(payload)
+        return None
+
+    def keep_contents(self, location: Path, identity: Identity, contents: Contents) -> None:
+        """Keep what the database in that file holds."""
+        if is_settled(identity):
+            self._store.put(_CONTENTS, _key(str(location), identity), contents.to_json())
+
+    def chosen(self, question: str) -> Chosen | None:
+        """The kernel that answers a :func:`question`; None if that is not known."""
+        payload = self._store.get(_CHOSEN, question)
+        if payload is None:
+            return None
+        try:
+            kernel, digest, signature, linker, then = json.loads(payload)
+            if list(identity(os.stat(linker))) != then:  # noqa: PTH116 - a string
+                return None
+            return Chosen(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
+        except (ValueError, TypeError, OSError):
+            return None
+
+    def keep_chosen(self, question: str, chosen: Chosen) -> None:
+        """Keep the kernel that answers a :func:`question`, found with the nvJitLink at hand."""
+        linker = toolkit.library_path("nvJitLink")
+        try:
+            now = identity(os.stat(linker or ""))  # noqa: PTH116
+        except OSError:
+            return
+        if is_settled(now):
+            signature = [(p.name, p.type, p.size, p.alignment) for p in chosen.signature]
+            content = [chosen.kernel, chosen.digest, signature, linker, now]
+            self._store.put(_CHOSEN, question, json.dumps(content).encode())
+
+
+def question(
+    location: Path,
+    identity: Identity,
+    family: str,
+    entry: str | None,
+    link_mode: str,
+    link_options: Mapping[str, object] | None,
+    configuration: Mapping[str, str],
+    capability: tuple[int, int],
+) -> str:
+    """What is asked of a family, as SHA-256: another for every other answer.
+
+    Parameters
+    ----------
+    location, identity
+        The database's absolute path, and which file that is.
+    family, entry, link_mode, link_options
+        As asked for. Options that JSON cannot say make a question that no other process asks.
+    configuration : mapping of str to str
+        In the family's spelling.
+    capability : tuple of int
+        The device's compute capability.
+    """
+    asked = (family, entry, link_mode, link_options or {}, configuration, capability)
+    return _key(str(location), identity, asked, toolkit.linker_surroundings())
+
+
+def _key(*parts: object) -> str:
+    text = json.dumps([_REVISION, __version__, *parts], sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+_avoided: list[object] = []  # one for each caller who wants everything planned
+
+
+@contextlib.contextmanager
+def avoided() -> Iterator[None]:
+    """Have all threads of this process plan meanwhile."""
+    mine = object()
+    _avoided.append(mine)
+    try:
+        yield
+    finally:
+        _avoided.remove(mine)
+
+
+def default() -> Shortcuts | None:
+    """Those of this process; None where they are not to be taken: without a cache, and while plans are recorded."""
+    if _avoided or config.current().record is not None:
+        return None
+    store = cubins.default().store
+    return None if store is None else Shortcuts(store)
