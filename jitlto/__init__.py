@@ -1,6 +1,7 @@
 """Kernel families for NVIDIA GPUs: N+M fragments of LTO-IR instead of N×M kernels.
 
-Importing this package loads nothing: no CUDA library, no NumPy, no file. Names are resolved when they are first used.
+Importing this package loads its exceptions and nothing else: no CUDA library, no NumPy, no file. Other names are
+resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from jitlto.errors import JitltoError
+
 if TYPE_CHECKING:
     from jitlto.database import FragmentDatabase as FragmentDatabase
-    from jitlto.errors import JitltoError as JitltoError
     from jitlto.fragment import FragmentKey as FragmentKey
     from jitlto.runtime.kernels import KernelFamily as KernelFamily
     from jitlto.runtime.kernels import load as load
@@ -23,14 +25,13 @@ __version__ = "0.1.0"
 _EXPORTS = {
     "FragmentDatabase": "jitlto.database",
     "FragmentKey": "jitlto.fragment",
-    "JitltoError": "jitlto.errors",
     "KernelFamily": "jitlto.runtime.kernels",
     "Launcher": "jitlto.runtime.launcher",
     "Plan": "jitlto.runtime.plan",
     "Planner": "jitlto.runtime.planner",
     "load": "jitlto.runtime.kernels",
 }
-__all__ = [*_EXPORTS, "__version__"]
+__all__ = [*_EXPORTS, "JitltoError", "__version__"]
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 #: What tells a file from any other that stands, or has stood, under its name: any change of it changes this.
-Identity: TypeAlias = tuple[int, ...]
+Identity: TypeAlias = "tuple[int, ...]"
 
 _SETTLED = 2_000_000_000  # nanoseconds: the coarsest time stamps in use (FAT) are 2 s
 

@@ -7,10 +7,8 @@ a driver.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
-import site
 import struct
 from collections.abc import Callable
 from functools import cache
@@ -24,7 +22,6 @@ from jitlto.errors import ToolchainError
 if TYPE_CHECKING:
     from jitlto.versions import Version
 
-_LOADER_CACHE = "/etc/ld.so.cache"
 INSTALL = "install jitlto with the extra cu12 or cu13 (in a checkout: pip install '.[cu13]'); see `jitlto doctor`"
 
 
@@ -87,24 +84,6 @@ def library_path(name: str) -> str | None:
     except (DynamicLibNotFoundError, RuntimeError):
         return None
     return path
-
-
-def linker_surroundings() -> tuple[object, ...]:
-    """What decides which nvJitLink is found, for less than finding it takes.
-
-    A directory changes its time when a package is installed in it or removed. Source: the search order of
-    ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
-    """
-    variables = [os.environ.get(name) for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")]
-    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    return (*variables, *((place, _modified(place)) for place in (*site.getsitepackages(), *user, _LOADER_CACHE)))
-
-
-def _modified(path: str) -> int | None:
-    try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - a string
-    except OSError:
-        return None
 
 
 def build_id(name: str) -> str:

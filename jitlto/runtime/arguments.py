@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+from cuda.bindings import driver
 
-from jitlto import toolkit
 from jitlto.dtypes import Scalar, scalar
 from jitlto.errors import ArgumentError
 from jitlto.parameter import Parameter
 
-Converter = Callable[[Any], Any]
+Converter: TypeAlias = "Callable[[Any], Any]"
 
 # DLDeviceType (dlpack.h): memory that a kernel can reach.
 _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
@@ -126,7 +126,6 @@ def _bare_address(parameter: Parameter, address: int) -> int:
         raise _wrong(parameter, f"the address {address:#x}", "an address has 64 bits")
     if address == 0:
         return 0
-    driver = toolkit.bindings("driver")
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     status, _ = driver.cuPointerGetAttribute(attribute, address)
     if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:

@@ -6,7 +6,6 @@ import os
 import threading
 from typing import TYPE_CHECKING
 
-from jitlto import toolkit
 from jitlto.errors import NoDeviceError
 
 if TYPE_CHECKING:
@@ -34,11 +33,11 @@ def current() -> Device:
     elif _user != os.getpid():
         raise NoDeviceError(FORKED, hint=FORKED_HINT)
     try:
+        from cuda.bindings import driver
         from cuda.core import Device
 
         Device(0)
         device = Device()
-        driver = toolkit.bindings("driver")
         status, context = driver.cuCtxGetCurrent()
         if int(status) or not int(context):
             device.set_current()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from jitlto.record import Record
 
@@ -54,7 +55,7 @@ class Event(Record):
     seconds: float = 0.0
 
 
-Subscriber = Callable[[Event], object]
+Subscriber: TypeAlias = "Callable[[Event], object]"
 
 _lock = threading.Lock()
 #: All of them, in the order in which counters list them.

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
-from jitlto import toolkit
 from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
 from jitlto.parameter import Parameter
 from jitlto.record import Record
@@ -240,7 +240,7 @@ class Launcher:
             *(f"{name} = {value}" for name, value in plan.configuration.items()),
             *(f"fragment {fragment.key}" for fragment in plan.fragments),
             *(f"supplied {item.symbols.name}" for item in plan.supplied),
-            f"digest {plan.digest}",
+            f"digest {self.chosen.digest}",
             f"{origin} for {self.linked.target} ({plan.link_mode}) in {1000 * self.linked.seconds:.1f} ms",
             f"{len(self.cubin)} bytes of code",
             f"{resources.registers} registers and {resources.local} bytes of local memory a thread",
@@ -256,7 +256,6 @@ class Launcher:
         LaunchError
             If the driver refuses.
         """
-        driver = toolkit.bindings("driver")
         device.current()
         with _allowed_in_captures():
             status, _ = driver.cuKernelGetFunction(int(self.kernel.handle))
@@ -408,7 +407,6 @@ class Launcher:
         """Ask the driver for dynamic shared memory, for every device of this architecture: they share launchers."""
         if size <= _SHARED_WITHOUT_OPT_IN:
             return
-        driver = toolkit.bindings("driver")
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         own = device.current()
         for other in Device.get_all_devices():
@@ -457,7 +455,6 @@ def _extent(name: str, value: Extent) -> tuple[int, int, int]:
 @contextmanager
 def _allowed_in_captures() -> Iterator[None]:
     """What this thread does meanwhile does not disturb a stream capture: loading code is no work in a stream."""
-    driver = toolkit.bindings("driver")
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
     try:

@@ -14,11 +14,12 @@ import contextlib
 import hashlib
 import json
 import os
+import site
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto import __version__, config, toolkit
+from jitlto import __version__, config
 from jitlto.files import Identity, identity, is_settled
 from jitlto.parameter import Parameter
 from jitlto.record import Record
@@ -161,6 +162,8 @@ class Shortcuts:
 
     def keep_chosen(self, question: str, chosen: Chosen) -> None:
         """Keep the kernel that answers a :func:`question`, found with the nvJitLink at hand."""
+        from jitlto import toolkit
+
         linker = toolkit.library_path("nvJitLink")
         try:
             now = identity(os.stat(linker or ""))  # noqa: PTH116
@@ -196,7 +199,25 @@ def question(
         The device's compute capability.
     """
     asked = (family, entry, link_mode, link_options or {}, configuration, capability)
-    return _key(str(location), identity, asked, toolkit.linker_surroundings())
+    return _key(str(location), identity, asked, _surroundings())
+
+
+def _surroundings() -> tuple[object, ...]:
+    """What decides which nvJitLink is found, for less than finding it takes.
+
+    A directory changes its time when a package is installed in it or removed. Source: the search order of
+    ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
+    """
+    variables = [os.environ.get(name) for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")]
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return (*variables, *((place, _modified(place)) for place in (*site.getsitepackages(), *user, "/etc/ld.so.cache")))
+
+
+def _modified(path: str) -> int | None:
+    try:
+        return os.stat(path).st_mtime_ns  # noqa: PTH116 - a string
+    except OSError:
+        return None
 
 
 def _key(*parts: object) -> str:

@@ -1,0 +1,408 @@
+"""Shortcuts: the next process finds its kernel without opening a database, and never another kernel."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+import jitlto
+from jitlto import config, database, toolkit
+from jitlto.database import FragmentDatabase
+from jitlto.errors import DatabaseError, RegistryError, UnknownValueError
+from jitlto.files import identity
+from jitlto.runtime import cubins, device, events, shortcuts, wisdom
+from jitlto.runtime.kernels import KernelFamily
+from jitlto.runtime.registry import DatabaseFile, Registry
+from jitlto.runtime.shortcuts import Chosen, Contents, question
+
+from .conftest import BuildFamily
+from .families import MINI
+
+ROOT = Path(jitlto.__file__).resolve().parents[1]
+TWICE = {"data_type": "float", "op_name": "twice"}
+AGO = 10  # seconds by which a file is made to look older: what was changed just now is not believed
+
+pytestmark = pytest.mark.usefixtures("empty_cache", "capability")
+
+
+class Found(NamedTuple):
+    """What stands for a launcher where there is no device to load it on."""
+
+    chosen: Chosen
+    linked: Any
+    plan: Any
+
+
+class Family(KernelFamily):
+    """A family whose kernels are found and linked, and not loaded."""
+
+    def _loaded(self, chosen: Chosen, linked: Any, plan: Any) -> Any:
+        return Found(chosen, linked, plan)
+
+
+@pytest.fixture
+def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
+    stand_in = SimpleNamespace(compute_capability=(9, 0))
+    monkeypatch.setattr(device, "current", lambda: stand_in)
+    monkeypatch.setattr(device, "kind", lambda: stand_in.compute_capability)
+    return stand_in
+
+
+@pytest.fixture
+def path(mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A database of ``mini``, and a clock by which it is older than any other change."""
+    copied = tmp_path / "mini.fragdb"
+    shutil.copy(mini_path, copied)
+    now = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + AGO * 10**9)
+    return copied
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The databases that were opened, one after the other."""
+    paths: list[Path] = []
+
+    class Told(FragmentDatabase):
+        def __init__(self, path: str | os.PathLike[str]) -> None:
+            paths.append(Path(path))
+            super().__init__(path)
+
+    monkeypatch.setattr(database, "FragmentDatabase", Told)
+    return paths
+
+
+def process(path: Path) -> Family:
+    """The family, as a process that begins sees it."""
+    from jitlto.runtime import registry
+
+    registry.default.cache_clear()
+    return Family("mini", registry.default().file(path))
+
+
+@pytest.fixture(autouse=True)
+def _no_registry_is_left() -> Iterator[None]:
+    yield
+    from jitlto.runtime import registry
+
+    registry.default.cache_clear()
+
+
+def launcher(path: Path, **configuration: Any) -> Any:
+    return process(path).launcher(**(configuration or TWICE))
+
+
+def test_the_next_process_opens_no_database_and_finds_the_same_kernel(path: Path, opened: list[Path]) -> None:
+    first = launcher(path)
+    assert (first.linked.layer, len(opened)) == ("link", 1)
+    counts = events.counters()
+    family = process(path)
+    second = family.launcher(**TWICE)
+    assert second.chosen == first.chosen
+    assert second.linked == first.linked
+    assert (second.linked.layer, len(opened)) == ("disk", 1)
+    after = events.counters()
+    assert {name: after[name] - counts[name] for name in after if after[name] != counts[name]} == {"found_on_disk": 1}
+    # Whoever asks for the plan gets the one that was linked.
+    plan = second.plan()
+    assert (plan.digest, plan.chosen, plan.target.sm) == (first.chosen.digest, first.chosen, "sm_90")
+    assert len(opened) == 2
+    assert family.launcher(**TWICE) is second
+    assert family.launcher(op_name="twice", data_type="float") is second
+
+
+def test_what_is_not_known_yet_is_planned_in_the_same_process(path: Path, opened: list[Path]) -> None:
+    launcher(path)
+    family = process(path)
+    assert family.parameters == {"data_type": ("double", "float"), "op_name": ("square", "twice")}
+    choose = family.dispatcher("data_type", "op_name")
+    assert (choose("float", "twice").linked.layer, len(opened)) == ("disk", 1)  # type: ignore[attr-defined]
+    assert (choose("float", "square").linked.layer, len(opened)) == ("link", 2)  # type: ignore[attr-defined]
+    with pytest.raises(UnknownValueError, match="twice"):
+        family.launcher(data_type="float", op_name="twize")
+
+
+def test_each_way_to_spell_a_value_finds_the_kernel(path: Path, opened: list[Path]) -> None:
+    import numpy as np
+
+    expected = launcher(path).chosen
+    for spelled in ("float", "float32", np.float32, np.dtype("f4")):
+        assert launcher(path, data_type=spelled, op_name="twice").chosen == expected
+    assert len(opened) == 1
+
+
+def test_a_replaced_database_is_read_anew(path: Path, build_family: BuildFamily, opened: list[Path]) -> None:
+    old = launcher(path)
+    stale = process(path)
+    other = build_family(MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "3.0f * ({{expr}})")}, "other")
+    os.replace(other.path, path)  # noqa: PTH105 - as a build does
+    new = launcher(path)
+    assert (new.linked.layer, new.chosen.digest != old.chosen.digest) == ("link", True)
+    # And who had loaded the family before is told, or goes on with what it has found.
+    assert stale.launcher(**TWICE).chosen == old.chosen
+    with pytest.raises(DatabaseError, match="another file has taken the place") as caught:
+        stale.plan(arch="sm_90", **TWICE)
+    assert "load the family again" in str(caught.value)
+
+
+def test_a_database_written_in_place_is_read_anew(path: Path, opened: list[Path]) -> None:
+    launcher(path)
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[4096:] = bytes(len(data) - 4096)
+    with path.open("r+b") as file:
+        file.write(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))  # its size and time are those of the sound one
+    with pytest.raises(DatabaseError, match="damaged"):
+        launcher(path)
+
+
+def test_a_database_that_is_gone_is_said(path: Path) -> None:
+    family = process(path)
+    launcher(path)
+    family = process(path)
+    path.unlink()
+    with pytest.raises(DatabaseError, match="no such file"):
+        family.plan(arch="sm_90", **TWICE)
+    with pytest.raises(DatabaseError, match="no such file"):
+        process(path)
+
+
+def test_a_database_changed_just_now_is_not_believed_to_be_the_same_next_time(
+    mini_path: Path, tmp_path: Path, opened: list[Path]
+) -> None:
+    young = tmp_path / "young.fragdb"
+    shutil.copy(mini_path, young)  # and nobody sets the clock on
+    launcher(young)
+    launcher(young)
+    assert len(opened) == 2
+
+
+def test_another_nvjitlink_makes_a_process_plan(
+    path: Path, tmp_path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = tmp_path / "libnvJitLink.so"
+    library.write_bytes(b"one")
+    monkeypatch.setattr(toolkit, "library_path", lambda _: str(library))
+    for expected in (1, 1):
+        launcher(path)
+        assert len(opened) == expected
+    library.write_bytes(b"two")
+    launcher(path)
+    assert len(opened) == 2
+    library.unlink()
+    launcher(path)
+    assert len(opened) == 3
+
+
+def test_a_cubin_that_is_gone_is_linked_again(path: Path, empty_cache: Path, opened: list[Path]) -> None:
+    first = launcher(path)
+    shutil.rmtree(empty_cache / "cubins" / cubins.ENTRIES)
+    again = launcher(path)
+    assert (again.linked.layer, again.linked, len(opened)) == ("link", first.linked, 2)
+    assert launcher(path).linked.layer == "disk"
+
+
+@pytest.mark.parametrize("kind", ["contents", "chosen"])
+def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, opened: list[Path]) -> None:
+    first = launcher(path)
+    (entry,) = (p for p in (empty_cache / "cubins" / kind).rglob("*") if p.is_file())
+    whole = entry.read_bytes()
+    damages = [whole[:n] + bytes([whole[n] ^ 1]) + whole[n + 1 :] for n in range(0, len(whole), 7)]
+    for number, damaged in enumerate([*damages, whole[:-1], b"", b"{}"], 2):
+        entry.write_bytes(damaged)
+        again = launcher(path)
+        assert (again.chosen, again.linked) == (first.chosen, first.linked)
+        assert len(opened) == number
+        assert entry.read_bytes() == whole
+
+
+@pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[1, 2, 3]", b'["a", null, {"mini": 3}]', b"\xff"])
+def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: Path, payload: bytes) -> None:
+    first = launcher(path)
+    store = cubins.default().store
+    assert store is not None
+    for kind in ("contents", "chosen"):
+        for entry in (empty_cache / "cubins" / kind).rglob("*"):
+            if entry.is_file():
+                store.put(kind, entry.parent.name + entry.name, payload)
+    assert launcher(path).chosen == first.chosen
+
+
+def test_plans_are_recorded_where_kernels_were_found(path: Path, tmp_path: Path) -> None:
+    launcher(path)
+    with wisdom.recording(tmp_path / "used.jsonl"):
+        launcher(path)
+    assert [used.request.configuration for used in wisdom.read(tmp_path / "used.jsonl")] == [TWICE]
+
+
+def settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    config.current.cache_clear()
+    cubins.default.cache_clear()
+
+
+def test_recording_by_the_environment_plans_too(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    launcher(path)
+    settings(monkeypatch, JITLTO_RECORD=str(tmp_path / "used.jsonl"))
+    launcher(path)
+    assert len(wisdom.read(tmp_path / "used.jsonl")) == 1
+
+
+def test_without_a_cache_nothing_is_kept(
+    path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings(monkeypatch, JITLTO_CACHE="off")
+    launcher(path)
+    launcher(path)
+    assert len(opened) == 2
+    assert not empty_cache.exists()
+
+
+def test_a_read_only_cache_serves_and_takes_nothing(
+    path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(path)
+    settings(monkeypatch, JITLTO_CACHE="readonly")
+    before = sorted(empty_cache.rglob("*"))
+    assert (launcher(path).linked.layer, len(opened)) == ("disk", 1)
+    launcher(path, data_type="double", op_name="twice")
+    assert sorted(empty_cache.rglob("*")) == before
+
+
+def test_a_kernel_that_was_found_may_be_used_where_linking_is_forbidden(
+    path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher(path)
+    settings(monkeypatch, JITLTO_MODE="cached")
+    assert (launcher(path).linked.layer, len(opened)) == ("disk", 1)
+
+
+def test_ptx_in_the_place_of_ltoir_is_said_by_every_process(
+    path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from jitlto.versions import Version
+
+    own = toolkit.nvjitlink_version()
+    monkeypatch.setattr(toolkit, "nvjitlink_version", lambda: Version(own.major + 1, 9))
+    for expected in (1, 2):
+        assert launcher(path).linked.layer == ("link" if expected == 1 else "disk")
+        assert len(opened) == expected
+
+
+def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) -> None:
+    process(path)
+    known = process(path)
+    assert len(opened) == 1
+    with FragmentDatabase(path) as read:
+        direct = KernelFamily("mini", read)
+        assert known.parameters == direct.parameters
+        assert known.entrypoints == direct.entrypoints == ("kern",)
+        assert Contents.from_json(Contents.of(read).to_json()) == Contents.of(read)
+        assert DatabaseFile.of(read).contents == known._file.contents
+    with pytest.raises(RegistryError, match="did you mean mini"):
+        KernelFamily("mimi", known._file)
+    assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
+
+
+def test_the_registry_finds_families_without_opening_what_it_knows(path: Path, opened: list[Path]) -> None:
+    for _ in range(2):
+        assert Registry((path,)).find("mini").path == path
+    with pytest.raises(RegistryError, match="did you mean mini"):
+        Registry((path.parent,)).find("mimi")
+    assert len(opened) == 1
+
+
+def test_all_that_an_answer_depends_on_is_in_the_question(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = identity(path.stat())
+    asked: dict[str, Any] = {
+        "location": path,
+        "identity": file,
+        "family": "mini",
+        "entry": None,
+        "link_mode": "lto",
+        "link_options": None,
+        "configuration": TWICE,
+        "capability": (9, 0),
+    }
+    seen = {"as it is": question(**asked)}
+    others: list[tuple[str, object]] = [
+        ("location", tmp_path / "other.fragdb"), ("family", "maxi"), ("entry", "kern"), ("link_mode", "ptx"),
+        ("link_options", {"max_registers": 1}), ("link_options", {"max_registers": True}),
+        ("link_options", {"max_registers": "1"}), ("link_options", {"ftz": True}),
+        ("configuration", TWICE | {"op_name": "square"}), ("configuration", {"data_type": "float"}),
+        ("configuration", TWICE | {"x": "float"}), ("capability", (9, 1)), ("capability", (10, 0)),
+        *(("identity", (*file[:n], file[n] + 1, *file[n + 1 :])) for n in range(len(file))),
+    ]  # fmt: skip
+    seen |= {f"{name}={value}": question(**asked | {name: value}) for name, value in others}
+    for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, f"/{name}")
+            seen[name] = question(**asked)
+    with monkeypatch.context() as patch:
+        patch.setattr(shortcuts, "__version__", "99")
+        seen["version"] = question(**asked)
+    site = tmp_path / "site-packages"
+    site.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(shortcuts.site, "getsitepackages", lambda: [str(site)])
+        seen["site-packages"] = question(**asked)
+        os.utime(site, (1, 1))
+        seen["a package was installed"] = question(**asked)
+    assert len(set(seen.values())) == len(seen)
+    assert question(**asked | {"configuration": dict(reversed(TWICE.items()))}) == seen["as it is"]
+    assert question(**asked | {"link_options": {}}) == seen["as it is"]
+
+
+COLD = """
+import json, sys
+from types import SimpleNamespace
+import jitlto
+from jitlto.runtime import device
+device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
+device.kind = lambda: 0
+from jitlto.runtime.kernels import KernelFamily
+KernelFamily._loaded = lambda self, chosen, linked, plan: (chosen, linked)
+chosen, linked = jitlto.load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
+print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules)]))
+"""
+
+
+def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.fragdb"
+    shutil.copy(mini_path, old)
+    time.sleep(2.1)  # until it is old enough to be believed
+
+    def run() -> Any:
+        environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+        command = [sys.executable, "-c", COLD, str(old)]
+        return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60).stdout)
+
+    cold, warm = run(), run()
+    assert warm[0] == cold[0]
+    assert (cold[1], warm[1]) == ("link", "disk")
+    slow = {
+        "sqlite3", "logging", "filelock", "difflib", "dataclasses", "cuda.bindings.nvjitlink", "jitlto.toolkit",
+        "jitlto.database", "jitlto.fragment", "jitlto.runtime.planner", "jitlto.runtime.plan", "jitlto.runtime.once",
+    }  # fmt: skip
+    assert slow <= {*cold[2]}
+    started = {*json.loads(subprocess.run([sys.executable, "-c", MODULES], capture_output=True, check=True).stdout)}
+    assert slow & {*warm[2]} - started == set()
+
+
+# What an interpreter loads before it does anything, and what the standard library's own modules there bring along.
+MODULES = "import hashlib, json, pathlib, sys; print(json.dumps(sorted(sys.modules)))"
