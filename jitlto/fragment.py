@@ -92,7 +92,8 @@ class FragmentKey:
         return cls.make(family, group, parameters)
 
     def __str__(self) -> str:
-        inner = ",".join(f"{name}={quote(value, safe=_SAFE)}" for name, value in self.parameters)
+        # Most values have nothing to encode, and quote() takes a while to see that.
+        inner = ",".join(f"{n}={v if is_name(v) else quote(v, safe=_SAFE)}" for n, v in self.parameters)
         return f"{self.family}/{self.group}[{inner}]"
 
     def agrees(self, configuration: Mapping[str, str]) -> bool:

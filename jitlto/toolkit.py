@@ -52,6 +52,7 @@ def nvrtc_version() -> Version:
     return _version("NVRTC", query)
 
 
+@cache
 def nvjitlink_version() -> Version:
     """Version of the nvJitLink at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
     return _version("nvJitLink", lambda: bindings("nvjitlink").version())

@@ -113,7 +113,12 @@ _NEWEST_KNOWN = Version(13, 5)
 
 def linkable(linker: Version) -> list[int]:
     """The numbers of the architectures for which nvJitLink ``linker`` is known to link, sorted."""
-    return sorted(n for n, (first, last) in _REAL.items() if first <= linker and (last is None or linker <= last))
+    return sorted(number for number in _REAL if _links_for(linker, number))
+
+
+def _links_for(linker: Version, number: int) -> bool:
+    first, last = _REAL[number]
+    return first <= linker and (last is None or linker <= last)
 
 
 def knows(linker: Version, target: Architecture) -> bool:
@@ -124,4 +129,6 @@ def knows(linker: Version, target: Architecture) -> bool:
     first_number, first_linker = _SUFFIXES[target.suffix]
     if target.number < first_number or linker < first_linker:
         return False
-    return target.number in linkable(linker) or (linker > _NEWEST_KNOWN and target.number > max(_REAL))
+    if target.number in _REAL:
+        return _links_for(linker, target.number)
+    return linker > _NEWEST_KNOWN and target.number > max(_REAL)

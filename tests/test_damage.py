@@ -127,13 +127,13 @@ def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Pa
         data, what = damaged(chance, whole[digest], others)
         paths[digest].write_bytes(data)
         harmless = data == whole[digest]
-        found = cache.find(plan.recipe, sample.path)
+        found = cache.find(plan.digest, sample.path)
         assert found is None or (harmless and found == sample.kernels[digest]), what
         assert (found is None) == (not harmless), what
         assert cache.kernel(plan.recipe, link, sample.path) == sample.kernels[digest], what
         assert len(links) == (0 if harmless else 1), what
         assert paths[digest].read_bytes() == whole[digest], what
-        assert cache.find(plan.recipe, sample.path) == sample.kernels[digest]
+        assert cache.find(plan.digest, sample.path) == sample.kernels[digest]
         outcome["identical" if harmless else "healed"] += 1
     assert {path for path in store.directory.rglob("*") if path.is_file() and path.suffix != ".lock"} == {
         *paths.values()
@@ -163,7 +163,7 @@ def test_a_damaged_pack_gives_identical_kernels_or_none(
         found = []
         for _ in range(2):  # what is damaged is said once, so a second look says nothing
             for plan in sample.plans:
-                kernel = cache.find(plan.recipe, path.with_suffix(".fragdb"))
+                kernel = cache.find(plan.digest, path.with_suffix(".fragdb"))
                 assert kernel is None or kernel == sample.kernels[plan.digest], what
                 found.append(kernel is not None)
         count = sum(found) // 2

@@ -20,7 +20,7 @@ from jitlto import config, database, toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, RegistryError, UnknownValueError
 from jitlto.files import identity
-from jitlto.runtime import cubins, device, events, shortcuts, wisdom
+from jitlto.runtime import cubins, device, dispatcher, events, shortcuts, wisdom
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.registry import DatabaseFile, Registry
 from jitlto.runtime.shortcuts import Chosen, Contents, question
@@ -55,7 +55,8 @@ def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
     stand_in = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(device, "current", lambda: stand_in)
-    monkeypatch.setattr(device, "kind", lambda: stand_in.compute_capability)
+    for module in (device, dispatcher):
+        monkeypatch.setattr(module, "kind", lambda: stand_in.compute_capability)
     return stand_in
 
 

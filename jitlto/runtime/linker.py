@@ -135,6 +135,8 @@ def _letter(number: int) -> str:
 
 def _named(log: str, inputs: Sequence[LinkInput]) -> str:
     """nvJitLink's log with the inputs' own names."""
+    if "'" not in log and "input: " not in log and "link error" not in log:
+        return log  # as it mostly is: a line of statistics
     names = {_letter(number): item.name for number, item in enumerate(inputs[:_LETTERS])}
     return _LETTER.sub(lambda match: names.get(match[0], match[0]), log)
 
@@ -149,12 +151,14 @@ def _log(nvjitlink: object, handle: int, which: str) -> str:
 
 
 def _refuse_unresolved(log: str) -> None:
-    _refuse_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
+    if "nresolved extern" in log or "Undefined reference" in log:
+        _refuse_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
 
 
 def _refuse_undefined(names: Iterable[str], log: str) -> None:
-    listed = ", ".join(demangle(name) for name in sorted(set(names)))
-    if listed:
+    missing = sorted(set(names))
+    if missing:
+        listed = ", ".join(map(demangle, missing))
         raise UnresolvedSymbolError(
             f"no input of the link defines {listed}",
             log=log,
