@@ -5,7 +5,8 @@
 ``JITLTO_CACHE_DIR``
     The user's cache directory; by default ``$XDG_CACHE_HOME/jitlto`` or ``~/.cache/jitlto``.
 ``JITLTO_CACHE``
-    What becomes of linked kernels: ``on`` (the default), ``readonly`` (found, not added) or ``off``.
+    What becomes of linked kernels and what leads to them: ``on`` (the default), ``readonly`` (found, not added) or
+    ``off``.
 ``JITLTO_CACHE_SIZE``
     What the cache of linked kernels may hold, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
 ``JITLTO_MODE``
@@ -128,7 +129,7 @@ def parse_size(text: str, where: str) -> int:
     JitltoError
         If it is none; ``where`` says where it stands.
     """
-    number = text.strip().upper()
+    number = text.strip().upper()  # no regular expression: compiling one takes longer than all settings
     suffix = number[-1:] if number[-1:] in tuple("KMGT") else ""
     digits = number.removesuffix(suffix)
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):

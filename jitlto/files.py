@@ -1,13 +1,15 @@
-"""Which file it is that stands under a name, and what stands beside it."""
+"""Which file it is that stands under a name, what stands beside it, and where packages lie."""
 
 from __future__ import annotations
 
 import os
+import site
 import time
 from pathlib import Path
 from typing import TypeAlias
 
-#: What tells a file from any other that stands, or has stood, under its name: any change of it changes this.
+#: What tells a file from any other that stands, or has stood, under its name. Where times are kept in whole seconds, as
+#: in images of read-only file systems, it tells less; :func:`is_settled` is false there.
 Identity: TypeAlias = "tuple[int, ...]"
 
 _SETTLED = 2_000_000_000  # nanoseconds: the coarsest time stamps in use (FAT) are 2 s
@@ -19,8 +21,13 @@ def identity(status: os.stat_result) -> Identity:
 
 
 def is_settled(identity: Identity) -> bool:
-    """Whether the last change is so long ago that the next one will have another time (git's rule for its index)."""
-    return time.time_ns() - max(identity[3:]) > _SETTLED
+    """Whether another file under the name would have another identity.
+
+    The last change must be so long ago that the next one will have another time, which is git's rule for its index; and
+    be known to less than a second.
+    """
+    modified, changed = identity[3:]
+    return time.time_ns() - max(modified, changed) > _SETTLED and changed % 1_000_000_000 != 0
 
 
 def beside(path: Path, suffix: str) -> list[Path]:
@@ -30,3 +37,8 @@ def beside(path: Path, suffix: str) -> list[Path]:
     except OSError:
         return []
     return [path.with_name(n) for n in sorted(names) if n.startswith(f"{path.stem}.") and n.endswith(suffix)]
+
+
+def site_packages() -> list[str]:
+    """The directories into which packages of this interpreter are installed."""
+    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]

@@ -17,7 +17,8 @@ class Record:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        cls._fields = tuple(cls.__annotations__)
+        inherited = getattr(cls, "_fields", ())
+        cls._fields = inherited + tuple(n for n in cls.__annotations__ if n not in inherited)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = self._fields
@@ -30,8 +31,8 @@ class Record:
     @classmethod
     def _default(cls, name: str) -> Any:
         try:
-            return cls.__dict__[name]
-        except KeyError:
+            return getattr(cls, name)
+        except AttributeError:
             raise TypeError(f"{cls.__name__} lacks {name}") from None
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -45,7 +46,9 @@ class Record:
         return dict(self.__dict__)
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.__dict__ == other.__dict__
+        if type(other) is not type(self):
+            return NotImplemented
+        return self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
         return hash(tuple(self.__dict__.values()))

@@ -153,7 +153,9 @@ class Store:
         except filelock.Timeout:
             return None
         except (OSError, NotImplementedError):
-            pass  # and so nobody is kept out
+            import logging
+
+            logging.getLogger(__name__).debug("no lock at %s", path)
         return lock
 
     def usage(self) -> Usage:

@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 from jitlto.errors import ToolchainError
+from jitlto.files import site_packages
 
 if TYPE_CHECKING:
     from jitlto.versions import Version
@@ -85,6 +86,23 @@ def library_path(name: str) -> str | None:
     except (DynamicLibNotFoundError, RuntimeError):
         return None
     return path
+
+
+def installed_linker() -> str | None:
+    """Where the nvJitLink lies that a process finds which has not loaded one before; None if that cannot be said.
+
+    cuda.pathfinder takes one that another library has loaded. That is the one it would find, if it is a package's.
+    """
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        loaded = load_nvidia_dynamic_lib("nvJitLink")
+    except (DynamicLibNotFoundError, RuntimeError):
+        return None
+    path: str | None = loaded.abs_path
+    if path is None or not loaded.was_already_loaded_from_elsewhere:
+        return path
+    return path if any(Path(path).is_relative_to(place) for place in site_packages()) else None
 
 
 def build_id(name: str) -> str:

@@ -55,7 +55,7 @@ def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]
 
 def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     text = _text(jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own))
-    assert f"linked kernels: {tmp_path}/cache/cubins: empty, 0 bytes of 5.0 MiB" in text
+    assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 bytes of 5.0 MiB" in text
     assert f"build cache: {tmp_path}/cache/build: empty" in text
     assert not (tmp_path / "cache").exists()
     _warm(mini_copy, own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from unittest import mock
 
 import pytest
 from hypothesis import given
@@ -57,6 +58,19 @@ def test_a_record_does_not_change() -> None:
     with pytest.raises(AttributeError, match="Pair cannot be changed"):
         del made.left
     assert made == Pair(1)
+
+
+def test_a_class_of_a_record_has_its_fields_and_its_own() -> None:
+    class Triple(Pair):
+        third: object = 3
+
+    assert Triple(1, 2).as_dict() == {"left": 1, "right": 2, "third": 3}
+    assert Triple(1).right == "right"
+    assert Triple(1, 2) == Triple(1, 2, 3) != Pair(1, 2)
+
+
+def test_what_compares_with_anything_compares_with_a_record() -> None:
+    assert Pair(1) == mock.ANY
 
 
 def test_what_does_not_fit_is_refused() -> None:

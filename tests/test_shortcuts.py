@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
+import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -18,10 +22,11 @@ import pytest
 import jitlto
 from jitlto import config, database, toolkit
 from jitlto.database import FragmentDatabase
-from jitlto.errors import DatabaseError, RegistryError, UnknownValueError
-from jitlto.files import identity
-from jitlto.runtime import cubins, device, dispatcher, events, shortcuts, wisdom
+from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
+from jitlto.files import identity, site_packages
+from jitlto.runtime import cubins, device, dispatcher, events, registry, shortcuts, wisdom
 from jitlto.runtime.kernels import KernelFamily
+from jitlto.runtime.plan import Plan
 from jitlto.runtime.registry import DatabaseFile, Registry
 from jitlto.runtime.shortcuts import Chosen, Contents, question
 
@@ -86,8 +91,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def process(path: Path) -> Family:
     """The family, as a process that begins sees it."""
-    from jitlto.runtime import registry
-
     registry.default.cache_clear()
     return Family("mini", registry.default().file(path))
 
@@ -95,8 +98,6 @@ def process(path: Path) -> Family:
 @pytest.fixture(autouse=True)
 def _no_registry_is_left() -> Iterator[None]:
     yield
-    from jitlto.runtime import registry
-
     registry.default.cache_clear()
 
 
@@ -195,7 +196,7 @@ def test_another_nvjitlink_makes_a_process_plan(
 ) -> None:
     library = tmp_path / "libnvJitLink.so"
     library.write_bytes(b"one")
-    monkeypatch.setattr(toolkit, "library_path", lambda _: str(library))
+    monkeypatch.setattr(toolkit, "installed_linker", lambda: str(library))
     for expected in (1, 1):
         launcher(path)
         assert len(opened) == expected
@@ -215,7 +216,7 @@ def test_a_cubin_that_is_gone_is_linked_again(path: Path, empty_cache: Path, ope
     assert launcher(path).linked.layer == "disk"
 
 
-@pytest.mark.parametrize("kind", ["contents", "chosen"])
+@pytest.mark.parametrize("kind", ["databases", "requests"])
 def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, opened: list[Path]) -> None:
     first = launcher(path)
     (entry,) = (p for p in (empty_cache / "cubins" / kind).rglob("*") if p.is_file())
@@ -234,7 +235,7 @@ def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: 
     first = launcher(path)
     store = cubins.default().store
     assert store is not None
-    for kind in ("contents", "chosen"):
+    for kind in ("databases", "requests"):
         for entry in (empty_cache / "cubins" / kind).rglob("*"):
             if entry.is_file():
                 store.put(kind, entry.parent.name + entry.name, payload)
@@ -351,22 +352,162 @@ def test_all_that_an_answer_depends_on_is_in_the_question(
     ]  # fmt: skip
     seen |= {f"{name}={value}": question(**asked | {name: value}) for name, value in others}
     for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"):
+        place = tmp_path / name
+        (place / "lib").mkdir(parents=True)
         with monkeypatch.context() as patch:
-            patch.setenv(name, f"/{name}")
+            patch.setenv(name, str(place))
             seen[name] = question(**asked)
+            if name in ("CONDA_PREFIX", "LD_LIBRARY_PATH"):
+                for directory in (place, place / "lib"):
+                    os.utime(directory, (1, 1))
+                seen[f"a library was installed in {name}"] = question(**asked)
     with monkeypatch.context() as patch:
         patch.setattr(shortcuts, "__version__", "99")
         seen["version"] = question(**asked)
     site = tmp_path / "site-packages"
     site.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(shortcuts.site, "getsitepackages", lambda: [str(site)])
+        patch.setattr(shortcuts, "site_packages", lambda: [str(site)])
         seen["site-packages"] = question(**asked)
         os.utime(site, (1, 1))
         seen["a package was installed"] = question(**asked)
     assert len(set(seen.values())) == len(seen)
     assert question(**asked | {"configuration": dict(reversed(TWICE.items()))}) == seen["as it is"]
     assert question(**asked | {"link_options": {}}) == seen["as it is"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{("a",): 1}, {b"x": 1}, {"ptxas": object()}, {"max_registers": {1}}],
+    ids=["tuple", "bytes", "object", "set"],
+)
+def test_what_cannot_be_asked_is_planned_and_refused(path: Path, options: dict[Any, Any]) -> None:
+    for _ in range(2):
+        with pytest.raises(PlanError):
+            process(path).launcher(link_options=options, **TWICE)
+
+
+def test_options_that_change_afterwards_change_nothing(path: Path) -> None:
+    options: dict[str, object] = {"max_registers": 32}
+    process(path).launcher(link_options=options, **TWICE)
+    found: Any = process(path).launcher(link_options=options, **TWICE)
+    choose = process(path).dispatcher("op_name", data_type="float", link_options=options)
+    options["max_registers"] = 64
+    assert found.linked.layer == "disk"
+    assert found.plan().digest == found.chosen.digest
+    assert choose("twice").chosen == found.chosen
+
+
+def test_a_class_that_plans_in_its_own_way_answers_for_itself_alone(path: Path) -> None:
+    class Own(Family):
+        def plan(self, **given: Any) -> Plan:
+            return super().plan(**given | {"link_options": {"max_registers": 40}})
+
+    registry.default.cache_clear()
+    Own("mini", registry.default().file(path)).launcher(**TWICE)
+    assert launcher(path).chosen.digest == process(path).plan(arch="sm_90", **TWICE).digest
+
+
+def test_a_device_that_changes_meanwhile_makes_no_answer(path: Path, capability: SimpleNamespace) -> None:
+    def switch(event: events.Event) -> None:
+        if event.kind == events.Kind.PLANNED:
+            capability.compute_capability = (10, 0)
+
+    monkey = device.architecture
+    stop = events.subscribe(switch)
+    try:
+        assert process(path).launcher(**TWICE).linked.target == "sm_100"
+    finally:
+        stop()
+    assert device.architecture is monkey
+    capability.compute_capability = (9, 0)
+    assert launcher(path).linked.target == "sm_90"
+
+
+def test_threads_that_find_one_kernel_get_one_launcher_loaded_once(path: Path) -> None:
+    launcher(path)
+    family = process(path)
+    counts = events.counters()
+    barrier = threading.Barrier(8)
+
+    def ask(number: int) -> Any:
+        barrier.wait()
+        entry = "kern" if number % 2 else None
+        return family.launcher(entry=entry, **TWICE) if number % 4 else family.load(family.plan(arch="sm_90", **TWICE))
+
+    with ThreadPoolExecutor(8) as pool:
+        got = list(pool.map(ask, range(8)))
+    assert len({id(each) for each in got}) == 1
+    assert events.counters()["linked"] == counts["linked"]
+    family.forget(got[0].chosen.digest)
+    assert not family._requests
+    assert not family._launchers
+
+
+def test_a_launcher_keeps_no_family_alive(path: Path) -> None:
+    launcher(path)
+    family = process(path)
+    found, gone = family.launcher(**TWICE), weakref.ref(family)
+    registry.default.cache_clear()
+    del family
+    assert gone() is None  # without the cyclic collector
+    assert found.plan().digest == found.chosen.digest  # type: ignore[operator]
+
+
+def test_a_database_is_where_it_was_opened(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with FragmentDatabase(path.name) as read:
+        (tmp_path / "elsewhere").mkdir()
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert KernelFamily("mini", read)._file.location == read.location == path
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_fork_while_another_thread_opens_a_database_can_plan(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    process(path)
+    family = process(path)
+    inside, go = threading.Event(), threading.Event()
+
+    class Slow(FragmentDatabase):
+        def __init__(self, path: str | os.PathLike[str]) -> None:
+            inside.set()
+            go.wait(20)
+            super().__init__(path)
+
+    monkeypatch.setattr(database, "FragmentDatabase", Slow)
+    thread = threading.Thread(target=family.plan, kwargs={"arch": "sm_90", **TWICE})
+    thread.start()
+    inside.wait(20)
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            database.FragmentDatabase = FragmentDatabase  # type: ignore[misc]
+            os._exit(0 if family.plan(arch="sm_90", **TWICE).digest else 1)
+        finally:
+            os._exit(2)
+    go.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    import cuda.pathfinder
+
+    for path, elsewhere, believed in (
+        ("/opt/linker.so", False, True),
+        ("/opt/linker.so", True, False),
+        (f"{site_packages()[0]}/nvidia/linker.so", True, True),
+    ):
+        loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
+        monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
+        assert toolkit.installed_linker() == (path if believed else None)
+
+
+@pytest.mark.parametrize("given", [b"mini.fragdb", 3, ["mini.fragdb"]], ids=["bytes", "number", "list"])
+def test_what_is_no_database_is_said(given: Any) -> None:
+    with pytest.raises(TypeError, match="given by its path or as a FragmentDatabase"):
+        jitlto.load("mini", given)
 
 
 COLD = """

@@ -80,7 +80,7 @@ def places() -> tuple[Place, Place]:
     """The cache of linked kernels, and the build cache."""
     settings = config.current()
     return (
-        Place("cubins", "linked kernels", settings.cache_dir / "cubins", settings.cache_size),
+        Place("cubins", "linked kernels and what leads to them", settings.cache_dir / "cubins", settings.cache_size),
         Place("build", "build cache", settings.cache_dir / "build", settings.build_cache_size),
     )
 

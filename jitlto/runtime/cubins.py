@@ -56,8 +56,8 @@ class CubinCache:
         """By digest: a kernel, and the seconds for which another process was waited for."""
         from jitlto.runtime.once import Flights  # of which whoever only finds kernels has no need
 
-        flights: Flights[str, tuple[LinkedKernel, float]] = self.__dict__.setdefault("flights", Flights())
-        return flights
+        made: Flights[str, tuple[LinkedKernel, float]] = Flights()
+        return self.__dict__.setdefault("_flights_here", made)  # type: ignore[no-any-return]  # the first thread's
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """The kernel of a digest, from a pack beside its database or from the user's directory."""
@@ -69,7 +69,7 @@ class CubinCache:
         kept = self.store.get(ENTRIES, digest) if self.store else None
         return None if kept is None else unpack(digest, kept, time.perf_counter() - begin, "disk")
 
-    def found(self, digest: str, kernel: str, database: Path) -> LinkedKernel | None:
+    def take(self, digest: str, kernel: str, database: Path) -> LinkedKernel | None:
         """As :meth:`find`, for what is going to be used: told as an event.
 
         Parameters

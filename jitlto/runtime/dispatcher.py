@@ -47,7 +47,8 @@ class Dispatcher:
         self._typed = any(_alike(family.parameters[name]) for name in names)
         self._family = family
         self._fixed = dict(fixed)
-        self._how = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
+        # Copied: whoever changes theirs afterwards changes nothing here.
+        self._how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
 
     def __call__(self, *values: object) -> Launcher:
         """The launcher for these values, one for each of the names.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import partial
 from typing import TYPE_CHECKING
 
 from jitlto import config
@@ -49,6 +50,10 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
         return KernelFamily(family, registry.default().find(family))
     if isinstance(database, str | os.PathLike):
         return KernelFamily(family, registry.default().file(database))
+    from jitlto.database import FragmentDatabase
+
+    if not isinstance(database, FragmentDatabase):
+        raise TypeError(f"a database is given by its path or as a FragmentDatabase, not as a {type(database).__name__}")
     return KernelFamily(family, database)
 
 
@@ -89,6 +94,9 @@ class KernelFamily:
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         self._requests: dict[object, Launcher] = {}
         self._launchers: dict[str, Launcher] = {}  # by digest
+        self._record: FamilyRecord | None = None
+        self._index: Index | None = None
+        self._loading = threading.RLock()  # of what is found; subscribers to events may ask for more meanwhile
         self._dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -105,17 +113,22 @@ class KernelFamily:
         """
         return self._file.database
 
-    @cached_property
+    # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
+    @property
     def record(self) -> FamilyRecord:
         """What the database says of the family as a whole."""
-        return self.database.families[self.name]
+        if self._record is None:
+            self._record = self.database.families[self.name]
+        return self._record
 
-    @cached_property
+    @property
     def index(self) -> Index:
         """The family's fragments, as resolving needs them."""
-        from jitlto.runtime.resolve import Index
+        if self._index is None:
+            from jitlto.runtime.resolve import Index
 
-        return Index(self.database.fragments(self.name))
+            self._index = Index(self.database.fragments(self.name))
+        return self._index
 
     def configurations(self) -> Iterator[dict[str, str]]:
         """All configurations of the family, lazily: each plans to exactly one kernel, and each kernel occurs once.
@@ -169,11 +182,17 @@ class KernelFamily:
     ) -> Launcher:
         """The launcher of a configuration on the current device: linked at the first call, found at the next.
 
+        What an earlier process of this user was given for the same request is found without planning
+        (:mod:`jitlto.runtime.shortcuts`); :attr:`Launcher.plan` then plans when it is asked for.
+
         Raises
         ------
         PlanError, LinkError, NoDeviceError
             If it cannot be planned, linked or loaded. A failed link is remembered and not tried again.
+        DatabaseError
+            If the database has to be opened, and cannot be read any more.
         """
+        link_options = dict(link_options or {})  # whoever changes theirs afterwards changes nothing here
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
@@ -183,30 +202,41 @@ class KernelFamily:
         except (KeyError, TypeError):
             pass  # TypeError: a value that cannot be hashed, which planning will name
 
-        def plan(arch: Architecture | None = None) -> Plan:
-            return self.plan(entry=entry, arch=arch, link_mode=link_mode, link_options=link_options, **configuration)
-
-        question = shortcuts.question(
-            self._file.location,
-            self._file.identity,
-            self.name,
-            entry,
-            link_mode,
-            link_options,
-            normalise(configuration, self.parameters, self.name),
-            device.current().compute_capability,
-        )
-        known = shortcuts.default()
-        chosen = known.chosen(question) if known else None
-        launcher = self._found(chosen, plan) if chosen else None
+        capability = device.current().compute_capability
+        known = shortcuts.in_use()
+        asked = self._asked(entry, link_mode, link_options, configuration, capability) if known else None
+        chosen = known.chosen(asked) if known and asked else None
+        launcher = None
+        if chosen is not None:
+            again = partial(_plan, self.name, self._file, entry, link_mode, link_options, configuration)
+            launcher = self._found(chosen, again)
         if launcher is None:
-            planned = plan()
+            from jitlto.runtime.planner import Planner
+
+            planned = Planner(self, entry, configuration).plan(link_mode=link_mode, link_options=link_options)
             launcher = self.load(planned)
             # Where PTX stands in for LTO-IR, each process is to say so.
-            if known and planned.link_mode == link_mode and is_settled(self._file.identity):
-                known.keep_chosen(question, planned.chosen)
+            same_mode, same_device = planned.link_mode == link_mode, planned.target.number == _number(capability)
+            if known and asked and same_mode and same_device:
+                known.keep_chosen(asked, planned.chosen)
         self._requests[request] = launcher
         return launcher
+
+    def _asked(
+        self,
+        entry: str | None,
+        link_mode: str,
+        link_options: Mapping[str, object],
+        configuration: Mapping[str, object],
+        capability: tuple[int, int],
+    ) -> str | None:
+        """What is asked, for shortcuts; None if that cannot be said, or of a file that was changed just now."""
+        if not is_settled(self._file.identity):
+            return None
+        chosen = normalise(configuration, self.parameters, self.name)
+        return shortcuts.question(
+            self._file.location, self._file.identity, self.name, entry, link_mode, link_options, chosen, capability
+        )
 
     def dispatcher(
         self,
@@ -240,28 +270,28 @@ class KernelFamily:
 
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or find what was loaded for an equal one."""
-
         device.current()  # whose absence is to be the error, before that of a link
-        return self._once.get(plan.digest, lambda: self._loaded(plan.chosen, plan.link(), lambda: plan))
+        return self._linking.get(plan.digest, lambda: self._loaded(plan.chosen, plan.link(), lambda: plan))
 
     @property
-    def _once(self) -> OnceMap[str, Launcher]:
+    def _linking(self) -> OnceMap[str, Launcher]:
         from jitlto.runtime.once import OnceMap  # of which finding kernels has no need
 
         # A link that fails will fail again; what is missing, or cannot be loaded, may be there next time.
-        once: OnceMap[str, Launcher] = self.__dict__.setdefault("once", OnceMap(LinkError, self._launchers))
-        return once
+        made: OnceMap[str, Launcher] = OnceMap(LinkError, self._launchers)
+        return self.__dict__.setdefault("_linking_once", made)  # type: ignore[no-any-return]  # the first thread's
 
     def _found(self, chosen: Chosen, plan: Callable[[Architecture], Plan]) -> Launcher | None:
         """The launcher of a kernel that was linked before; None if it is not there any more."""
-        loaded = self._launchers.get(chosen.digest)
-        if loaded is not None:
-            return loaded
-        linked = cubins.default().found(chosen.digest, chosen.kernel, self._file.location)
-        if linked is None:
-            return None
-        made = self._loaded(chosen, linked, lambda: plan(linked.architecture))
-        return self._launchers.setdefault(chosen.digest, made)  # of two threads, the first one's
+        with self._loading:
+            loaded = self._launchers.get(chosen.digest)
+            if loaded is not None:
+                return loaded
+            linked = cubins.default().take(chosen.digest, chosen.kernel, self._file.location)
+            if linked is None:
+                return None
+            made = self._loaded(chosen, linked, lambda: plan(linked.architecture))
+            return self._launchers.setdefault(chosen.digest, made)
 
     def _loaded(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.runtime.launcher import Launcher
@@ -276,7 +306,7 @@ class KernelFamily:
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when nobody holds it any more."""
-        launcher = self._once.discard(digest)
+        launcher = self._linking.discard(digest)
         tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
@@ -294,3 +324,23 @@ def _unknown(name: str, file: DatabaseFile) -> RegistryError:
         where=str(file.path),
         hint=f"did you mean {near[0]}? {held}" if near else held,
     )
+
+
+def _plan(
+    name: str,
+    file: DatabaseFile,
+    entry: str | None,
+    link_mode: str,
+    link_options: Mapping[str, object],
+    configuration: Mapping[str, object],
+    arch: Architecture,
+) -> Plan:
+    """Plan with a family of its own: a launcher that held its family would be held by what it holds."""
+    from jitlto.runtime.planner import Planner
+
+    planner = Planner(KernelFamily(name, file), entry, configuration)
+    return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
+
+
+def _number(capability: tuple[int, int]) -> int:
+    return 10 * capability[0] + capability[1]

@@ -7,7 +7,6 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
@@ -83,6 +82,7 @@ class Launcher:
         self.chosen = chosen
         self.linked = linked
         self._make_plan = plan
+        self._plan: Plan | None = None
         begin = time.perf_counter()
         try:
             with _allowed_in_captures():
@@ -97,6 +97,7 @@ class Launcher:
         events.tell(Kind.LOADED, chosen.kernel, chosen.digest, time.perf_counter() - begin)
         self._converters = [converter(parameter) for parameter in chosen.signature]
         self._configs: dict[object, LaunchConfig] = {}
+        self._calls: dict[str, dict[str, Any]] = {}  # what _specialised makes
         self._launched = False
 
     @classmethod
@@ -104,15 +105,16 @@ class Launcher:
         """The launcher of a plan that is linked."""
         return cls(plan.chosen, linked, lambda: plan)
 
-    @cached_property
-    def _calls(self) -> dict[str, Any]:
+    def _specialised(self) -> dict[str, Any]:
         """The functions made for the signature, through which it launches from now on."""
+        if self._calls:
+            return self._calls["made"]
         from jitlto.runtime.specialise import specialise
         from jitlto.runtime.streams import as_stream
 
         device.current()  # which a forked process has not
-        calls = specialise(self.signature, self._converters)
-        calls |= {
+        made = specialise(self.signature, self._converters)
+        made |= {
             "launch": launch,
             "kernel": self.kernel,
             "configs": self._configs,
@@ -123,7 +125,8 @@ class Launcher:
             "failed": self._failed,
         }
         _live.add(self)
-        if type(self).__call__ is Launcher.__call__:
+        calls = self._calls.setdefault("made", made)  # of two threads, the first one's
+        if calls is made and type(self).__call__ is Launcher.__call__:
             # Python looks __call__ up in the class: a class of its own saves each launch a call.
             own = type("Launcher", (type(self),), {"__call__": calls["__call__"], "__doc__": self.__doc__})
             self.__class__ = own
@@ -134,7 +137,7 @@ class Launcher:
 
         return f"<Launcher {demangle(self.linked.entry)} for {self.linked.target}>"
 
-    @cached_property
+    @property
     def plan(self) -> Plan:
         """What it was made from; planned now, if the kernel was found without.
 
@@ -143,7 +146,9 @@ class Launcher:
         DatabaseError
             If the database is not there any more, or another one is in its place.
         """
-        return self._make_plan()
+        if self._plan is None:
+            self._plan = self._make_plan()
+        return self._plan
 
     @property
     def signature(self) -> Sequence[Parameter]:
@@ -162,6 +167,8 @@ class Launcher:
         ------
         LinkError
             If the plan is linked without link-time optimisation.
+        DatabaseError
+            As :attr:`plan`.
         """
         return self.plan.link_ptx(self.linked.architecture)
 
@@ -229,7 +236,13 @@ class Launcher:
         return int(self.kernel.occupancy.max_potential_block_size(shared_memory, limit).max_block_size)
 
     def explain(self) -> str:
-        """What the kernel is made of, where its code is from, and what it takes, in lines to read."""
+        """What the kernel is made of, where its code is from, and what it takes, in lines to read.
+
+        Raises
+        ------
+        DatabaseError
+            As :attr:`plan`.
+        """
         from jitlto.mangling import demangle
 
         plan, resources = self.plan, self.resources
@@ -292,7 +305,8 @@ class Launcher:
 
         values = self._convert(args)
         config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
-        bound: Callable[[], None] = self._calls["bind"](as_stream(stream), config, *values, grid, block, shared_memory)
+        bind = self._specialised()["bind"]
+        bound: Callable[[], None] = bind(as_stream(stream), config, *values, grid, block, shared_memory)
         bound.arguments = args  # type: ignore[attr-defined]
         return bound
 
@@ -339,7 +353,7 @@ class Launcher:
         """
         if self._launched:
             how = {"shared_memory": shared_memory, "cluster": cluster, "cooperative": cooperative}
-            self._calls["__call__"](self, stream, grid, block, *args, programmatic=programmatic, **how)
+            self._specialised()["__call__"](self, stream, grid, block, *args, programmatic=programmatic, **how)
             return
         # What is launched once need not wait for code made for launching it often.
         self._launched = True
@@ -474,7 +488,8 @@ def _after_fork() -> None:
         raise NoDeviceError(device.FORKED, hint=device.FORKED_HINT)
 
     for launcher in list(_live):
-        launcher._calls["launch"] = refuse
+        for calls in launcher._calls.values():
+            calls["launch"] = refuse
 
 
 os.register_at_fork(after_in_child=_after_fork)

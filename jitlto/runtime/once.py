@@ -114,7 +114,7 @@ class OnceMap(Generic[K, V]):
             if key in self._failures:
                 raise_again(self._failures[key])
             try:
-                value = self._values[key] = make()
+                value = self._values.setdefault(key, make())
             except self._remembered as error:
                 self._failures[key] = error
                 raise

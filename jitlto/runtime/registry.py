@@ -26,6 +26,8 @@ class DatabaseFile:
     ----------
     path : Path
         As the caller names it.
+    location : Path
+        The same, wherever the process goes.
     identity : Identity
         Which file it is.
     contents : Contents
@@ -35,11 +37,15 @@ class DatabaseFile:
     """
 
     def __init__(
-        self, path: Path, identity: Identity, contents: Contents, database: FragmentDatabase | None = None
+        self,
+        path: Path,
+        location: Path,
+        identity: Identity,
+        contents: Contents,
+        database: FragmentDatabase | None = None,
     ) -> None:
         self.path = path
-        #: The same, wherever the process goes.
-        self.location = path.absolute()
+        self.location = location
         self.identity = identity
         self.contents = contents
         self._database = database
@@ -47,7 +53,7 @@ class DatabaseFile:
     @classmethod
     def of(cls, database: FragmentDatabase) -> DatabaseFile:
         """The file of a database that is open."""
-        return cls(database.path, database.identity, Contents.of(database), database)
+        return cls(database.path, database.location, database.identity, Contents.of(database), database)
 
     @property
     def database(self) -> FragmentDatabase:
@@ -82,7 +88,7 @@ class Registry:
     def __init__(self, paths: tuple[Path, ...] = ()) -> None:
         self._paths = paths
         self._open: dict[Path, FragmentDatabase] = {}
-        self._lock = threading.Lock()
+        self._lock, self._process = threading.Lock(), os.getpid()
 
     def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
         """Open a database, or return the one that was opened from the same file, unchanged since.
@@ -93,6 +99,9 @@ class Registry:
             If it cannot be read.
         """
         resolved = Path(path).resolve()
+        if self._process != os.getpid():
+            # A fork: a thread of the parent may have held the lock.
+            self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
             database = self._open.get(resolved)
             # A database is replaced whole, by a new file under the old name.
@@ -111,16 +120,16 @@ class Registry:
             If it cannot be read.
         """
         given = Path(path)
-        known = shortcuts.default()
-        if known is not None:
-            this = _identity(given)
-            contents = known.contents(given.absolute(), this)
+        location, known, this = given.absolute(), shortcuts.in_use(), _identity(given)
+        if known is not None and this is not None:
+            contents = known.contents(location, this)
             if contents is not None:
-                return DatabaseFile(given, this, contents)
-        found = DatabaseFile.of(self.open(given))
+                return DatabaseFile(given, location, this, contents)
+        database = self.open(given)
+        contents = Contents.of(database)
         if known is not None:
-            known.keep_contents(found.location, found.identity, found.contents)
-        return found
+            known.keep_contents(location, database.identity, contents)
+        return DatabaseFile(given, location, database.identity, contents, database)
 
     def databases(self) -> list[FragmentDatabase]:
         """Every database on the search path, opened.
@@ -170,13 +179,12 @@ class Registry:
         )
 
 
-def _identity(path: Path) -> Identity:
+def _identity(path: Path) -> Identity | None:
+    """Which file it is; None if there is none, which opening it will say."""
     try:
         return identity(path.stat())
-    except OSError as error:
-        raise DatabaseError(
-            "there is no such file", where=str(path), hint="make it with `jitlto build FAMILY -o DB`"
-        ) from error
+    except OSError:
+        return None
 
 
 @cache

@@ -14,13 +14,12 @@ import contextlib
 import hashlib
 import json
 import os
-import site
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import __version__, config
-from jitlto.files import Identity, identity, is_settled
+from jitlto.files import Identity, identity, is_settled, site_packages
 from jitlto.parameter import Parameter
 from jitlto.record import Record
 from jitlto.runtime import cubins
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
 #: To be raised when planning comes to something else, or these entries to another form.
 _REVISION = 1
-_CONTENTS, _CHOSEN = "contents", "chosen"
+_VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
+_CONTENTS, _CHOSEN = "databases", "requests"
 
 
 class Chosen(Record):
@@ -135,10 +135,10 @@ class Shortcuts:
 
     def contents(self, location: Path, identity: Identity) -> Contents | None:
         """What the database in that file holds; None if that is not known."""
-        payload = self._store.get(_CONTENTS, _key(str(location), identity))
+        payload = self._store.get(_CONTENTS, _key(str(location), identity)) if is_settled(identity) else None
         if payload is None:
             return None
-        with contextlib.suppress(ValueError, TypeError, AttributeError):  # somebody else's
+        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # somebody else's
             return Contents.from_json(payload)
         return None
 
@@ -154,17 +154,17 @@ class Shortcuts:
             return None
         try:
             kernel, digest, signature, linker, then = json.loads(payload)
-            if list(identity(os.stat(linker))) != then:  # noqa: PTH116 - a string
+            if not isinstance(linker, str) or list(identity(os.stat(linker))) != then:  # noqa: PTH116 - a string
                 return None
             return Chosen(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
-        except (ValueError, TypeError, OSError):
+        except (ValueError, TypeError, OSError, RecursionError):
             return None
 
     def keep_chosen(self, question: str, chosen: Chosen) -> None:
         """Keep the kernel that answers a :func:`question`, found with the nvJitLink at hand."""
         from jitlto import toolkit
 
-        linker = toolkit.library_path("nvJitLink")
+        linker = toolkit.installed_linker()
         try:
             now = identity(os.stat(linker or ""))  # noqa: PTH116
         except OSError:
@@ -184,33 +184,36 @@ def question(
     link_options: Mapping[str, object] | None,
     configuration: Mapping[str, str],
     capability: tuple[int, int],
-) -> str:
-    """What is asked of a family, as SHA-256: another for every other answer.
+) -> str | None:
+    """What is asked of a family, as SHA-256: another for every other answer; None if JSON cannot say it.
 
     Parameters
     ----------
     location, identity
         The database's absolute path, and which file that is.
     family, entry, link_mode, link_options
-        As asked for. Options that JSON cannot say make a question that no other process asks.
+        As asked for.
     configuration : mapping of str to str
         In the family's spelling.
     capability : tuple of int
         The device's compute capability.
     """
     asked = (family, entry, link_mode, link_options or {}, configuration, capability)
-    return _key(str(location), identity, asked, _surroundings())
+    try:
+        return _key(str(location), identity, asked, _surroundings())
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _surroundings() -> tuple[object, ...]:
     """What decides which nvJitLink is found, for less than finding it takes.
 
-    A directory changes its time when a package is installed in it or removed. Source: the search order of
+    A directory changes its time when a file in it is made or removed. Source: the search order of
     ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
     """
-    variables = [os.environ.get(name) for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")]
-    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
-    return (*variables, *((place, _modified(place)) for place in (*site.getsitepackages(), *user, "/etc/ld.so.cache")))
+    conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
+    places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
+    return (toolkits, [(place, _modified(place)) for place in places])
 
 
 def _modified(path: str) -> int | None:
@@ -221,7 +224,7 @@ def _modified(path: str) -> int | None:
 
 
 def _key(*parts: object) -> str:
-    text = json.dumps([_REVISION, __version__, *parts], sort_keys=True, default=repr)
+    text = json.dumps([_REVISION, __version__, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -239,7 +242,7 @@ def avoided() -> Iterator[None]:
         _avoided.remove(mine)
 
 
-def default() -> Shortcuts | None:
+def in_use() -> Shortcuts | None:
     """Those of this process; None where they are not to be taken: without a cache, and while plans are recorded."""
     if _avoided or config.current().record is not None:
         return None
