@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import os
 import site
-import time
 from pathlib import Path
 from typing import TypeAlias
 
-#: What tells a file from any other that stands, or has stood, under its name. Where times are kept in whole seconds, as
-#: in images of read-only file systems, it tells less; :func:`is_settled` is false there.
+#: What tells a file from any other that stands, or has stood, under its name.
 Identity: TypeAlias = "tuple[int, ...]"
-
-_SETTLED = 2_000_000_000  # nanoseconds: the coarsest time stamps in use (FAT) are 2 s
 
 
 def identity(status: os.stat_result) -> Identity:
     """Device, inode, size in bytes, times of the last write and of the last change in nanoseconds."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def is_settled(identity: Identity) -> bool:
-    """Whether another file under the name would have another identity.
-
-    The last change must be so long ago that the next one will have another time, which is git's rule for its index; and
-    be known to less than a second.
-    """
-    modified, changed = identity[3:]
-    return time.time_ns() - max(modified, changed) > _SETTLED and changed % 1_000_000_000 != 0
 
 
 def beside(path: Path, suffix: str) -> list[Path]:

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from jitlto.files import beside, identity, is_settled
+from jitlto.files import beside, identity
 
 
 def test_every_change_makes_another_identity(tmp_path: Path) -> None:
@@ -23,19 +23,6 @@ def test_every_change_makes_another_identity(tmp_path: Path) -> None:
     os.replace(other, path)  # noqa: PTH105
     seen.append(identity(path.stat()))
     assert len(set(seen)) == len(seen)
-
-
-def test_a_file_is_settled_two_seconds_after_its_last_change(tmp_path: Path) -> None:
-    now = time.time_ns()
-    for ago, settled in ((0, False), (1.9e9, False), (2.5e9, True), (-1e12, False)):
-        then = int(now - ago)
-        assert is_settled((1, 2, 3, 0, then)) is settled
-        assert is_settled((1, 2, 3, then, 1)) is settled
-
-
-def test_times_in_whole_seconds_do_not_tell_files_apart() -> None:
-    assert not is_settled((1, 2, 3, 10**9, 10**9))
-    assert is_settled((1, 2, 3, 10**9, 10**9 + 1))  # the last write as an archive had it, and when it was unpacked
 
 
 def test_beside_a_file_stand_those_of_its_stem(tmp_path: Path) -> None:

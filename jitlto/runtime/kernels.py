@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import DatabaseError, LinkError, RegistryError
-from jitlto.files import is_settled
 from jitlto.runtime import cubins, device, registry, shortcuts
 from jitlto.runtime.configuration import normalise
 from jitlto.runtime.registry import DatabaseFile
@@ -230,12 +229,10 @@ class KernelFamily:
         configuration: Mapping[str, object],
         capability: tuple[int, int],
     ) -> str | None:
-        """What is asked, for shortcuts; None if that cannot be said, or of a file that was changed just now."""
-        if not is_settled(self._file.identity):
-            return None
+        """What is asked, for shortcuts; None if that cannot be said."""
         chosen = normalise(configuration, self.parameters, self.name)
         return shortcuts.question(
-            self._file.location, self._file.identity, self.name, entry, link_mode, link_options, chosen, capability
+            self._file.contents.digest, self.name, entry, link_mode, link_options, chosen, capability
         )
 
     def dispatcher(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jitlto import config
 from jitlto.errors import DatabaseError, RegistryError
 from jitlto.files import Identity, identity
+from jitlto.peek import digest_of
 from jitlto.runtime import shortcuts
 from jitlto.runtime.shortcuts import Contents
 
@@ -28,8 +29,6 @@ class DatabaseFile:
         As the caller names it.
     location : Path
         The same, wherever the process goes.
-    identity : Identity
-        Which file it is.
     contents : Contents
         What it holds.
     database : FragmentDatabase, optional
@@ -40,20 +39,18 @@ class DatabaseFile:
         self,
         path: Path,
         location: Path,
-        identity: Identity,
         contents: Contents,
         database: FragmentDatabase | None = None,
     ) -> None:
         self.path = path
         self.location = location
-        self.identity = identity
         self.contents = contents
         self._database = database
 
     @classmethod
     def of(cls, database: FragmentDatabase) -> DatabaseFile:
         """The file of a database that is open."""
-        return cls(database.path, database.location, database.identity, Contents.of(database), database)
+        return cls(database.path, database.location, Contents.of(database), database)
 
     @property
     def database(self) -> FragmentDatabase:
@@ -66,9 +63,9 @@ class DatabaseFile:
         """
         if self._database is None:
             opened = default().open(self.location)
-            if opened.identity != self.identity:
+            if opened.digest != self.contents.digest:
                 raise DatabaseError(
-                    "another file has taken the place of the one that the family was loaded from",
+                    "another database has taken the place of the one that the family was loaded from",
                     where=str(self.path),
                     hint="load the family again",
                 )
@@ -112,7 +109,7 @@ class Registry:
             return database
 
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
-        """A database, opened only if this user has not opened that file before.
+        """A database, opened only if this user has not opened an equal one before.
 
         Raises
         ------
@@ -120,16 +117,16 @@ class Registry:
             If it cannot be read.
         """
         given = Path(path)
-        location, known, this = given.absolute(), shortcuts.in_use(), _identity(given)
-        if known is not None and this is not None:
-            contents = known.contents(location, this)
-            if contents is not None:
-                return DatabaseFile(given, location, this, contents)
+        location, known = given.absolute(), shortcuts.in_use()
+        digest = digest_of(location) if known else None
+        contents = known.contents(digest) if known and digest else None
+        if contents is not None:
+            return DatabaseFile(given, location, contents)
         database = self.open(given)
         contents = Contents.of(database)
-        if known is not None:
-            known.keep_contents(location, database.identity, contents)
-        return DatabaseFile(given, location, database.identity, contents, database)
+        if known and digest == database.digest:
+            known.keep_contents(contents)
+        return DatabaseFile(given, location, contents, database)
 
     def databases(self) -> list[FragmentDatabase]:
         """Every database on the search path, opened.

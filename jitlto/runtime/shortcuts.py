@@ -3,9 +3,9 @@
 Both take ten times as long as finding and loading a linked kernel. What they came to is kept under the SHA-256 of all
 that it depends on, so that any change makes a miss, and after a miss everything goes the ordinary way:
 
-- what a database holds, under the file's name and identity;
-- which kernel answers a request, under these, the request, the device's architecture, jitlto's version and what decides
-  which nvJitLink is found. It counts as long as the nvJitLink that was found then is still that file.
+- what a database holds, under its digest;
+- which kernel answers a request, under the database's digest, the request, the device's compute capability, jitlto's
+  version and what decides which nvJitLink is found. It counts as long as the nvJitLink that was found then is there.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import __version__, config
-from jitlto.files import Identity, identity, is_settled, site_packages
+from jitlto.files import site_packages
 from jitlto.parameter import Parameter
 from jitlto.record import Record
 from jitlto.runtime import cubins
@@ -133,19 +132,19 @@ class Shortcuts:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def contents(self, location: Path, identity: Identity) -> Contents | None:
-        """What the database in that file holds; None if that is not known."""
-        payload = self._store.get(_CONTENTS, _key(str(location), identity)) if is_settled(identity) else None
+    def contents(self, digest: str) -> Contents | None:
+        """What the database of a digest holds; None if that is not known."""
+        payload = self._store.get(_CONTENTS, _key(digest))
         if payload is None:
             return None
         with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # somebody else's
-            return Contents.from_json(payload)
+            contents = Contents.from_json(payload)
+            return contents if contents.digest == digest else None
         return None
 
-    def keep_contents(self, location: Path, identity: Identity, contents: Contents) -> None:
-        """Keep what the database in that file holds."""
-        if is_settled(identity):
-            self._store.put(_CONTENTS, _key(str(location), identity), contents.to_json())
+    def keep_contents(self, contents: Contents) -> None:
+        """Keep what a database holds."""
+        self._store.put(_CONTENTS, _key(contents.digest), contents.to_json())
 
     def chosen(self, question: str) -> Chosen | None:
         """The kernel that answers a :func:`question`; None if that is not known."""
@@ -154,7 +153,7 @@ class Shortcuts:
             return None
         try:
             kernel, digest, signature, linker, then = json.loads(payload)
-            if not isinstance(linker, str) or list(identity(os.stat(linker))) != then:  # noqa: PTH116 - a string
+            if _size_and_time(str(linker)) != tuple(then):
                 return None
             return Chosen(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
         except (ValueError, TypeError, OSError, RecursionError):
@@ -165,19 +164,15 @@ class Shortcuts:
         from jitlto import toolkit
 
         linker = toolkit.installed_linker()
-        try:
-            now = identity(os.stat(linker or ""))  # noqa: PTH116
-        except OSError:
-            return
-        if is_settled(now):
+        found = _size_and_time(linker or "")
+        if found is not None:
             signature = [(p.name, p.type, p.size, p.alignment) for p in chosen.signature]
-            content = [chosen.kernel, chosen.digest, signature, linker, now]
+            content = [chosen.kernel, chosen.digest, signature, linker, found]
             self._store.put(_CHOSEN, question, json.dumps(content).encode())
 
 
 def question(
-    location: Path,
-    identity: Identity,
+    database: str,
     family: str,
     entry: str | None,
     link_mode: str,
@@ -189,8 +184,8 @@ def question(
 
     Parameters
     ----------
-    location, identity
-        The database's absolute path, and which file that is.
+    database : str
+        Its digest.
     family, entry, link_mode, link_options
         As asked for.
     configuration : mapping of str to str
@@ -198,9 +193,9 @@ def question(
     capability : tuple of int
         The device's compute capability.
     """
-    asked = (family, entry, link_mode, link_options or {}, configuration, capability)
+    asked = (database, family, entry, link_mode, link_options or {}, configuration, capability)
     try:
-        return _key(str(location), identity, asked, _surroundings())
+        return _key(asked, _surroundings())
     except (TypeError, ValueError, RecursionError):
         return None
 
@@ -213,14 +208,16 @@ def _surroundings() -> tuple[object, ...]:
     """
     conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
     places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
-    return (toolkits, [(place, _modified(place)) for place in places])
+    return (toolkits, [(place, _size_and_time(place)) for place in places])
 
 
-def _modified(path: str) -> int | None:
+def _size_and_time(path: str) -> tuple[int, int] | None:
+    """What changes when another file or directory takes the place, on this machine or in another start of an image."""
     try:
-        return os.stat(path).st_mtime_ns  # noqa: PTH116 - a string
+        status = os.stat(path)  # noqa: PTH116 - a string
     except OSError:
         return None
+    return (status.st_size, status.st_mtime_ns)
 
 
 def _key(*parts: object) -> str:
