@@ -18,29 +18,29 @@ class Scalar(Record):
     size: int
 
 
-_ALIASES: dict[Scalar, tuple[str, ...]] = {
-    Scalar("bool", "b1", 1): (),
-    Scalar("char", "i1", 1): ("signed char", "int8_t"),
-    Scalar("unsigned char", "u1", 1): ("uint8_t",),
-    Scalar("short", "i2", 2): ("short int", "signed short", "int16_t"),
-    Scalar("unsigned short", "u2", 2): ("unsigned short int", "uint16_t"),
-    Scalar("int", "i4", 4): ("signed", "signed int", "int32_t"),
-    Scalar("unsigned int", "u4", 4): ("unsigned", "uint32_t"),
-    Scalar("long long", "i8", 8): (
+_ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
+    (Scalar("bool", "b1", 1), ()),
+    (Scalar("char", "i1", 1), ("signed char", "int8_t")),
+    (Scalar("unsigned char", "u1", 1), ("uint8_t",)),
+    (Scalar("short", "i2", 2), ("short int", "signed short", "int16_t")),
+    (Scalar("unsigned short", "u2", 2), ("unsigned short int", "uint16_t")),
+    (Scalar("int", "i4", 4), ("signed", "signed int", "int32_t")),
+    (Scalar("unsigned int", "u4", 4), ("unsigned", "uint32_t")),
+    (Scalar("long long", "i8", 8), (
         "long", "long int", "signed long", "long long int", "signed long long", "int64_t", "ptrdiff_t",
-    ),
-    Scalar("unsigned long long", "u8", 8): (
+    )),
+    (Scalar("unsigned long long", "u8", 8), (
         "unsigned long", "unsigned long int", "unsigned long long int", "uint64_t", "size_t",
-    ),
-    Scalar("__half", "f2", 2): ("half",),
-    Scalar("__nv_bfloat16", "bfloat16", 2): ("nv_bfloat16",),
-    Scalar("float", "f4", 4): (),
-    Scalar("double", "f8", 8): (),
-    Scalar("float2", "c8", 8): ("cuda::std::complex<float>", "cuFloatComplex", "cuComplex"),
-    Scalar("double2", "c16", 16): ("cuda::std::complex<double>", "cuDoubleComplex"),
-}  # fmt: skip
-_BY_NAME = {name: scalar for scalar, aliases in _ALIASES.items() for name in (scalar.name, *aliases)}
-_BY_TYPESTR = {scalar.typestr: scalar for scalar in _ALIASES}
+    )),
+    (Scalar("__half", "f2", 2), ("half",)),
+    (Scalar("__nv_bfloat16", "bfloat16", 2), ("nv_bfloat16",)),
+    (Scalar("float", "f4", 4), ()),
+    (Scalar("double", "f8", 8), ()),
+    (Scalar("float2", "c8", 8), ("cuda::std::complex<float>", "cuFloatComplex", "cuComplex")),
+    (Scalar("double2", "c16", 16), ("cuda::std::complex<double>", "cuDoubleComplex")),
+)  # fmt: skip
+_BY_NAME = {name: scalar for scalar, aliases in _ALIASES for name in (scalar.name, *aliases)}
+_BY_TYPESTR = {scalar.typestr: scalar for scalar, _ in _ALIASES}
 # What NumPy, CuPy and PyTorch print for a dtype, where it is no C++ name.
 _NUMPY_NAMES = {
     "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import DatabaseError, RegistryError
-from jitlto.files import Identity, identity
-from jitlto.peek import digest_of
+from jitlto.files import Identity, digest_of, identity
 from jitlto.runtime import shortcuts
 from jitlto.runtime.shortcuts import Contents
 

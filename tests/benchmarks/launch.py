@@ -10,10 +10,12 @@ medians over fresh processes.
 from __future__ import annotations
 
 import argparse
+import compileall
 import gc
 import itertools
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -229,17 +231,18 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
 
 def _cold(database: Path, place: Path) -> dict[str, object]:
     """Fresh processes: with an empty cache, and with a warm one. Modules are compiled, as pip leaves them."""
-    compiled = {"PYTHONPYCACHEPREFIX": str(place / "bytecode"), "PYTHONDONTWRITEBYTECODE": ""}
+    shutil.copytree(ROOT / "jitlto", place / "installed" / "jitlto", ignore=shutil.ignore_patterns("__pycache__"))
+    compileall.compile_dir(place / "installed", quiet=1)
+    installed = {"PYTHONPATH": str(place / "installed"), "PYTHONDONTWRITEBYTECODE": ""}
 
     def run(cache: Path) -> dict[str, object]:
-        environment = os.environ | compiled | {"JITLTO_CACHE_DIR": str(cache), "PYTHONPATH": str(ROOT)}
+        environment = os.environ | installed | {"JITLTO_CACHE_DIR": str(cache)}
         command = [sys.executable, "-c", COLD, str(database), "axpy", json.dumps(_plain())]
-        done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run(command, cwd=place, env=environment, check=True, stdout=subprocess.PIPE, text=True)
         answer: dict[str, object] = json.loads(done.stdout)
         return answer
 
     figures: dict[str, object] = {}
-    time.sleep(3)  # a database that was written just now is read again by the next process
     run(place / "warm")  # files of the interpreter and the libraries are in the system's cache from now on
     for name, caches in {
         "empty cache": [place / f"empty{n}" for n in range(9)],
