@@ -10,9 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from jitlto import config
+from jitlto.dtypes import cpp_name
 from jitlto.errors import DatabaseError, LinkError, RegistryError
 from jitlto.runtime import cubins, device, registry, shortcuts
-from jitlto.runtime.configuration import normalise
 from jitlto.runtime.registry import DatabaseFile
 
 if TYPE_CHECKING:  # what finding a linked kernel does not need
@@ -230,9 +230,12 @@ class KernelFamily:
         capability: tuple[int, int],
     ) -> str | None:
         """What is asked, for shortcuts; None if that cannot be said."""
-        chosen = normalise(configuration, self.parameters, self.name)
+        try:
+            values = {name: cpp_name(value) for name, value in configuration.items()}
+        except TypeError:
+            return None
         return shortcuts.question(
-            self._file.contents.digest, self.name, entry, link_mode, link_options, chosen, capability
+            self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability
         )
 
     def dispatcher(

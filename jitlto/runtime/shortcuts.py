@@ -189,7 +189,7 @@ def question(
     family, entry, link_mode, link_options
         As asked for.
     configuration : mapping of str to str
-        In the family's spelling.
+        As asked for: another spelling of a value is another question.
     capability : tuple of int
         The device's compute capability.
     """
