@@ -132,7 +132,7 @@ def main() -> None:
             "overlap": _overlap(kernels),
             "link_overhead": {
                 "one fragment, the smallest link": _link_overhead(kernels.plan(**_plain())),
-                "four fragments of search": _link_overhead(_search(place)),
+                "a kernel of search and what it calls": _link_overhead(_search(place)),
             },
         }
     for name, figures in result.items():
