@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interface of the group `apply_boundary`.
+#pragma once
+
+#include "particle.cuh"
+#include "problem.cuh"
+
+namespace transport {
+
+// What happens on a face of the grid: true if the particle comes back, with another direction; false if it leaks.
+extern __device__ bool apply_boundary(const problem& problem, uint32_t face, particle& particle);
+
+}  // namespace transport

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interface of the group `get_domain`.
+#pragma once
+
+#include "particle.cuh"
+#include "problem.cuh"
+
+namespace transport {
+
+struct domain {
+  uint32_t cell;  // its number in the grid, x fastest
+  uint32_t material;
+};
+
+// What a particle is in.
+extern __device__ domain get_domain(const problem& problem, const particle& particle);
+
+}  // namespace transport

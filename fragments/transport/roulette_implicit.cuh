@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// Below a quarter of a particle: half a particle, or none.
+#pragma once
+
+#include "roulette.cuh"
+
+namespace transport {
+
+__device__ int roulette(particle& particle) {
+  constexpr weight_t threshold = full_weight / 4;
+  constexpr weight_t survivor = full_weight / 2;
+  const weight_t before = particle.weight;
+  if (before >= threshold) { return 0; }
+  const float chance = static_cast<float>(before) * (1.0f / survivor);  // a power of two: exact
+  particle.weight = uniform(particle.random) < chance ? survivor : 0;
+  return static_cast<int>(particle.weight) - static_cast<int>(before);
+}
+
+}  // namespace transport

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interface of the group `sample_cosine`.
+#pragma once
+
+#include "get_cross_sections.cuh"
+#include "random_stream.cuh"
+
+namespace transport {
+
+// The cosine of the angle by which scattering turns a particle.
+extern __device__ float sample_cosine(const cross_sections& cross_sections, random_stream& random);
+
+}  // namespace transport

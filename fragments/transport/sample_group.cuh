@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// Interface of the group `sample_group`.
+#pragma once
+
+#include "particle.cuh"
+#include "problem.cuh"
+
+namespace transport {
+
+// The group of energy in which scattering leaves a particle.
+extern __device__ uint32_t sample_group(const problem& problem, uint32_t material, uint32_t group,
+                                        random_stream& random);
+
+}  // namespace transport
