@@ -70,6 +70,26 @@ def test_the_elementary_functions_are_exact_to_float(host: Host) -> None:
     np.testing.assert_allclose(sine, np.sin(2 * np.pi * u.astype(np.float64)), atol=1e-7)
 
 
+def test_a_turn_is_by_the_given_angle_and_to_all_sides(host: Host) -> None:
+    rng = np.random.default_rng(2)
+    before = rng.standard_normal((100_000, 3))
+    before[:6] = np.concatenate([np.eye(3), -np.eye(3)])
+    before = (before / np.linalg.norm(before, axis=1, keepdims=True)).astype(np.float32)
+    cosines = rng.uniform(-1, 1, len(before)).astype(np.float32)
+    after = host.turned("cartesian", cosines, before)
+    np.testing.assert_allclose(np.linalg.norm(after, axis=1), 1, atol=3e-7)
+    np.testing.assert_allclose((before * after).sum(1), cosines, atol=1e-6)
+    # What is across the old direction points nowhere on the average, in one half of the sphere and in the other.
+    across = after - cosines[:, None] * before
+    for half in (before[:, 2] < 0, before[:, 2] > 0):
+        assert abs(across[half].mean(0)).max() < 5 * across[half].std() / np.sqrt(half.sum())
+    # A slab keeps one component of the same: its mean and its mean square over azimuths are known.
+    along = np.full(len(before), 0.6, np.float32)
+    slab = host.turned("slab", cosines, np.stack([along, 0 * along, 0 * along], 1))[:, 0]
+    assert abs((slab - 0.6 * cosines).mean()) < 0.005
+    assert abs((slab - 0.6 * cosines).var() - 0.64 * (1 - cosines**2).mean() / 2) < 0.005
+
+
 def test_errors_are_those_of_many_runs(host: Host) -> None:
     """The standard error that a run gives is the spread of runs with other seeds."""
     runs = [host.simulate(shield(), Run(2000, seed=seed, batches=20)) for seed in range(200)]

@@ -67,6 +67,15 @@ void unit_circle(int n, const float* u, float* cosine, float* sine) {
     sine[i] = point.sine;
   }
 }
+void turn(int n, const float* cosines, float* directions) {
+  for (int i = 0; i < n; ++i) {
+    transport::particle particle = {};
+    memcpy(&particle.direction, directions + 3 * i, sizeof particle.direction);
+    particle.random = transport::stream_of(1, i);
+    transport::turn(cosines[i], particle);
+    memcpy(directions + 3 * i, &particle.direction, sizeof particle.direction);
+  }
+}
 }
 """
 _TYPES: Final = {"unsigned long long": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "float": ctypes.c_float}
@@ -129,6 +138,15 @@ class Host:
         wide = (ctypes.c_uint64(value) for value in (seed, particle, number))
         self.any_library(generator_name=generator).random_block(*wide, words)
         return list(words)
+
+    def turned(
+        self, geometry: str, cosines: NDArray[np.float32], directions: NDArray[np.float32]
+    ) -> NDArray[np.float32]:
+        """Directions (n × 3) turned by angles of these cosines."""
+        turned = np.array(directions, np.float32)
+        library = self.any_library(geometry_name=geometry)
+        library.turn(len(turned), *(a.ctypes.data_as(ctypes.c_void_p) for a in (np.float32(cosines), turned)))
+        return turned
 
     def elementary(self, name: str, u: NDArray[np.float32], results: int) -> list[NDArray[np.float32]]:
         """An elementary function of many numbers."""
