@@ -145,7 +145,10 @@ class Host:
         """Directions (n × 3) turned by angles of these cosines."""
         turned = np.array(directions, np.float32)
         library = self.any_library(geometry_name=geometry)
-        library.turn(len(turned), *(a.ctypes.data_as(ctypes.c_void_p) for a in (np.float32(cosines), turned)))
+        library.turn(
+            len(turned),
+            *(a.ctypes.data_as(ctypes.c_void_p) for a in (np.ascontiguousarray(cosines, np.float32), turned)),
+        )
         return turned
 
     def elementary(self, name: str, u: NDArray[np.float32], results: int) -> list[NDArray[np.float32]]:
