@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(shape<Size / 2>::block)
 #pragma unroll
   for (unsigned int i = 0; i < me.points; ++i) {
     const unsigned int k = me.place() + i * me.threads;
-    complex value = me.point(k);
-    complex mirrored = conjugate(me.point((half - k) % half));
+    complex value = me.point(me.place(), i * me.threads);
+    complex mirrored = conjugate(me.point((half - k) % half, 0));
     if (k == 0) {
       value.y = 0;
       mirrored = {last.x, 0};

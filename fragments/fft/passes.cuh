@@ -46,17 +46,17 @@ __device__ __forceinline__ void pass(const worker<Complex, Size>& me,
   // Behind the last pass, each thread holds the very points whose numbers it held before the first.
   if constexpr (Done * Radix < Size) {
     if constexpr (Busy) { me.wait(); }
+    const unsigned int first = place / Done * (Done * Radix) + place % Done;
 #pragma unroll
     for (unsigned int b = 0; b < butterflies; ++b) {
-      const unsigned int j = place + b * me.threads;
 #pragma unroll
       for (unsigned int r = 0; r < Radix; ++r) {
-        me.point(j / Done * (Done * Radix) + j % Done + r * Done) = x[b + r * butterflies];
+        me.point(first, b * (me.threads * Radix) + r * Done) = x[b + r * butterflies];
       }
     }
     me.wait();
 #pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.point(place + i * me.threads); }
+    for (unsigned int i = 0; i < shape<Size>::points; ++i) { x[i] = me.point(place, i * me.threads); }
     pass<Done * Radix, 16, true>(me, x);
   }
 }

@@ -29,14 +29,14 @@ __global__ void __launch_bounds__(shape<Size / 2>::block)
   // image, conjugated: so the sum and the difference with the mirror image separate the two.
   me.wait();
 #pragma unroll
-  for (unsigned int i = 0; i < me.points; ++i) { me.point(me.place() + i * me.threads) = x[i]; }
+  for (unsigned int i = 0; i < me.points; ++i) { me.point(me.place(), i * me.threads) = x[i]; }
   me.wait();
   const complex own = root(static_cast<real>(me.place()) / static_cast<real>(half));
   const complex zero = x[0];
 #pragma unroll
   for (unsigned int i = 0; i < me.points; ++i) {
     const unsigned int k = me.place() + i * me.threads;
-    const complex mirrored = conjugate(me.point((half - k) % half));
+    const complex mirrored = conjugate(me.point((half - k) % half, 0));
     const complex even = add(x[i], mirrored);
     const complex odd = turned(subtract(x[i], mirrored), 8);
     const complex turn = turned(own, i * (16 / me.points));  // exp(-2 pi i k / Size)

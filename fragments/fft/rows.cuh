@@ -26,7 +26,7 @@ __device__ __forceinline__ void stage_in(const worker<Complex, Size>& me, const 
     const unsigned int row = me.first_row + element / Size;
     Complex value{};
     if (row < me.batch) { value = fft_load(input, row, element % Size, length, info); }
-    me.buffer[me.slot(element)] = value;
+    me.element(me.lane, i * me.group) = value;
   }
 }
 
@@ -38,7 +38,7 @@ __device__ __forceinline__ void load_row(const worker<Complex, Size>& me, const 
     stage_in(me, input, Size, info);
     me.wait();
 #pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.point(me.place() + i * me.threads); }
+    for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.point(me.place(), i * me.threads); }
   } else {
 #pragma unroll
     for (unsigned int i = 0; i < me.points; ++i) { x[i] = {}; }
@@ -58,13 +58,13 @@ __device__ __forceinline__ void store_row(const worker<Complex, Size>& me, Store
   if constexpr (staged<Stored, Size>()) {
     if constexpr (Busy) { me.wait(); }
 #pragma unroll
-    for (unsigned int i = 0; i < me.points; ++i) { me.point(me.place() + i * me.threads) = x[i]; }
+    for (unsigned int i = 0; i < me.points; ++i) { me.point(me.place(), i * me.threads) = x[i]; }
     me.wait();
 #pragma unroll
     for (unsigned int i = 0; i < me.points; ++i) {
       const unsigned int element = me.lane + i * me.group;
       const unsigned int row = me.first_row + element / Size;
-      if (row < me.batch) { fft_store(output, row, element % Size, length, me.buffer[me.slot(element)], info); }
+      if (row < me.batch) { fft_store(output, row, element % Size, length, me.element(me.lane, i * me.group), info); }
     }
   } else if (me.row() < me.batch) {
 #pragma unroll

@@ -44,20 +44,31 @@ struct worker : shape<Size> {
   __device__ __forceinline__ unsigned int row() const { return first_row + lane / threads; }
   __device__ __forceinline__ unsigned int place() const { return lane % threads; }
 
-  // Where the buffer holds a point of this thread's transform. Points whose numbers differ by a power of two up to 16
-  // are then in different banks, 16 at a time; nothing is padded, so that a transform of 8192 is 64 KB of float2.
-  __device__ __forceinline__ Complex& point(unsigned int i) const {
-    return buffer[slot(lane / threads * Size + i)];
+  // Point `base + offset` of this thread's transform, and point `base + offset` of all the group's, in the buffer. The
+  // offset is known to the compiler, and no bit is set in both numbers.
+  __device__ __forceinline__ Complex& point(unsigned int base, unsigned int offset) const {
+    return buffer[slot(lane / threads * Size + base, offset)];
   }
-  static __device__ __forceinline__ unsigned int slot(unsigned int i) { return i ^ (i / 16 % 16); }
+  __device__ __forceinline__ Complex& element(unsigned int base, unsigned int offset) const {
+    return buffer[slot(base, offset)];
+  }
 
-  // All that the group's threads wrote to the buffer, and have read from it, has happened.
+  // All that the group's threads have written to the buffer is there, and all that they read from it has been read.
   static __device__ __forceinline__ void wait() {
     if constexpr (group == 32) {
       __syncwarp();
     } else {
       __syncthreads();
     }
+  }
+
+ private:
+  // Points whose numbers differ by a power of two up to 16 are in different banks, 16 at a time; and nothing is padded, so
+  // that a transform of 8192 takes 64 KB of float2. Bits 4 to 7 are added to bits 0 to 3, without carry: so the slot of a
+  // sum follows from those of its parts, the offset costs one instruction, and what is above bit 7 of it costs none.
+  static __device__ __forceinline__ unsigned int slot(unsigned int i) { return i ^ (i / 16 % 16); }
+  static __device__ __forceinline__ unsigned int slot(unsigned int base, unsigned int offset) {
+    return (slot(base) ^ slot(offset % 256)) + offset / 256 * 256;
   }
 };
 
