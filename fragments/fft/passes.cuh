@@ -18,7 +18,7 @@ __device__ __forceinline__ void twiddle(Complex (&x)[16], Real angle) {
   Complex factors[16];
 #pragma unroll
   for (int r = 1; r < 16; ++r) {
-    const int rest = r & (r - 1);       // without the lowest bit
+    const int rest = r & (r - 1);  // without the lowest bit
     const int lowest = r ^ rest;
     factors[r] = rest == 0 ? root(angle * r) : multiply(factors[rest], factors[lowest]);
     x[r] = multiply(x[r], factors[r]);
@@ -28,8 +28,7 @@ __device__ __forceinline__ void twiddle(Complex (&x)[16], Real angle) {
 // One pass of Radix, after which transforms of Done * Radix points are done; then the others. Busy: the buffer may still
 // be read by threads of the group.
 template <unsigned int Done, unsigned int Radix, bool Busy, typename Complex, unsigned int Size>
-__device__ __forceinline__ void pass(const worker<Complex, Size>& me,
-                                     Complex (&x)[shape<Size>::points]) {
+__device__ __forceinline__ void pass(const worker<Complex, Size>& me, Complex (&x)[shape<Size>::points]) {
   using real = decltype(Complex::x);
   constexpr unsigned int butterflies = shape<Size>::points / Radix;
   const unsigned int place = me.place();

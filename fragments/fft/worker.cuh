@@ -11,13 +11,16 @@ namespace fft {
 //
 //   launch   grid = ceil(batch / (block / threads)), in one dimension
 //            block = max(128, threads)
-//            block * points * sizeof(Complex) bytes of dynamic shared memory
+//            block * points * sizeof(complex) bytes of dynamic shared memory, where complex is what is computed with
 template <unsigned int Size>
 struct shape {
-  static constexpr unsigned int points = Size < 16 ? Size : 16;                // of a thread
-  static constexpr unsigned int threads = Size / points;                       // of a transform
-  static constexpr unsigned int group = threads < 32 ? 32 : threads;           // threads that share a buffer
-  static constexpr unsigned int block = threads < 128 ? 128 : threads;         // threads of a block
+  // Enumerators, since static members would be symbols of the fragment.
+  enum : unsigned int {
+    points = Size < 16 ? Size : 16,           // of a thread
+    threads = Size / points,                  // of a transform
+    group = threads < 32 ? 32 : threads,      // threads that share a buffer
+    block = threads < 128 ? 128 : threads     // threads of a block
+  };
 };
 
 // One thread's place, and its group's buffer.
