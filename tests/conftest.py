@@ -105,3 +105,15 @@ def search(shipped_path: Path) -> KernelFamily:
 def transform(shipped_path: Path) -> KernelFamily:
     """The family ``transform``."""
     return KernelFamily("transform", FragmentDatabase(shipped_path))
+
+
+@pytest.fixture(scope="session")
+def fft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of the family ``fft``."""
+    return build([family.load(family.find("fft"))], tmp_path_factory.mktemp("fft") / "fft.fragdb").path
+
+
+@pytest.fixture(scope="session")
+def fft(fft_path: Path) -> KernelFamily:
+    """The family ``fft``."""
+    return KernelFamily("fft", FragmentDatabase(fft_path))
