@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of the family `fft` as they stand, on a CPU: each thread of a block is a thread, and barriers are barriers.
+//
+//   main KIND DIRECTION DATA_TYPE SIZE BATCH < rows > results
+#include "cuda_fp16.h"
+
+#include <barrier>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "c2c_kernel.cuh"
+#include "c2r_kernel.cuh"
+#include "load_identity.cuh"
+#include "r2c_kernel.cuh"
+#include "store_identity.cuh"
+
+namespace fft {
+double2 shared[8192];  // the dynamic shared memory of the block that runs
+}
+
+thread_local place threadIdx, blockIdx;
+static std::unique_ptr<std::barrier<>> whole_block;
+static std::vector<std::unique_ptr<std::barrier<>>> warps;
+void __syncthreads() { whole_block->arrive_and_wait(); }
+void __syncwarp() { warps[threadIdx.x / 32]->arrive_and_wait(); }
+
+#define IDENTITY(stored, computed)                                                                                   \
+  computed fft_load(const stored* data, unsigned row, unsigned index, unsigned length, void* info) {                \
+    return fft::load_identity(data, row, index, length, info);                                                      \
+  }                                                                                                                  \
+  void fft_store(stored* data, unsigned row, unsigned index, unsigned length, computed value, void* info) {         \
+    fft::store_identity(data, row, index, length, value, info);                                                     \
+  }
+IDENTITY(float2, float2)
+IDENTITY(float, float)
+IDENTITY(double2, double2)
+IDENTITY(double, double)
+IDENTITY(__half2, float2)
+IDENTITY(__half, float)
+
+struct request {
+  std::string kind, direction, data_type;
+  unsigned size, batch;
+};
+
+// One block after the other, as shape<Points> says.
+template <unsigned Points, typename In, typename Out>
+static void launch(void (*kernel)(const In*, Out*, unsigned, void*, void*), unsigned batch, unsigned from, unsigned to) {
+  using shape = fft::shape<Points>;
+  std::vector<In> input(static_cast<size_t>(batch) * from);
+  std::vector<Out> output(static_cast<size_t>(batch) * to);
+  if (std::fread(input.data(), sizeof(In), input.size(), stdin) != input.size()) { std::exit(2); }
+  const unsigned rows = shape::block / shape::threads;
+  whole_block = std::make_unique<std::barrier<>>(shape::block);
+  for (unsigned warp = 0; warp < shape::block / 32; ++warp) { warps.push_back(std::make_unique<std::barrier<>>(32)); }
+  std::vector<std::thread> threads;
+  for (unsigned thread = 0; thread < shape::block; ++thread) {
+    threads.emplace_back([&, thread] {
+      threadIdx.x = thread;
+      for (blockIdx.x = 0; blockIdx.x * rows < batch; ++blockIdx.x) {
+        kernel(input.data(), output.data(), batch, nullptr, nullptr);
+        __syncthreads();
+      }
+    });
+  }
+  for (auto& thread : threads) { thread.join(); }
+  std::fwrite(output.data(), sizeof(Out), output.size(), stdout);
+}
+
+template <typename Real, typename Complex, unsigned Size>
+static void run(const request& wanted) {
+  if (wanted.size != Size) {
+    if constexpr (Size < 8192) { run<Real, Complex, 2 * Size>(wanted); }
+  } else if (wanted.kind == "r2c") {
+    launch<Size / 2>(fft::r2c_kernel<Real, Complex, Size>, wanted.batch, Size, Size / 2 + 1);
+  } else if (wanted.kind == "c2r") {
+    launch<Size / 2>(fft::c2r_kernel<Complex, Real, Size>, wanted.batch, Size / 2 + 1, Size);
+  } else if (wanted.direction == "inverse") {
+    launch<Size>(fft::c2c_kernel<Complex, true, Size>, wanted.batch, Size, Size);
+  } else {
+    launch<Size>(fft::c2c_kernel<Complex, false, Size>, wanted.batch, Size, Size);
+  }
+}
+
+int main(int, char** arguments) {
+  const request wanted{arguments[1], arguments[2], arguments[3], static_cast<unsigned>(std::atoi(arguments[4])),
+                       static_cast<unsigned>(std::atoi(arguments[5]))};
+  if (wanted.data_type == "float") { run<float, float2, 2>(wanted); }
+  if (wanted.data_type == "double") { run<double, double2, 2>(wanted); }
+  if (wanted.data_type == "__half") { run<__half, __half2, 2>(wanted); }
+}
