@@ -1,14 +1,15 @@
 """Fourier transforms of CuPy arrays by the kernels of the family ``fft``, with callbacks linked into them.
 
 An example of a front end: it chooses a kernel through a dispatcher, knows how that is launched, and allocates. It is no
-part of jitlto, which knows nothing of any family; a package that ships kernels would have such a module beside its
-database::
+part of jitlto, which knows nothing of any family, and lies beside the families, to be copied: a package that ships
+kernels has such a module beside its database. In a checkout, after ``jitlto build fft -o fft.fragdb``::
 
-    jitlto build fft -o fft.fragdb
+    import cupy, jitlto, numpy
+    from examples import fft
 
     family = jitlto.load("fft", "fft.fragdb")
-    smooth = fft.plan(1024, 1000, "float32", load="window", load_info=numpy.hanning(1024), family=family)
-    spectra = smooth(rows)  # rows: a CuPy array of 1000 × 1024 complex64
+    windowed = fft.plan(1024, 1000, "float32", load="window", load_info=numpy.hanning(1024), family=family)
+    spectra = windowed(cupy.ones((1000, 1024), "complex64"))
 
 A callback is the name of one that the family ships, or the text of one in CUDA C++, as ``fft_load.cuh`` and
 ``fft_store.cuh`` of the family declare them.
