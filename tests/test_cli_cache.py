@@ -60,8 +60,8 @@ def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[st
     assert not (tmp_path / "cache").exists()
     _warm(mini_copy, own)
     held = _info(own)["cubins"]
-    assert held["entries"] == {"kernels": 4}
-    files = [path for path in (tmp_path / "cache" / "cubins" / "kernels").rglob("*") if path.is_file()]
+    assert held["entries"] == {"kernels": 4, "databases": 1}
+    files = [p for n in held["entries"] for p in (tmp_path / "cache" / "cubins" / n).rglob("*") if p.is_file()]
     assert held["bytes"] == sum(path.stat().st_size for path in files)
     assert "4 kernels" in _text(jitlto("cache", "info", **own))
 
@@ -74,7 +74,7 @@ def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path,
     assert [item["removed"] for item in done] == [1, 0]
     assert done[0]["bytes"] + done[0]["bytes_left"] == held
     assert "removed 0 entries" in _text(jitlto("cache", "prune", **own))
-    assert "removed 3 entries" in _text(jitlto("cache", "clear", "--only", "cubins", **own))
+    assert "removed 4 entries" in _text(jitlto("cache", "clear", "--only", "cubins", **own))
     assert _info(own)["cubins"]["entries"] == {}
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from jitlto import toolkit
+from jitlto.build import snapshot
 from jitlto.build.nvrtc_compiler import Compiler
 from jitlto.build.snapshot import LEAST_SHARERS, Snapshots, available
 from jitlto.build.unit import Job, Unit
@@ -66,8 +67,9 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def compiler(tmp_path: Path) -> Iterator[Compiler]:
-    """A compiler that makes snapshots, as those of worker processes do."""
+def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
+    """A compiler that makes snapshots, as those of worker processes do; of the shortest includes too."""
+    monkeypatch.setattr(snapshot, "_FORKS", 0)  # how long a fork takes is not for a test to say
     compiler = Compiler()
     compiler._snapshots = Snapshots(tmp_path)
     yield compiler
