@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// The distances between a query and the 32 vectors of a group, one a lane.
+#pragma once
+
+#include "metric.cuh"
+#include "warp.cuh"
+
+namespace ivf_flat {
+
+// Chunks that a lane has in flight: enough independent loads to hide the memory's latency.
+template <typename Packed>
+constexpr uint32_t chunks_at_once = sizeof(Packed) == 16 ? 4 : 8;
+
+// Divided by both norms the negated inner product is the negated cosine similarity. A zero vector has no direction: its
+// distance is left as it is.
+__device__ __forceinline__ float over_norms(float distance, float query_norm, float vector_squares) {
+  const float norms = query_norm * sqrtf(vector_squares);
+  return norms > 0.0f ? distance / norms : distance;
+}
+
+// `group` is where the group begins, `query` the query in shared memory. Vectors of a group are stored chunk by chunk,
+// and a chunk of one vector beside that of the next, so that a warp reads 32 neighbouring chunks at once.
+template <typename T, typename AccT, int Veclen, bool ComputeNorm>
+__device__ __forceinline__ float group_distance(const packed_t<T, Veclen>* group, const packed_t<T, Veclen>* query,
+                                                uint32_t num_chunks, float query_norm) {
+  constexpr uint32_t step = chunks_at_once<packed_t<T, Veclen>>;
+  const packed_t<T, Veclen>* own = group + lane_index();
+  AccT sum = 0;
+  AccT squares = 0;
+  const auto add = [&](packed_t<T, Veclen> query_chunk, packed_t<T, Veclen> chunk) {
+    sum = accumulate<T, AccT, Veclen>(sum, query_chunk, chunk);
+    if constexpr (ComputeNorm) { squares = element<T>::add_product(squares, chunk, chunk); }
+  };
+  uint32_t c = 0;
+#pragma unroll 1  // a step is several chunks already
+  for (; c + step <= num_chunks; c += step) {
+    packed_t<T, Veclen> chunks[step];
+#pragma unroll
+    for (uint32_t i = 0; i < step; ++i) { chunks[i] = __ldg(own + (c + i) * warp_size); }
+#pragma unroll
+    for (uint32_t i = 0; i < step; ++i) { add(query[c + i], chunks[i]); }
+  }
+#pragma unroll 1
+  for (; c < num_chunks; ++c) { add(query[c], __ldg(own + c * warp_size)); }
+  const float distance = to_distance<T, AccT, Veclen>(sum);
+  return ComputeNorm ? over_norms(distance, query_norm, static_cast<float>(squares)) : distance;
+}
+
+// The Euclidean norm of the query, in all lanes of the warp.
+template <typename T, typename AccT, int Veclen>
+__device__ __forceinline__ float norm(const packed_t<T, Veclen>* query, uint32_t num_chunks) {
+  AccT squares = 0;
+  for (uint32_t c = lane_index(); c < num_chunks; c += warp_size) {
+    squares = element<T>::add_product(squares, query[c], query[c]);
+  }
+#pragma unroll
+  for (uint32_t offset = warp_size / 2; offset > 0; offset /= 2) {
+    squares += __shfl_xor_sync(all_lanes, squares, offset);
+  }
+  return sqrtf(static_cast<float>(squares));
+}
+
+}  // namespace ivf_flat
