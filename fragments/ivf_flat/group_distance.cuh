@@ -18,6 +18,18 @@ __device__ __forceinline__ float over_norms(float distance, float query_norm, fl
   return norms > 0.0f ? distance / norms : distance;
 }
 
+// What a lane adds up over the chunks of a vector.
+template <typename T, typename AccT, int Veclen, bool ComputeNorm>
+struct sums {
+  AccT distance = 0;
+  AccT squares = 0;
+
+  __device__ __forceinline__ void add(packed_t<T, Veclen> query, packed_t<T, Veclen> vector) {
+    distance = accumulate<T, AccT, Veclen>(distance, query, vector);
+    if constexpr (ComputeNorm) { squares = element<T>::add_product(squares, vector, vector); }
+  }
+};
+
 // `group` is where the group begins, `query` the query in shared memory. Vectors of a group are stored chunk by chunk,
 // and a chunk of one vector beside that of the next, so that a warp reads 32 neighbouring chunks at once.
 template <typename T, typename AccT, int Veclen, bool ComputeNorm>
@@ -25,12 +37,7 @@ __device__ __forceinline__ float group_distance(const packed_t<T, Veclen>* group
                                                 uint32_t num_chunks, float query_norm) {
   constexpr uint32_t step = chunks_at_once<packed_t<T, Veclen>>;
   const packed_t<T, Veclen>* own = group + lane_index();
-  AccT sum = 0;
-  AccT squares = 0;
-  const auto add = [&](packed_t<T, Veclen> query_chunk, packed_t<T, Veclen> chunk) {
-    sum = accumulate<T, AccT, Veclen>(sum, query_chunk, chunk);
-    if constexpr (ComputeNorm) { squares = element<T>::add_product(squares, chunk, chunk); }
-  };
+  sums<T, AccT, Veclen, ComputeNorm> sum;
   uint32_t c = 0;
 #pragma unroll 1  // a step is several chunks already
   for (; c + step <= num_chunks; c += step) {
@@ -38,12 +45,12 @@ __device__ __forceinline__ float group_distance(const packed_t<T, Veclen>* group
 #pragma unroll
     for (uint32_t i = 0; i < step; ++i) { chunks[i] = __ldg(own + (c + i) * warp_size); }
 #pragma unroll
-    for (uint32_t i = 0; i < step; ++i) { add(query[c + i], chunks[i]); }
+    for (uint32_t i = 0; i < step; ++i) { sum.add(query[c + i], chunks[i]); }
   }
 #pragma unroll 1
-  for (; c < num_chunks; ++c) { add(query[c], __ldg(own + c * warp_size)); }
-  const float distance = to_distance<T, AccT, Veclen>(sum);
-  return ComputeNorm ? over_norms(distance, query_norm, static_cast<float>(squares)) : distance;
+  for (; c < num_chunks; ++c) { sum.add(query[c], __ldg(own + c * warp_size)); }
+  const float distance = to_distance<T, AccT, Veclen>(sum.distance);
+  return ComputeNorm ? over_norms(distance, query_norm, static_cast<float>(sum.squares)) : distance;
 }
 
 // The Euclidean norm of the query, in all lanes of the warp.

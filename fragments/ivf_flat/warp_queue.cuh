@@ -13,6 +13,7 @@ template <int Capacity>
 class warp_queue {
  public:
   static constexpr int width = Capacity < 32 ? 32 : Capacity;
+  static constexpr int registers = width / 32;
 
   __device__ __forceinline__ warp_queue() {
 #pragma unroll
@@ -46,19 +47,10 @@ class warp_queue {
     for (int r = 0; r < registers; ++r) { stored[r * warp_size + lane_index()] = keys_[r]; }
   }
 
-  // Calls use(i, key i) for the first `count` keys, from the lane that holds them.
-  template <typename Use>
-  __device__ __forceinline__ void for_each(uint32_t count, Use use) const {
-#pragma unroll
-    for (int r = 0; r < registers; ++r) {
-      const uint32_t i = r * warp_size + lane_index();
-      if (i < count) { use(i, keys_[r]); }
-    }
-  }
+  // The key in a register of this lane.
+  __device__ __forceinline__ uint64_t key(int r) const { return keys_[r]; }
 
  private:
-  static constexpr int registers = width / 32;
-
   // An ascending sequence of which a part was replaced by the pairwise smaller of a descending one is bitonic, and
   // holds the smallest of both: merging sorts it.
   __device__ __forceinline__ void restore() {
