@@ -38,17 +38,17 @@ __device__ __forceinline__ float group_distance(const packed_t<T, Veclen>* group
   constexpr uint32_t step = chunks_at_once<packed_t<T, Veclen>>;
   const packed_t<T, Veclen>* own = group + lane_index();
   sums<T, AccT, Veclen, ComputeNorm> sum;
-  uint32_t c = 0;
+  uint32_t left = num_chunks;
 #pragma unroll 1  // a step is several chunks already
-  for (; c + step <= num_chunks; c += step) {
+  for (; left >= step; left -= step, own += step * warp_size, query += step) {
     packed_t<T, Veclen> chunks[step];
 #pragma unroll
-    for (uint32_t i = 0; i < step; ++i) { chunks[i] = __ldg(own + (c + i) * warp_size); }
+    for (uint32_t i = 0; i < step; ++i) { chunks[i] = __ldg(own + i * warp_size); }
 #pragma unroll
-    for (uint32_t i = 0; i < step; ++i) { sum.add(query[c + i], chunks[i]); }
+    for (uint32_t i = 0; i < step; ++i) { sum.add(query[i], chunks[i]); }
   }
 #pragma unroll 1
-  for (; c < num_chunks; ++c) { sum.add(query[c], __ldg(own + c * warp_size)); }
+  for (; left > 0; --left, own += warp_size, ++query) { sum.add(*query, __ldg(own)); }
   const float distance = to_distance<T, AccT, Veclen>(sum.distance);
   return ComputeNorm ? over_norms(distance, query_norm, static_cast<float>(sum.squares)) : distance;
 }
