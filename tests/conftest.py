@@ -117,3 +117,9 @@ def fft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def fft(fft_path: Path) -> KernelFamily:
     """The family ``fft``."""
     return KernelFamily("fft", FragmentDatabase(fft_path))
+
+
+def ivf_flat(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    """The family ``ivf_flat``, in a database of its own: its 341 fragments take a minute to compile on two cores."""
+    path = tmp_path_factory.mktemp("ivf_flat") / "ivf_flat.fragdb"
+    return KernelFamily("ivf_flat", FragmentDatabase(build([family.load(family.find("ivf_flat"))], path).path))

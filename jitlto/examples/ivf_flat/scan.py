@@ -125,7 +125,7 @@ class Scanner:
                 length,
                 shared_memory=rows.shape[1] * rows.itemsize,
             )
-            if shape[1] > k:
+            if per_query > 1 or not capacity:
                 found = _best(*found, k, order)
             distances[part], neighbours[part] = found
         return distances, neighbours
