@@ -254,7 +254,7 @@ def test_what_cannot_be_searched_is_refused(ivf_flat: KernelFamily, arguments: d
 def test_recall_at_10_is_095_or_more_on_clustered_vectors(
     ivf_flat: KernelFamily, data_type: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """All metrics, with and without a filter. ``JITLTO_TEST_IVF_FLAT_ROWS`` sets the size: 1,000,000 is the full one."""
+    """All metrics, with and without a filter. ``JITLTO_TEST_IVF_FLAT_ROWS`` sets the size; full: 1,000,000."""
     import cupy
 
     from jitlto.examples.ivf_flat import Index
