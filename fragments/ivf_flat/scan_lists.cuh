@@ -46,8 +46,9 @@ __device__ __forceinline__ void scan_lists(const inverted_lists<packed_t<T, Vecl
           lists.vectors + group * num_chunks * warp_size, query_chunks, num_chunks, query_norm);
       const uint32_t number = next * warp_size + lane_index();
       const uint32_t slot = first * warp_size + number;
-      // A NaN is equal to nothing: it is no candidate.
-      const bool candidate = number < size && distance == distance && filter(query, __ldg(lists.ids + slot), filter_data);
+      // A plain load, not __ldg: CUDA 12 would keep that where no filter uses the id. A NaN is equal to nothing: it is no
+      // candidate.
+      const bool candidate = number < size && distance == distance && filter(query, lists.ids[slot], filter_data);
       results.take(probe, number, slot, distance, candidate);
     }
     next -= groups;

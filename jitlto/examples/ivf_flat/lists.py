@@ -138,7 +138,9 @@ class Lists:
         return grown
 
     def filled_up(self, rows: Any) -> Any:
-        """Rows of ``dim`` components with zeros up to a whole number of chunks."""
+        """Rows of ``dim`` components with zeros up to a whole number of chunks: a copy, aligned and C-contiguous."""
+        if self.chunks * self.veclen == self.dim:
+            return cupy.array(rows, order="C")
         filled = cupy.zeros((len(rows), self.chunks * self.veclen), self.vectors.dtype)
         filled[:, : self.dim] = rows
         return filled

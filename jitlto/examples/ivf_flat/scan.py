@@ -105,7 +105,10 @@ class Scanner:
         for begin in range(0, n, at_once):
             part = slice(begin, min(begin + at_once, n))
             shape = (part.stop - begin, per_query * length)
-            found = (cupy.full(shape, worst, cupy.float32), cupy.full(shape, -1, cupy.int64))
+            found = (cupy.empty(shape, cupy.float32), cupy.empty(shape, cupy.int64))
+            if not capacity:  # a kernel without selection writes what its lists hold, and no more
+                found[0].fill(worst)
+                found[1].fill(-1)
             kernel(
                 cupy.cuda.get_current_stream(),
                 shape[0] * blocks,
