@@ -221,12 +221,16 @@ def test_an_index_can_be_saved_and_loaded(ivf_flat: KernelFamily, tmp_path: Path
 
 def test_many_queries_and_few_give_the_same_answers(ivf_flat: KernelFamily) -> None:
     """A block for each query and a block for each probe merge differently."""
+    import cupy
+
     from jitlto.examples.ivf_flat import Index
 
     dataset, queries = index_data(np.random.default_rng(), 5000, 3000, 64, "float")
-    index = Index.build(dataset, 50, kernels=ivf_flat)
-    many = index.search(queries, 10, n_probes=20)
-    few = index.search(queries[:3], 10, n_probes=20)
+    index = Index.build(cupy.asarray(dataset), 10, kernels=ivf_flat)
+    many = index.search(queries, 10, n_probes=5)
+    few = index.search(queries[:3], 10, n_probes=5)
+    none = index.search(queries[:0], 10, n_probes=5)
+    assert none[0].shape == none[1].shape == (0, 10)
     assert bool((many[0][:3] == few[0]).all())
     np.testing.assert_array_equal(np.sort(many[1][:3].get()), np.sort(few[1].get()))
 

@@ -105,7 +105,8 @@ class Index:
             raise ValueError("vectors have at least one component")
         if n > _SAMPLE * n_lists:
             chosen = numpy.random.default_rng(seed).choice(n, _SAMPLE * n_lists, replace=False)
-            sample = cupy.asarray(dataset[numpy.sort(chosen) if isinstance(dataset, numpy.ndarray) else chosen])
+            chosen.sort()
+            sample = cupy.asarray(dataset[chosen if isinstance(dataset, numpy.ndarray) else cupy.asarray(chosen)])
         else:
             sample = cupy.asarray(dataset)
         centres = kmeans(sample, n_lists, iterations=iterations, seed=seed)

@@ -107,6 +107,8 @@ class Lists:
         ValueError
             If these are more slots than 32 bits can number.
         """
+        if not len(labels):
+            return self
         added = cupy.bincount(labels, minlength=len(self.sizes)).astype(cupy.int64)
         sizes = self.sizes.astype(cupy.int64) + added
         total = int((-(-sizes // GROUP)).sum())
@@ -122,11 +124,9 @@ class Lists:
             self.veclen,
         )
         begins = groups.astype(cupy.int64) * GROUP
-        slots, lists, numbers = self._occupied()
-        for begin in range(0, len(slots), _ROWS):
-            part = slice(begin, begin + _ROWS)
-            rows, ids_there = self._read(slots[part])
-            grown._write(begins[lists[part]] + numbers[part], rows, ids_there)
+        for begin in range(0, len(self.ids), _ROWS):
+            slots, lists, numbers = self._held(begin, min(begin + _ROWS, len(self.ids)))
+            grown._write(begins[lists] + numbers, *self._read(slots))
         # A stable sort by list: a vector's place among the new ones of its list is its rank less that of their first.
         ranks = cupy.empty(len(labels), cupy.int64)
         ranks[cupy.argsort(labels)] = cupy.arange(len(labels))
@@ -145,9 +145,9 @@ class Lists:
         filled[:, : self.dim] = rows
         return filled
 
-    def _occupied(self) -> tuple[Any, Any, Any]:
-        """The slots that hold a vector, in order; the list of each; its number in that list."""
-        slots = cupy.arange(len(self.ids))
+    def _held(self, begin: int, end: int) -> tuple[Any, Any, Any]:
+        """Those of the slots from begin to end that hold a vector; the list of each; its number in that list."""
+        slots = cupy.arange(begin, end)
         # Of lists that begin at one group all but the last are empty.
         lists = cupy.searchsorted(self.groups.astype(cupy.int64), slots // GROUP, side="right") - 1
         numbers = slots - self.groups.astype(cupy.int64)[lists] * GROUP

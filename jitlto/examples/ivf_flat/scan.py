@@ -88,7 +88,9 @@ class Scanner:
             Ids; -1 where there are no more vectors.
         """
         n, n_probes = probes.shape
-        blocks = blocks_per_query or -(-2 * _BLOCKS_AT_ONCE * _multiprocessors() // max(n, 1))
+        if not n:
+            return cupy.empty((0, k), cupy.float32), cupy.empty((0, k), cupy.int64)
+        blocks = blocks_per_query or -(-2 * _BLOCKS_AT_ONCE * _multiprocessors() // n)
         blocks = max(1, min(blocks, n_probes))
         capacity = capacity_for(k)
         filter_name = "none" if allowed is None else "bitset"
@@ -99,8 +101,7 @@ class Scanner:
         worst = cupy.inf if order == "ascending" else -cupy.inf
         offsets, length = (None, k) if capacity else _offsets(lists, probes, k)
         per_query = blocks if capacity else 1  # rows of results
-        distances = cupy.empty((n, k), cupy.float32)
-        neighbours = cupy.empty((n, k), cupy.int64)
+        results = []
         at_once = max(1, _RESULTS // (per_query * length))
         for begin in range(0, n, at_once):
             part = slice(begin, min(begin + at_once, n))
@@ -130,8 +131,11 @@ class Scanner:
             )
             if per_query > 1 or not capacity:
                 found = _best(*found, k, order)
-            distances[part], neighbours[part] = found
-        return distances, neighbours
+            results.append(found)
+        if len(results) == 1:
+            return results[0]
+        distances, neighbours = zip(*results, strict=True)
+        return cupy.concatenate(distances), cupy.concatenate(neighbours)
 
 
 def _best(distances: Any, neighbours: Any, k: int, order: str) -> tuple[Any, Any]:
@@ -146,7 +150,7 @@ def _offsets(lists: Lists, probes: Any, k: int) -> tuple[Any, int]:
     nothing = probes == NO_LIST
     of_probes = cupy.where(nothing, 0, lengths[cupy.where(nothing, 0, probes).astype(cupy.int64)])
     ends = cupy.cumsum(of_probes, axis=1)
-    return (ends - of_probes).astype(cupy.uint32), max(k, int(ends[:, -1].max()) if len(ends) else 0)
+    return (ends - of_probes).astype(cupy.uint32), max(k, int(ends[:, -1].max()))
 
 
 def _multiprocessors() -> int:
