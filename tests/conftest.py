@@ -119,6 +119,14 @@ def fft(fft_path: Path) -> KernelFamily:
     return KernelFamily("fft", FragmentDatabase(fft_path))
 
 
+@pytest.fixture(scope="session")
+def transport(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    """The family ``transport``."""
+    path = tmp_path_factory.mktemp("transport") / "transport.fragdb"
+    return KernelFamily("transport", FragmentDatabase(build([family.load(family.find("transport"))], path).path))
+
+
+@pytest.fixture(scope="session")
 def ivf_flat(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     """The family ``ivf_flat``, in a database of its own: its 341 fragments take a minute to compile on two cores."""
     path = tmp_path_factory.mktemp("ivf_flat") / "ivf_flat.fragdb"

@@ -211,6 +211,6 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
         family.load(tmp_path / "latin.toml")
 
 
-@pytest.mark.parametrize("name", ["fft", "search", "transform", "transport"])
+@pytest.mark.parametrize("name", ["fft", "ivf_flat", "search", "transform", "transport"])
 def test_the_shipped_families_load(name: str) -> None:
     assert family.load(family.find(name)).name == name

@@ -201,7 +201,7 @@ def test_the_dispatcher_takes_dtypes_and_numbers(ivf_flat: KernelFamily) -> None
 
 
 def test_the_capacity_is_the_next_power_of_two_and_beyond_256_there_is_no_selection() -> None:
-    scan = pytest.importorskip("jitlto.examples.ivf_flat.scan", exc_type=ImportError)
+    scan = pytest.importorskip("examples.ivf_flat.scan", exc_type=ImportError)
     for k in range(1, 257):
         capacity = scan.capacity_for(k)
         assert str(capacity) in CAPACITIES
@@ -210,7 +210,7 @@ def test_the_capacity_is_the_next_power_of_two_and_beyond_256_there_is_no_select
 
 
 def test_vectors_are_read_16_bytes_at_a_time_unless_that_reads_much_in_vain() -> None:
-    lists = pytest.importorskip("jitlto.examples.ivf_flat.lists", exc_type=ImportError)
+    lists = pytest.importorskip("examples.ivf_flat.lists", exc_type=ImportError)
     dims = (1, 7, 32, 100, 128, 768)
     assert [lists.veclen_for(dim, "float32") for dim in dims] == [1, 4, 4, 4, 4, 4]
     assert [lists.veclen_for(dim, "float16") for dim in dims] == [1, 8, 8, 8, 8, 8]

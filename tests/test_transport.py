@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from jitlto import family
-from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
 from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.fragment import ImageKind, Role
 from jitlto.runtime.kernels import KernelFamily
@@ -41,14 +37,6 @@ FRAGMENTS = {
 }
 #: Arithmetic on floats that a later step may still fuse, for it does not say how it is rounded.
 _FREE_TO_FUSE = re.compile(r"\b(?:add|sub|mul|mad)(?:\.ftz)?\.f32\b")
-
-
-@pytest.fixture(scope="module")
-def transport(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelFamily]:
-    path = tmp_path_factory.mktemp("transport") / "transport.fragdb"
-    build([family.load(family.find("transport"))], path)
-    with FragmentDatabase(path) as database:
-        yield KernelFamily("transport", database)
 
 
 def test_there_are_576_kernels_of_32_fragments(transport: KernelFamily) -> None:

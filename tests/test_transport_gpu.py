@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,7 @@ import pytest
 
 from examples.transport import FULL_WEIGHT, Run, Tallies, launch, shield, simulate
 from jitlto import family, toolkit
-from jitlto.build.pipeline import build
 from jitlto.build.render import render_family
-from jitlto.database import FragmentDatabase
 from jitlto.runtime.kernels import KernelFamily, load
 
 from .transport_host import COMPILER, Host
@@ -23,14 +21,6 @@ from .transport_physics import CHECKS, Simulate, agree, balanced, check_against_
 from .transport_variants import COVER
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def transport(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelFamily]:
-    path = tmp_path_factory.mktemp("transport") / "transport.fragdb"
-    build([family.load(family.find("transport"))], path)
-    with FragmentDatabase(path) as database:
-        yield KernelFamily("transport", database)
 
 
 def same(found: Tallies, expected: Tallies, what: str) -> None:

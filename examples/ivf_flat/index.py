@@ -9,9 +9,9 @@ from typing import Any
 import cupy
 import numpy
 
-from jitlto.examples.ivf_flat.kmeans import kmeans, nearest
-from jitlto.examples.ivf_flat.lists import Lists
-from jitlto.examples.ivf_flat.scan import Scanner
+from examples.ivf_flat.kmeans import kmeans, nearest
+from examples.ivf_flat.lists import Lists
+from examples.ivf_flat.scan import Scanner
 from jitlto.runtime.kernels import KernelFamily, load
 
 #: Vectors for each list from which the centres are found.

@@ -2,16 +2,16 @@
 
 It needs CuPy, a GPU, and a database of the family, named by ``JITLTO_DATABASE_PATH`` or given to the index::
 
-    from jitlto.examples.ivf_flat import Index
+    from examples.ivf_flat import Index
 
     index = Index.build(dataset, n_lists=1024)
     distances, neighbours = index.search(queries, k=10, n_probes=32)
     index.save("index.npz")
 """
 
-from jitlto.examples.ivf_flat.index import METRICS, Index, Metric
-from jitlto.examples.ivf_flat.kmeans import kmeans, nearest
-from jitlto.examples.ivf_flat.lists import Lists, veclen_for
-from jitlto.examples.ivf_flat.scan import Scanner, capacity_for
+from examples.ivf_flat.index import METRICS, Index, Metric
+from examples.ivf_flat.kmeans import kmeans, nearest
+from examples.ivf_flat.lists import Lists, veclen_for
+from examples.ivf_flat.scan import Scanner, capacity_for
 
 __all__ = ["METRICS", "Index", "Lists", "Metric", "Scanner", "capacity_for", "kmeans", "nearest", "veclen_for"]

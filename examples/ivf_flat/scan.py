@@ -7,7 +7,7 @@ from typing import Any
 
 import cupy
 
-from jitlto.examples.ivf_flat.lists import GROUP, Lists
+from examples.ivf_flat.lists import GROUP, Lists
 from jitlto.runtime.kernels import KernelFamily
 
 #: Threads of a block, as `interleaved_scan.cuh` has it.

@@ -1,1 +1,0 @@
-"""Examples that can be used: small packages on top of shipped families, as a downstream package would be written."""
