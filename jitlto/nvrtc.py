@@ -23,6 +23,8 @@ from jitlto.versions import Architecture, Version
 # Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
 # Compiled for debugging, with forced inlining off, every one of them shows.
 PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n"
+#: What the log of a source says whose inline helpers could not be seen.
+NOT_PROBED = "its inline helpers are not compared with those of others, for the compiler refuses it unoptimised"
 #: The name by which a program includes what follows its head. Where no header of that name is given, NVRTC opens the
 #: file, at that moment: see :mod:`jitlto.build.snapshot`.
 REST = "/proc/self/fd/99"
@@ -160,24 +162,24 @@ def compile_source(
     outputs = [run(source, Step.of("ltoir", a, options)) for a in ordered]
     ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
     texts = [run(source, Step.of("ptx", a, options)).data.decode() for a in ordered] if ptx else []
+    warnings = outputs[0].log
     try:
         probes = [run(source, Step.of("probe", a, options)).data.decode() for a in ordered]
     except CompileError as error:
-        error.hint = (
-            "the source compiles, but not for debugging (--device-debug), which jitlto needs to see inline functions"
-        )
-        raise
+        # NVRTC 13.5 refuses intrinsics such as __dp4a where it does not optimise.
+        probes, warnings = [], f"{warnings}\n{NOT_PROBED}: {error.log}".lstrip()
+        texts = texts or [run(source, Step.of("ptx", a, options)).data.decode() for a in ordered]
     probed = [parse(text) for text in probes]
     module = one_for_all(ordered, [parse(text) for text in texts] or probed)
     weak = [
         (name if a == ordered[0] else f"{name} {a}", body)
-        for a, probe in zip(ordered, probed, strict=True)
+        for a, probe in zip(ordered, probed, strict=False)
         for name, body in probe.weak
     ]
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
     text = texts[0] if ptx else ""
-    return Compiled(ltoir, text, module, tuple(sorted(weak)), version, outputs[0].log, identity)
+    return Compiled(ltoir, text, module, tuple(sorted(weak)), version, warnings, identity)
 
 
 def one_for_all(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:

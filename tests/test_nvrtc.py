@@ -13,7 +13,7 @@ import pytest
 from jitlto import nvrtc, toolkit
 from jitlto.errors import CompileError
 from jitlto.headers import HeaderSearch, Source
-from jitlto.nvrtc import compile_closure, compile_source
+from jitlto.nvrtc import NOT_PROBED, Output, Step, compile_closure, compile_source, run_step
 from jitlto.versions import Architecture
 
 BASE = [Architecture(75)]
@@ -117,6 +117,35 @@ def test_the_identity_is_that_of_what_is_compiled() -> None:
 def test_warnings_are_kept() -> None:
     result = compile_source(source("__device__ int f() { int unused; return 1; }"), BASE, OPTIONS)
     assert "never referenced" in result.warnings
+
+
+HELPED = """inline __device__ int helper(int a) { return a * 3 + 1; }
+__device__ int f(int a, int b) { return helper(__dp4a(a, b, 1)); }
+"""
+
+
+@pytest.mark.parametrize("ptx", [True, False])
+def test_what_is_refused_unoptimised_alone_compiles_and_says_what_is_not_seen(ptx: bool) -> None:
+    def run(source: Source, step: Step) -> Output:
+        if step.kind == "probe":
+            raise CompileError("refused", log="Error: unsupported operation")
+        return run_step(source, step)
+
+    search = HeaderSearch(toolkit.header_roots(), {})
+    result = compile_source(search.closure(HELPED.encode()), BASE, OPTIONS, ptx=ptx, run=run)
+    assert f"{NOT_PROBED}: Error: unsupported operation" in result.warnings
+    assert result.weak == ()
+    assert [s.name for s in result.module.provides] == ["_Z1fii"]
+    assert bool(result.ptx) is ptx
+    assert result.ltoir[BASE[0]]
+
+
+def test_intrinsics_that_need_the_optimiser_compile() -> None:
+    search = HeaderSearch(toolkit.header_roots(), {})
+    result = compile_source(search.closure(HELPED.encode()), BASE, OPTIONS)
+    assert "dp4a" in result.ptx
+    seen = [name for name, _ in result.weak]
+    assert ("_Z6helperi" in seen) is (NOT_PROBED not in result.warnings)
 
 
 def test_a_refused_source_gives_the_compilers_words() -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import family
+from jitlto import family, nvrtc, toolkit
 from jitlto.build.events import Observer, Span
 from jitlto.build.pipeline import build, family_record
 from jitlto.database import FragmentDatabase
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.fragment import FragmentKey, Role
+from jitlto.headers import HeaderSearch
+from jitlto.versions import Architecture
 
 from .conftest import BuildFamily
 from .families import MINI, write_family
@@ -183,6 +185,18 @@ def test_the_record_holds_the_headers_behind_the_interfaces_alone(tmp_path: Path
     record = family_record(family.load(path))
     assert [name for name, _ in record.headers] == ["base.cuh", "op.cuh", "sub/part.cuh"]
     assert record.interfaces == ("op.cuh",)
+
+
+def test_a_fragment_whose_helpers_cannot_be_seen_is_built_and_said(build_family: BuildFamily) -> None:
+    dotted = MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + float(__dp4a(int(a), 1, 0))")
+    report = build_family(MINI | {"op.cu.jinja": dotted})
+    with FragmentDatabase(report.path) as database:
+        assert database.verify() == 12
+    source = HeaderSearch(toolkit.header_roots()).closure(b"__device__ int f(int a) { return __dp4a(a, a, a); }")
+    refused = nvrtc.NOT_PROBED in nvrtc.compile_source(source, [Architecture(75)], []).warnings  # by 13.5, not by 12.9
+    said = [advice for advice in report.advice if nvrtc.NOT_PROBED in advice]
+    assert len(said) == (4 if refused else 0)
+    assert all(advice.startswith("mini/op[") for advice in said)
 
 
 def test_advice_reaches_the_report(build_family: BuildFamily) -> None:

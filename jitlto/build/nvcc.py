@@ -126,14 +126,11 @@ class Compiler:
             try:
                 _, probes = self._ptx(work, job, names, architectures, _PROBE, False)
             except CompileError as error:
-                error.hint = (
-                    "the source compiles, but not for debugging (-G), which jitlto needs to see inline functions"
-                )
-                raise
+                probes, log = [], f"{log}\n{nvrtc.NOT_PROBED}: {error.log}".lstrip()
         module = nvrtc.one_for_all(architectures, [parse(text) for text in modules])
         weak = [
             (symbol if architecture == architectures[0] else f"{symbol} {architecture}", body)
-            for architecture, probe in zip(architectures, probes, strict=True)
+            for architecture, probe in zip(architectures, probes, strict=False)
             for symbol, body in parse(probe).weak
         ]
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from jitlto import database
+from jitlto import database, nvrtc
 from jitlto.build import explain as explaining
 from jitlto.build import failures, shards, soundness, toolchain, travel
 from jitlto.build.assemble import assemble
@@ -278,7 +278,8 @@ def build(
         sources = [failure.rendered for failure in project.failures] + [request.rendered for request in requests]
         raise failures.FailedFragmentsError(failures.group(failed, sources), len(sources))
     fragments.sort(key=lambda fragment: fragment.key)
-    advice = list(project.advice)
+    unseen = sorted(requests[p].rendered.key for p, unit in outcome.units.items() if nvrtc.NOT_PROBED in unit.log)
+    advice = [*project.advice, *(f"{key}: {nvrtc.NOT_PROBED}" for key in unseen)]
     part: PartRecord | None = None
     records = list(project.records.values())
     if shard is None:
