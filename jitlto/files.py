@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import site
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import BinaryIO, TypeAlias
 
 # A database is written with pages of 4096 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
 # second page: the name and, right behind it, the value (SQLite file format, 1.6 and 2; docs/database.md).
@@ -22,6 +24,22 @@ Identity: TypeAlias = "tuple[int, ...]"
 def identity(status: os.stat_result) -> Identity:
     """Device, inode, size in bytes, times of the last write and of the last change in nanoseconds."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+
+@contextmanager
+def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+    """Open a file for reading, and tell its status; without waiting for a writer, should a FIFO be there.
+
+    Raises
+    ------
+    OSError
+        If it cannot be opened, or is no regular file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(f"{path} is no regular file")
+        yield file, status
 
 
 def beside(path: Path, suffix: str) -> list[Path]:
@@ -44,11 +62,7 @@ def digest_of(path: Path) -> str | None:
     The digest says what was written, not that it is still whole: that is seen when the database is opened.
     """
     try:
-        # Without waiting for a writer, should a FIFO be there.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return None
+        with open_regular(path) as (file, status):
             data = file.read(2 * _PAGE)
     except OSError:
         return None

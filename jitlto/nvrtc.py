@@ -167,7 +167,7 @@ def compile_source(
         probes = [run(source, Step.of("probe", a, options)).data.decode() for a in ordered]
     except CompileError as error:
         # NVRTC 13.5 refuses intrinsics such as __dp4a where it does not optimise.
-        probes, warnings = [], f"{warnings}\n{NOT_PROBED}: {error.log}".lstrip()
+        probes, warnings = [], not_probed(warnings, error)
         texts = texts or [run(source, Step.of("ptx", a, options)).data.decode() for a in ordered]
     probed = [parse(text) for text in probes]
     module = one_for_all(ordered, [parse(text) for text in texts] or probed)
@@ -180,6 +180,11 @@ def compile_source(
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
     text = texts[0] if ptx else ""
     return Compiled(ltoir, text, module, tuple(sorted(weak)), version, warnings, identity)
+
+
+def not_probed(log: str, error: CompileError) -> str:
+    """The log of a source, with what is to be said of it if the probe fails."""
+    return f"{log}\n{NOT_PROBED}: {error.log}".lstrip()
 
 
 def one_for_all(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitlto.files import open_regular
 from jitlto.record import Record
 
 if TYPE_CHECKING:
@@ -101,11 +102,7 @@ class Store:
         """The payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
         path = self._path(kind, key)
         try:
-            # Without waiting for a writer, should somebody have put a FIFO here.
-            with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
-                status = os.fstat(file.fileno())
-                if not stat.S_ISREG(status.st_mode):
-                    return None
+            with open_regular(path) as (file, status):
                 data = file.read()
                 age = time.time() - status.st_mtime
         except OSError:

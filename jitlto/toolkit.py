@@ -21,6 +21,8 @@ from jitlto.errors import ToolchainError
 from jitlto.files import site_packages
 
 if TYPE_CHECKING:
+    from cuda.pathfinder import LoadedDL
+
     from jitlto.versions import Version
 
 INSTALL = "install jitlto with the extra cu12 or cu13 (in a checkout: pip install '.[cu13]'); see `jitlto doctor`"
@@ -79,13 +81,8 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
 
 def library_path(name: str) -> str | None:
     """Where the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink`` or ``nvfatbin`` lies; None if nowhere."""
-    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
-
-    try:
-        path: str | None = load_nvidia_dynamic_lib(name).abs_path
-    except (DynamicLibNotFoundError, RuntimeError):
-        return None
-    return path
+    loaded = _loaded(name)
+    return loaded and loaded.abs_path
 
 
 def installed_linker() -> str | None:
@@ -93,16 +90,20 @@ def installed_linker() -> str | None:
 
     cuda.pathfinder takes one that another library has loaded. That is the one it would find, if it is a package's.
     """
+    loaded = _loaded("nvJitLink")
+    path = loaded and loaded.abs_path
+    if loaded is None or path is None or not loaded.was_already_loaded_from_elsewhere:
+        return path
+    return path if any(Path(path).is_relative_to(place) for place in site_packages()) else None
+
+
+def _loaded(name: str) -> LoadedDL | None:
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     try:
-        loaded = load_nvidia_dynamic_lib("nvJitLink")
+        return load_nvidia_dynamic_lib(name)
     except (DynamicLibNotFoundError, RuntimeError):
         return None
-    path: str | None = loaded.abs_path
-    if path is None or not loaded.was_already_loaded_from_elsewhere:
-        return path
-    return path if any(Path(path).is_relative_to(place) for place in site_packages()) else None
 
 
 def build_id(name: str) -> str:

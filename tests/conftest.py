@@ -88,11 +88,15 @@ def mini(mini_path: Path) -> Iterator[KernelFamily]:
         yield KernelFamily("mini", database)
 
 
+def _built(factory: pytest.TempPathFactory, *names: str) -> Path:
+    """A database of shipped families."""
+    return build([family.load(family.find(name)) for name in names], factory.mktemp(names[0]) / "families.fragdb").path
+
+
 @pytest.fixture(scope="session")
 def shipped_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of the shipped families ``search`` and ``transform``."""
-    families = [family.load(family.find(name)) for name in ("search", "transform")]
-    return build(families, tmp_path_factory.mktemp("shipped") / "shipped.fragdb").path
+    return _built(tmp_path_factory, "search", "transform")
 
 
 @pytest.fixture(scope="session")
@@ -110,7 +114,7 @@ def transform(shipped_path: Path) -> KernelFamily:
 @pytest.fixture(scope="session")
 def fft_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of the family ``fft``."""
-    return build([family.load(family.find("fft"))], tmp_path_factory.mktemp("fft") / "fft.fragdb").path
+    return _built(tmp_path_factory, "fft")
 
 
 @pytest.fixture(scope="session")
@@ -122,12 +126,10 @@ def fft(fft_path: Path) -> KernelFamily:
 @pytest.fixture(scope="session")
 def transport(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     """The family ``transport``."""
-    path = tmp_path_factory.mktemp("transport") / "transport.fragdb"
-    return KernelFamily("transport", FragmentDatabase(build([family.load(family.find("transport"))], path).path))
+    return KernelFamily("transport", FragmentDatabase(_built(tmp_path_factory, "transport")))
 
 
 @pytest.fixture(scope="session")
 def ivf_flat(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     """The family ``ivf_flat``, in a database of its own: its 341 fragments take a minute to compile on two cores."""
-    path = tmp_path_factory.mktemp("ivf_flat") / "ivf_flat.fragdb"
-    return KernelFamily("ivf_flat", FragmentDatabase(build([family.load(family.find("ivf_flat"))], path).path))
+    return KernelFamily("ivf_flat", FragmentDatabase(_built(tmp_path_factory, "ivf_flat")))

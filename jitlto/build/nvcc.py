@@ -126,7 +126,7 @@ class Compiler:
             try:
                 _, probes = self._ptx(work, job, names, architectures, _PROBE, False)
             except CompileError as error:
-                probes, log = [], f"{log}\n{nvrtc.NOT_PROBED}: {error.log}".lstrip()
+                probes, log = [], nvrtc.not_probed(log, error)
         module = nvrtc.one_for_all(architectures, [parse(text) for text in modules])
         weak = [
             (symbol if architecture == architectures[0] else f"{symbol} {architecture}", body)

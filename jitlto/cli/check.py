@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jitlto import toolkit
+from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
 from jitlto.cli.targets import parse_targets
 from jitlto.database import FragmentDatabase
@@ -70,15 +69,12 @@ def check(
     """
     if not archs and (cover or mode or jobs):
         raise click.UsageError("--cover, --mode and --jobs need --link")
-    try:
-        holds = _check(database, names, complete, parse_targets(archs, "--link"), cover, mode or "lto", jobs, as_json)
-    except KeyboardInterrupt:
-        # A link that runs cannot be stopped, and leaving in order would wait for it.
-        click.echo("interrupted", err=True)
-        sys.stdout.flush()
-        os._exit(130)
-    if not holds:
-        raise SystemExit(1)
+
+    def run() -> bool:
+        targets = parse_targets(archs, "--link")
+        return _check(database, names, complete, targets, cover, mode or "lto", jobs, as_json)
+
+    conclude(run)
 
 
 def _check(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -17,6 +16,7 @@ import click
 from jitlto import config, toolkit
 from jitlto.cli.cache import pairs, places, size
 from jitlto.cli.check import cause_as_dict, print_cause
+from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
 from jitlto.cli.targets import parse_targets
 from jitlto.errors import JitltoError, LoggedError, NoDeviceError, RegistryError
@@ -97,16 +97,12 @@ def warm(
     They go into the user's cache, or with -o into a pack, which holds these kernels and no others. What is there
     already is not linked again.
     """
-    try:
+
+    def run() -> bool:
         targets = parse_targets(",".join(archs).split(",") if archs else (), "--arch")
-        holds = _warm(target, settings, targets, database, output, jobs, as_json)
-    except KeyboardInterrupt:
-        # A link that runs cannot be stopped, and leaving in order would wait for it.
-        click.echo("interrupted", err=True)
-        sys.stdout.flush()
-        os._exit(130)
-    if not holds:
-        raise SystemExit(1)
+        return _warm(target, settings, targets, database, output, jobs, as_json)
+
+    conclude(run)
 
 
 def _warm(

@@ -164,11 +164,12 @@ class CubinCache:
 
 def _packed(digest: str, database: Path) -> Iterator[bytes]:
     """What the packs beside a database hold under a digest."""
-    if not files.beside(database, ".pack"):
+    paths = files.beside(database, ".pack")
+    if not paths:
         return  # most databases have none, and need not wait for what reads them
     from jitlto.runtime import packs
 
-    for each in packs.beside(database):
+    for each in packs.opened(paths):
         payload = each.get(digest)
         if payload is not None:
             yield payload

@@ -191,7 +191,6 @@ class KernelFamily:
         DatabaseError
             If the database has to be opened, and cannot be read any more.
         """
-        link_options = dict(link_options or {})  # whoever changes theirs afterwards changes nothing here
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
@@ -200,7 +199,7 @@ class KernelFamily:
             return self._requests[request]
         except (KeyError, TypeError):
             pass  # TypeError: a value that cannot be hashed, which planning will name
-
+        link_options = dict(link_options or {})  # whoever changes theirs afterwards changes nothing here
         capability = device.current().compute_capability
         known = shortcuts.in_use()
         asked = self._asked(entry, link_mode, link_options, configuration, capability) if known else None

@@ -126,17 +126,7 @@ class PythonFunction:
 def python_function(function: object, group: str | None = None) -> PythonFunction:
     """Take a function that :meth:`~jitlto.runtime.planner.Planner.add_function` is given.
 
-    Parameters
-    ----------
-    function : function
-        A Python function, or one that ``numba.cuda.jit`` has decorated.
-    group : str, optional
-        The group whose place it takes; by default the one called like the function.
-
-    Raises
-    ------
-    PlanError
-        If it is no Python function.
+    Parameters, defaults and errors are those of that method.
     """
     plain = getattr(function, "py_func", function)
     if not inspect.isfunction(plain):

@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -127,17 +127,22 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
 
 def beside(database: Path) -> tuple[Pack, ...]:
     """The packs of a database, as they are now: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
+    return opened(files.beside(database, ".pack"))
+
+
+def opened(paths: Iterable[Path]) -> tuple[Pack, ...]:
+    """Those of some files that are packs, each opened once while it is the same file; of others the log tells once."""
     found = []
-    for path in files.beside(database, ".pack"):
+    for path in paths:
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
                 continue
             state = identity(status)
-            opened = _opened.get(path)
-            if opened is None or opened[0] != state:
-                opened = _opened[path] = (state, Pack(path))
-            found.append(opened[1])
+            known = _opened.get(path)
+            if known is None or known[0] != state:
+                known = _opened[path] = (state, Pack(path))
+            found.append(known[1])
         except OSError as error:
             _warnings.say(path, "%s is not used: %s", path, error.strerror or error)
         except ValueError as error:
