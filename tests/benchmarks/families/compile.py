@@ -1,0 +1,77 @@
+"""What one does without fragments: NVRTC on whole sources, with the options of the family."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jitlto import toolkit
+from jitlto.family import Family
+from jitlto.runtime.linker import InputKind, LinkInput, link
+from jitlto.runtime.plan import Plan
+from jitlto.versions import Architecture
+from tests.benchmarks.families.databases import declared, rendered
+
+_OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}
+
+
+def compile_text(text: str, family: Family, architecture: str, output: str, options: Sequence[str] = ()) -> bytes:
+    """Compile one text.
+
+    Parameters
+    ----------
+    text : str
+        CUDA C++.
+    family : Family
+        Whose headers and options.
+    architecture : str
+        ``sm_90`` for a cubin, ``compute_75`` otherwise.
+    output : str
+        ``cubin``, ``ptx`` or ``ltoir``.
+    options : sequence of str
+        Further ones.
+
+    Raises
+    ------
+    RuntimeError
+        With the compiler's log.
+    """
+    nvrtc = toolkit.bindings("nvrtc")
+    _, program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), b"whole.cu", 0, [], []), "")
+    include = [f"-I{path}" for path in (*family.include, *toolkit.header_roots())]
+    every = [f"--gpu-architecture={architecture}", *family.compiler_options(), *include, *options]
+    try:
+        status = nvrtc.nvrtcCompileProgram(program, len(every), [option.encode() for option in every])
+        if int(status[0]):
+            _, size = nvrtc.nvrtcGetProgramLogSize(program)
+            log = b" " * size
+            nvrtc.nvrtcGetProgramLog(program, log)
+            raise RuntimeError(f"NVRTC refuses the source: {log.decode('utf-8', 'replace')[:4000]}")
+        name = _OUTPUTS[output]
+        _, size = _checked(getattr(nvrtc, f"nvrtcGet{name}Size")(program), output)
+        data = b" " * size
+        _checked(getattr(nvrtc, f"nvrtcGet{name}")(program, data), output)
+        return data.rstrip(b"\0") if output == "ptx" else data
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _checked(result: Any, what: str) -> Any:
+    if int(result[0]):
+        raise RuntimeError(f"NVRTC: {result[0]} {what}")
+    return result
+
+
+def whole_text(plan: Plan) -> str:
+    """The sources of a plan's fragments in one, definitions first."""
+    texts = rendered(plan.family)
+    return "\n".join(texts[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0]))
+
+
+def compile_whole(plan: Plan, compiled_for: Architecture, target: Architecture) -> bytes:
+    """The cubin of a kernel compiled as one source for an architecture, and from its PTX for a later one."""
+    family, text = declared(plan.family), whole_text(plan)
+    if compiled_for == target:
+        return compile_text(text, family, target.sm, "cubin")
+    ptx = compile_text(text, family, compiled_for.compute, "ptx")
+    return link([LinkInput(InputKind.PTX, ptx, "whole.ptx")], target, []).data

@@ -1,0 +1,67 @@
+"""The databases that are measured: whole families, and those that hold no more than a few kernels need."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from jitlto import family as families
+from jitlto.build.pipeline import build
+from jitlto.build.render import Rendered, render_family
+from jitlto.database import FragmentDatabase
+from jitlto.family import Family
+from jitlto.fragment import FragmentKey
+from jitlto.runtime.kernels import KernelFamily
+from jitlto.versions import Architecture
+
+NAMES = ("ivf_flat", "fft", "transport")
+#: What fragments are compiled for by default: they link upward to every later architecture.
+BASE = Architecture(75)
+
+
+@cache
+def declared(name: str) -> Family:
+    """A family as it is declared."""
+    return families.load(families.find(name))
+
+
+@cache
+def rendered(name: str) -> Mapping[FragmentKey, Rendered]:
+    """The sources of a family's fragments."""
+    return {item.key: item for item in render_family(declared(name))}
+
+
+def whole_family(name: str, work: Path, architectures: Sequence[Architecture] = (BASE,)) -> Path:
+    """The database of all fragments, built if it is not there yet."""
+    path = work / f"{name}_{'_'.join(map(str, architectures))}.fragdb"
+    if not path.is_file():
+        temporary = path.with_name(f"{os.getpid()}_{path.name}")  # another part may build the same
+        build([replace(declared(name), architectures=tuple(architectures))], temporary)
+        temporary.replace(path)
+    return path
+
+
+def small_family(
+    name: str, configurations: Sequence[Mapping[str, str]], architecture: Architecture, directory: Path
+) -> KernelFamily:
+    """A family of the fragments that some kernels need, compiled for one architecture."""
+    directory = directory / f"{name}_{architecture}"
+    directory.mkdir(parents=True)
+    groups = []
+    for group in declared(name).groups:
+        combinations = [
+            dict(item.combination)
+            for item in rendered(name).values()
+            if item.key.group == group.name and any(item.key.agrees(wanted) for wanted in configurations)
+        ]
+        matrix = directory / f"{group.name}.json"
+        # A group without parameters has the empty combination.
+        matrix.write_text(json.dumps(combinations if any(combinations) else {}))
+        groups.append(replace(group, matrix=matrix))
+    smaller = replace(declared(name), groups=tuple(groups), architectures=(architecture,))
+    built = build([smaller], directory / "small.fragdb")
+    return KernelFamily(name, FragmentDatabase(built.path))

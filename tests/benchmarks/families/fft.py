@@ -1,0 +1,252 @@
+"""Transforms against cuFFT, as CuPy calls it: alone, and between element-wise kernels that do what callbacks do.
+
+All write into arrays that are there, cuFFT's plans are made beforehand, and no side divides by the size. Callbacks:
+each row times a window when it is read, and times a factor when it is written; for ``pad``, rows of half the length
+are filled up with zeros when they are read.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jitlto.runtime.kernels import KernelFamily
+from tests import fft_reference as reference
+from tests.benchmarks.families import svg
+from tests.benchmarks.families.databases import BASE, small_family
+from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
+from tests.benchmarks.families.timing import copy_bandwidth, in_turn, summary
+from tests.benchmarks.families.workloads import random_rows
+
+_CHECKED = 8  # rows
+_NAMES = {"float": "float32", "double": "float64", "__half": "float16"}
+
+
+@dataclass(frozen=True)
+class _Case:
+    kind: str
+    direction: str
+    data_type: str
+    size: int
+    load: str
+    store: str
+
+    def __str__(self) -> str:
+        callbacks = "" if self.load == "identity" else f" {self.load}/{self.store}"
+        return f"{self.kind} {self.direction} {self.data_type.strip('_')} {self.size}{callbacks}"
+
+    @property
+    def configuration(self) -> dict[str, str]:
+        return {
+            "kind": self.kind, "direction": self.direction, "data_type": self.data_type, "size": str(self.size),
+            "load": self.load, "store": self.store,
+        }  # fmt: skip
+
+
+def _cases() -> list[_Case]:
+    sizes: dict[tuple[str, str, str], tuple[int, ...]] = {
+        ("c2c", "forward", "float"): tuple(2**n for n in range(1, 14)),
+        ("c2c", "inverse", "float"): (1024,),
+        ("c2c", "forward", "double"): (64, 512, 4096),
+        ("c2c", "forward", "__half"): (64, 512, 4096),
+        ("r2c", "forward", "float"): (64, 512, 4096, 8192),
+        ("c2r", "inverse", "float"): (64, 512, 4096, 8192),
+    }
+    callbacks = (("identity", "identity"), ("window", "scale"))
+    every = [_Case(*what, size, *both) for what, each in sizes.items() for size in each for both in callbacks]
+    return every + [_Case("r2c", "forward", "float", size, "pad", "scale") for size in (512, 4096)]
+
+
+def run(options: Options) -> Outcome:
+    """All cases."""
+    elements = 1 << 16 if options.small else 1 << 26
+    rates = copy_bandwidth(1 << 22 if options.small else 4 << 30)
+    cases = _cases()
+    rows: list[dict[str, Any]] = []
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(dir=options.work) as directory:
+        family = small_family("fft", [case.configuration for case in cases], BASE, Path(directory))
+        say("built")
+        for case in cases:
+            with survive(str(case), failures):
+                rows.append(_measure(family, case, elements, rates, options))
+                say(_line(rows[-1]))
+            free_memory()
+    data = {"elements": elements, "copy": rates, "transforms": rows}
+    plots = {"": _plot_sizes(rows), "kinds": _plot_kinds(rows)} if rows else {}
+    return Outcome(data, _text(rows), plots, failures)
+
+
+def _measure(
+    family: KernelFamily, case: _Case, elements: int, rates: dict[str, Any], options: Options
+) -> dict[str, Any]:
+    import cupy as cp
+
+    from examples import fft as front
+
+    dtype, size = _NAMES[case.data_type], case.size
+    batch = max(_CHECKED, elements // size)
+    length = size // 2 + 1 if case.kind == "c2r" else size
+    stored = size // 2 if case.load == "pad" else length
+    factor = 0.75
+    window = np.random.default_rng().uniform(0.5, 1.0, length) if case.load == "window" else None
+    plan = front.plan(
+        size, batch, dtype, case.kind, case.direction, load=case.load, store=case.store, family=family,
+        load_info=stored if case.load == "pad" else window, store_info=factor if case.store == "scale" else None,
+    )  # fmt: skip
+    rows = random_rows(batch, stored, dtype, real=case.kind == "r2c")
+    ours, theirs = (cp.empty(plan.output_shape, plan.output_dtype) for _ in range(2))
+    sides: dict[str, Callable[[], object]] = {"jitlto": lambda: plan(rows, ours)}
+    missing: list[str] = []
+    with survive(f"{case} by cuFFT", missing):
+        sides["cuFFT"] = _cufft(case, batch, length, rows, theirs, window, factor)
+    peer = "cuFFT" in sides
+    chosen = cp.asarray(np.random.default_rng().choice(batch, _CHECKED, replace=False))
+    given = reference.exact(cp.asnumpy(rows[chosen]), real=case.kind == "r2c")
+    for name, output in (("jitlto", ours), *((("cuFFT", theirs),) if peer else ())):
+        output.fill(np.nan)
+        sides[name]()
+        _check(case, given, cp.asnumpy(output[chosen]), window, factor, name)
+        assert bool(cp.isfinite(output).all()), f"{name}: a row was not written, or is not finite"
+    times = {name: summary(values) for name, values in in_turn(sides, options.rounds).items()}
+    moved = int(rows.nbytes + ours.nbytes)
+    rate = moved / 1e6 / times["jitlto"]["median"]
+    return {
+        **case.configuration,
+        "batch": batch,
+        "milliseconds": times,
+        "bytes_in_and_out": moved,
+        "GB/s": round(rate, 1),
+        "share_of_copy": round(rate / rates["GB/s"]["median"], 3),
+        "cuFFT/jitlto": round(times["cuFFT"]["median"] / times["jitlto"]["median"], 3) if peer else None,
+        **({"missing": missing} if missing else {}),
+    }
+
+
+def _cufft(
+    case: _Case, batch: int, length: int, rows: Any, output: Any, window: Any, factor: float
+) -> Callable[[], None]:
+    """What does the same with cuFFT, and element-wise kernels before and after where there are callbacks."""
+    import cupy as cp
+
+    size = case.size
+    if case.data_type == "__half":
+        extents = ((size,), (size,), 1, size)
+        library = cp.cuda.cufft.XtPlanNd(
+            *extents, "E", (size,), 1, size, "E", batch, "E", order="C", last_axis=-1, last_size=None
+        )
+    else:
+        double = case.data_type == "double"
+        kinds = {
+            "c2c": "Z2Z" if double else "C2C",
+            "r2c": "D2Z" if double else "R2C",
+            "c2r": "Z2D" if double else "C2R",
+        }
+        library = cp.cuda.cufft.Plan1d(size, getattr(cp.cuda.cufft, f"CUFFT_{kinds[case.kind]}"), batch)
+    direction = cp.cuda.cufft.CUFFT_FORWARD if case.direction == "forward" else cp.cuda.cufft.CUFFT_INVERSE
+    if case.load == "identity":
+        return lambda: library.fft(rows, output, direction)
+    real = np.float64 if case.data_type == "double" else np.float16 if case.data_type == "__half" else np.float32
+    scale = real(factor)
+    if case.load == "pad":
+        padded = cp.zeros((batch, length), rows.dtype)
+
+        def fill_up() -> None:
+            padded[:, : rows.shape[1]] = rows
+            library.fft(padded, output, direction)
+            cp.multiply(output, scale, out=output)
+
+        return fill_up
+    factors = cp.asarray(window.astype(real))
+    if case.data_type == "__half":
+        factors = factors[:, None]
+    windowed = cp.empty_like(rows)
+
+    def weight() -> None:
+        cp.multiply(rows, factors, out=windowed)
+        library.fft(windowed, output, direction)
+        cp.multiply(output, scale, out=output)
+
+    return weight
+
+
+def _check(case: _Case, given: Any, written: Any, window: Any, factor: float, name: str) -> None:
+    dtype = _NAMES[case.data_type]
+    computed = "float64" if dtype == "float64" else "float32"
+    loaded = given if window is None else given * window.astype(computed).astype("float64")
+    expected = reference.transformed(loaded, case.size, case.kind, case.direction)
+    if case.store == "scale":
+        expected = expected * factor
+    found = reference.exact(written, real=case.kind == "c2r")
+    if name == "cuFFT" and dtype == "float16":
+        # It computes in half, and the element-wise kernels round to it: held to a bound that only finds mistakes.
+        error = reference.errors(found, expected) / reference.norms(expected)
+        assert error.max() < 0.05, f"{name}: relative error {error.max()}"
+        return
+    products = 0 if case.load == "identity" else 2
+    allowed = reference.bound(case.size, dtype, case.kind, products) + reference.bound(case.size, "float64", case.kind)
+    reference.check(found, expected, reference.norms(expected), allowed, dtype, name)
+
+
+def _line(row: dict[str, Any]) -> str:
+    times = "  ".join(f"{name} {value['median']:.3f} ms" for name, value in row["milliseconds"].items())
+    what = f"{row['kind']} {row['direction']} {row['data_type']} {row['size']} {row['load']}/{row['store']}"
+    return f"{what}: {times}, {row['share_of_copy']:.2f} of a copy, cuFFT/jitlto {row['cuFFT/jitlto']}"
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    return table(
+        ("transform", "callbacks", "batch", "jitlto ms", "cuFFT ms", "cuFFT/jitlto", "GB/s", "of copy"),
+        [
+            (f"{r['kind']} {r['direction']} {r['data_type'].strip('_')} {r['size']}", f"{r['load']}/{r['store']}",
+             r["batch"], r["milliseconds"]["jitlto"]["median"], r["milliseconds"].get("cuFFT", {}).get("median"),
+             r["cuFFT/jitlto"], r["GB/s"], r["share_of_copy"])
+            for r in rows
+        ],
+    )  # fmt: skip
+
+
+def _speed_up(row: dict[str, Any]) -> svg.Value | None:
+    """How many times as fast as cuFFT; the spread is cuFFT's over our median, and ours the other way round."""
+    theirs, ours = row["milliseconds"].get("cuFFT"), row["milliseconds"]["jitlto"]
+    if theirs is None:
+        return None
+    (fast, slow), (own_fast, own_slow) = theirs["quartiles"], ours["quartiles"]
+    return svg.Value(theirs["median"] / ours["median"], fast / own_slow, slow / own_fast)
+
+
+def _plot_sizes(rows: list[dict[str, Any]]) -> str:
+    plain = [r for r in rows if (r["kind"], r["direction"], r["data_type"]) == ("c2c", "forward", "float")]
+    sizes = [str(2**n) for n in range(1, 14)]
+    series = {"alone": "identity", "with a window before and a scale after": "window"}
+    values = [
+        [next((_speed_up(r) for r in plain if (r["size"], r["load"]) == (size, load)), None) for size in sizes]
+        for load in series.values()
+    ]
+    return svg.lines(
+        "Complex transforms in float: how many times as fast as cuFFT", list(series), sizes, values,
+        "time of cuFFT (and element-wise kernels) / time of jitlto, by size; lines: quartiles", reference=1.0,
+    )  # fmt: skip
+
+
+def _plot_kinds(rows: list[dict[str, Any]]) -> str:
+    def name(row: dict[str, Any]) -> str:
+        return f"{row['kind']} {row['direction']} {row['data_type'].strip('_')} {row['size']}"
+
+    shown = [r for r in rows if (r["kind"], r["direction"], r["data_type"]) != ("c2c", "forward", "float")]
+    series = {"alone": "identity", "window before, scale after": "window", "padded before, scale after": "pad"}
+    groups = [
+        svg.Group(each, [next((_speed_up(r) for r in shown if (name(r), r["load"]) == (each, load)), None)
+                         for load in series.values()])
+        for each in dict.fromkeys(name(r) for r in shown)
+    ]  # fmt: skip
+    return svg.bars(
+        "Transforms of other kinds: how many times as fast as cuFFT", list(series),
+        [group for group in groups if any(group.values)],
+        "time of cuFFT (and element-wise kernels) / time of jitlto; lines: quartiles", reference=1.0,
+    )  # fmt: skip
