@@ -34,7 +34,7 @@ def describe(command: str) -> dict[str, object]:
     }
 
 
-_PACKAGES = ("jitlto", "cuda-core", "cuda-bindings", "cupy-cuda12x", "cupy-cuda13x", "numpy")
+_PACKAGES = ("jitlto", "cuda-core", "cuda-bindings", "cupy-cuda12x", "cupy-cuda13x", "numpy", "torch")
 
 
 def _version(query: object) -> str | None:

@@ -3,8 +3,8 @@
 Whole program: all sources in one compile. Separate compilation: each source to relocatable machine code, then a link.
 LTO: each source to LTO-IR, then a link that optimises and makes the machine code. All with NVRTC and
 nvJitLink, in a fresh process each time, one compile after the other; compiler and linker have worked once before,
-so that loading them is not counted. «One source changed»: what is to be done again then. Memory is the process's largest
-resident set, less that before the first compile.
+so that loading them is not counted. «One source changed»: what is to be done again then. Memory is the process's
+largest resident set, less that before the first compile.
 """
 
 from __future__ import annotations

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from jitlto.runtime import device
 from jitlto.runtime.kernels import KernelFamily
 from tests import fft_reference as reference
 from tests.benchmarks.families import svg
@@ -72,6 +74,10 @@ def run(options: Options) -> Outcome:
     with tempfile.TemporaryDirectory(dir=options.work) as directory:
         family = small_family("fft", [case.configuration for case in cases], BASE, Path(directory))
         say("built")
+        arch = device.architecture()
+        with ThreadPoolExecutor() as pool:  # links, on all cores, what would be linked one by one
+            list(pool.map(lambda case: family.plan(arch=arch, **case.configuration).link(), cases))
+        say("linked")
         for case in cases:
             with survive(str(case), failures):
                 rows.append(_measure(family, case, elements, rates, options))

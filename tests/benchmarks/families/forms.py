@@ -18,8 +18,8 @@ FORMS = {
     "lto_native": "LTO, fragments for the device",
     "whole_base": "whole program, for compute_75",
     "whole_native": "whole program, for the device",
-    "ptx_base": "separate compilation, compute_75",
-    "ptx_native": "separate compilation, the device",
+    "ptx_base": "PTX linked without LTO, compute_75",
+    "ptx_native": "PTX linked without LTO, the device",
     "mixed": "LTO, one fragment not optimised",
     "pointer": "LTO, callback through a pointer",
 }

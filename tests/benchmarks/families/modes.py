@@ -50,7 +50,7 @@ def run(options: Options) -> Outcome:
             "kernels": rows,
         },
         _text(rows, summaries),
-        {"": _plot(rows)} if rows else {},
+        {"": _plot_families(summaries), "kernels": _plot(rows)} if rows else {},
         failures,
     )
 
@@ -59,7 +59,6 @@ def _measure(
     family: KernelFamily, case: Mapping[str, str], made: Mapping[str, forms.Form], options: Options
 ) -> dict[str, Any]:
     kernels = {name: Launcher.of(form.plan, form.linked) for name, form in made.items()}
-    pointers.install(kernels["pointer"])
     work = _grown(family, case, kernels["lto_base"], options)
     for name, kernel in kernels.items():
         try:
@@ -141,6 +140,23 @@ def _text(rows: list[dict[str, Any]], summaries: dict[str, Any]) -> str:
         ],
     )  # fmt: skip
     return f"{times}\n\n{ratios}"
+
+
+def _plot_families(summaries: dict[str, Any]) -> str:
+    """The ratios: medians over a family's kernels, and the smallest and the largest."""
+    groups = [
+        svg.Group(f"{ratio}: {name}", [None] * n + [svg.Value(found["median"], found["smallest"], found["largest"])])
+        for ratio in forms.RATIOS
+        for n, name in enumerate(summaries)
+        for found in [summaries[name][ratio]]
+    ]
+    return svg.bars(
+        "Kernel time, one form by another",
+        list(summaries),
+        groups,
+        "ratio of times: median over kernels; lines: smallest and largest",
+        reference=1.0,
+    )
 
 
 def _plot(rows: list[dict[str, Any]]) -> str:

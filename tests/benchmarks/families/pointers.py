@@ -1,26 +1,20 @@
 """The other way to have a callback: a pointer to a device function, in constant memory, called by the kernel.
 
-A source here takes the place of a group. What it defines calls whatever ``callbacks`` points to, as a kernel does whose
-library was compiled before its caller's function was written. The kernel ``callback_addresses`` tells where in the
-device's memory the functions are; they are the family's own, from the same headers as the linked fragments.
+A source here takes the place of a group. What it defines calls whatever a variable in constant memory points to, as
+a kernel does whose library was compiled before its caller's function was written: the host may write another address
+there before any launch, so no compiler or linker may look through it. What it points to from the beginning is the
+family's own function, from the same headers as the linked fragments.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.planner import Planner
 from jitlto.versions import Architecture
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import declared, rendered
-
-_TAIL = """
-extern "C" __global__ void callback_addresses(void** out) {{
-{body}
-}}
-"""
 
 _IVF_FLAT = """
 #include "{element_header}"
@@ -29,18 +23,16 @@ _IVF_FLAT = """
 #include "{metric_header}"
 #undef accumulate
 
-extern "C" {{ __constant__ void* callbacks[1]; }}
-
 namespace ivf_flat {{
 using packed_chunk = packed_t<{data_type}, {veclen}>;
 __device__ __noinline__ {acc_type} pointed_to({acc_type} sum, packed_chunk query, packed_chunk vector) {{
   return add_up<{data_type}, {acc_type}, {veclen}>(sum, query, vector);
 }}
-using function = {acc_type} (*)({acc_type}, packed_chunk, packed_chunk);
+__constant__ {acc_type} (*callback)({acc_type}, packed_chunk, packed_chunk) = &pointed_to;
 template <>
 __device__ {acc_type} accumulate<{data_type}, {acc_type}, {veclen}>({acc_type} sum, packed_chunk query,
                                                                   packed_chunk vector) {{
-  return reinterpret_cast<function>(callbacks[0])(sum, query, vector);
+  return callback(sum, query, vector);
 }}
 template __device__ float to_distance<{data_type}, {acc_type}, {veclen}>({acc_type});
 }}  // namespace ivf_flat
@@ -52,8 +44,6 @@ _FFT = """
 #include "load_{load}.cuh"
 #include "store_{store}.cuh"
 
-extern "C" {{ __constant__ void* callbacks[2]; }}
-
 __device__ __noinline__ {load_value} read_element(const {load_type}* data, unsigned int row, unsigned int index,
                                                   unsigned int length, void* info) {{
   return fft::load_{load}(data, row, index, length, info);
@@ -62,15 +52,17 @@ __device__ __noinline__ void write_element({store_type}* data, unsigned int row,
                                            unsigned int length, {store_value} value, void* info) {{
   fft::store_{store}(data, row, index, length, value, info);
 }}
+__constant__ {load_value} (*load_callback)(const {load_type}*, unsigned int, unsigned int, unsigned int,
+                                           void*) = &read_element;
+__constant__ void (*store_callback)({store_type}*, unsigned int, unsigned int, unsigned int, {store_value},
+                                    void*) = &write_element;
 __device__ {load_value} fft_load(const {load_type}* data, unsigned int row, unsigned int index, unsigned int length,
                                  void* info) {{
-  using function = {load_value} (*)(const {load_type}*, unsigned int, unsigned int, unsigned int, void*);
-  return reinterpret_cast<function>(callbacks[0])(data, row, index, length, info);
+  return load_callback(data, row, index, length, info);
 }}
 __device__ void fft_store({store_type}* data, unsigned int row, unsigned int index, unsigned int length,
                           {store_value} value, void* info) {{
-  using function = void (*)({store_type}*, unsigned int, unsigned int, unsigned int, {store_value}, void*);
-  reinterpret_cast<function>(callbacks[1])(data, row, index, length, value, info);
+  store_callback(data, row, index, length, value, info);
 }}
 """
 
@@ -80,12 +72,10 @@ _TRANSPORT = """
 #include "{implementation}"
 #undef get_cross_sections
 
-extern "C" {{ __constant__ void* callbacks[1]; }}
-
 namespace transport {{
+__constant__ cross_sections (*callback)(const transport::problem&, uint32_t, uint32_t) = &look_up;
 __device__ cross_sections get_cross_sections(const problem& problem, uint32_t material, uint32_t group) {{
-  using function = cross_sections (*)(const transport::problem&, uint32_t, uint32_t);
-  return reinterpret_cast<function>(callbacks[0])(problem, material, group);
+  return callback(problem, material, group);
 }}
 }}  // namespace transport
 """
@@ -93,11 +83,6 @@ __device__ cross_sections get_cross_sections(const problem& problem, uint32_t ma
 #: Which groups are called through pointers, and which one is not link-time optimised in a mixed link.
 GROUPS = {"ivf_flat": ("metric",), "fft": ("fft_load", "fft_store"), "transport": ("get_cross_sections",)}
 NOT_OPTIMISED = {"ivf_flat": "metric", "fft": "fft_load", "transport": "get_cross_sections"}
-_FUNCTIONS = {
-    "ivf_flat": ("&ivf_flat::pointed_to",),
-    "fft": ("&read_element", "&write_element"),
-    "transport": ("&transport::look_up",),
-}
 
 
 def source(plan: Plan) -> str:
@@ -109,9 +94,7 @@ def source(plan: Plan) -> str:
             values |= rendered(name)[fragment.key].combination
     if name == "fft":
         values |= _elements(plan.configuration)
-    text = {"ivf_flat": _IVF_FLAT, "fft": _FFT, "transport": _TRANSPORT}[name].format(**values)
-    body = "\n".join(f"  out[{n}] = (void*)({function});" for n, function in enumerate(_FUNCTIONS[name]))
-    return text + _TAIL.format(body=body)
+    return {"ivf_flat": _IVF_FLAT, "fft": _FFT, "transport": _TRANSPORT}[name].format(**values)
 
 
 def _elements(configuration: Mapping[str, str]) -> dict[str, str]:
@@ -126,31 +109,17 @@ def _elements(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def with_pointers(planner: Planner, plan: Plan, compiled_for: Architecture, target: Architecture) -> Plan:
-    """The plan with pointers in place of linked functions."""
+    """The plan with pointers in place of linked functions.
+
+    Raises
+    ------
+    RuntimeError
+        If no call through a pointer is left.
+    """
     text = source(plan)
     options = ("--relocatable-device-code=true", "-dlto")
     data = compile_text(text, declared(plan.family), compiled_for.compute, "ltoir", options)
-    return planner.add_ltoir(data, "pointers.ltoir").plan(arch=target)
-
-
-def install(launcher: Any) -> None:
-    """Write the functions' addresses where a kernel that was linked so looks for them."""
-    import cupy as cp
-    from cuda.bindings import driver
-    from cuda.core import Device, LaunchConfig, launch
-
-    count = len(_FUNCTIONS[launcher.plan.family])
-    addresses = cp.zeros(count, cp.uint64)
-    cp.cuda.Device().synchronize()
-    code = launcher._code
-    launch(
-        Device().default_stream,
-        LaunchConfig(grid=1, block=1),
-        code.get_kernel("callback_addresses"),
-        addresses.data.ptr,
-    )
-    Device().sync()
-    status, place, size = driver.cuLibraryGetGlobal(driver.CUlibrary(int(code.handle)), b"callbacks")
-    if int(status) or size != 8 * count or not bool(addresses.all()):
-        raise RuntimeError(f"pointers to callbacks: {status}, {size} bytes, {addresses}")
-    cp.cuda.runtime.memcpy(int(place), addresses.data.ptr, 8 * count, cp.cuda.runtime.memcpyDeviceToDevice)
+    pointing = planner.add_ltoir(data, "pointers.ltoir").plan(arch=target)
+    if "callprototype" not in pointing.link_ptx():  # how PTX says what is called through a pointer
+        raise RuntimeError(f"the linker has looked through the pointers of {plan}")
+    return pointing
