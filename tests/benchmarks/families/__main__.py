@@ -72,12 +72,17 @@ def _run(part: str, output: Path, work: Path, small: bool, rounds: int) -> int:
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     os.environ["JITLTO_CACHE_DIR"] = str(work / "cache")
     os.environ.pop("JITLTO_CACHE", None)
+    from jitlto.errors import JitltoError
     from tests.benchmarks.families.part import Options
     from tests.benchmarks.machine import describe
 
     module = importlib.import_module(f"tests.benchmarks.families.{part}")
     begin = time.perf_counter()
-    outcome = module.run(Options(work, small, rounds))
+    try:
+        outcome = module.run(Options(work, small, rounds))
+    except JitltoError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
     command = f"python -m tests.benchmarks.families --only {part}{' --small' if small else ''} --rounds {rounds}"
     result = {"machine": describe(command), "seconds": round(time.perf_counter() - begin, 1), **outcome.data}
     if outcome.failures:

@@ -29,8 +29,10 @@ def main() -> None:
     target, family = Architecture.parse(number), declared("transport")
     sources = _chosen(json.loads(configuration))
     text = "\n".join(item.source for item in sources)
-    # Compiler and linker are loaded and have worked once.
-    nothing = compile_text("__global__ void nothing() {}", family, BASE.compute, "ltoir", (_RELOCATABLE, "-dlto"))
+    # Compiler, assembler and linker are loaded and have worked once.
+    empty = "__global__ void nothing() {}"
+    compile_text(empty, family, target.sm, "cubin")
+    nothing = compile_text(empty, family, BASE.compute, "ltoir", (_RELOCATABLE, "-dlto"))
     link([LinkInput(InputKind.LTOIR, nothing, "nothing")], target, ("-lto",))
     before = _megabytes()
 

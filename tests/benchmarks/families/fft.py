@@ -66,7 +66,7 @@ def _cases() -> list[_Case]:
 
 def run(options: Options) -> Outcome:
     """All cases."""
-    elements = 1 << 16 if options.small else 1 << 26
+    elements = 1 << 16 if options.small else 1 << 28
     rates = copy_bandwidth(1 << 22 if options.small else 4 << 30)
     cases = _cases()
     rows: list[dict[str, Any]] = []

@@ -20,7 +20,7 @@ from tests.benchmarks.families.part import Options, Outcome, free_memory, say, s
 from tests.benchmarks.families.timing import in_turn, milliseconds, summary
 from tests.benchmarks.families.workloads import MAKE, SIZES, Workload
 
-_AT_LEAST_MS = 2.0
+_AT_LEAST_MS = 1.5
 
 
 def run(options: Options) -> Outcome:

@@ -231,7 +231,7 @@ def transport(family: KernelFamily, configuration: Mapping[str, str], scale: flo
         fine = layout.repeat(times, 0).repeat(times, 1).repeat(times, 2)
         problem = replace(like, cells=(cells, cells, cells), layout=fine)
     run = Run(
-        max(1000, int(2_000_000 * scale)), seed=int(random.integers(2**63)), batches=8,
+        max(1000, int(200_000 * scale)), seed=int(random.integers(2**63)), batches=8,
         tally=configuration["tally_name"],
     )  # fmt: skip
     kernel = family.launcher(**configuration)
