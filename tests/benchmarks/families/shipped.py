@@ -1,9 +1,10 @@
 """Bytes to ship: a family's database against the cubins of all its kernels, each compiled whole.
 
-The cubins are sampled: of the list of a family's kernels, in the order of ``KernelFamily.configurations``, every n-th
-from a random one on, so that types and sizes occur as often as they do in the whole; each is compiled by NVRTC as one
-source for each architecture. What all would take is the mean times their number; the standard error is that of a random
-sample, which this one is better than. «Deflated» is by zlib, level 6, as in a wheel: the database as a whole, each
+The cubins are sampled: the list of a family's kernels, in the order of ``KernelFamily.configurations``, is divided into
+parts of equal length, and of each one kernel is drawn, so that types and sizes occur as often as they do in the whole.
+Each is compiled by NVRTC as one source for each architecture. What all would take is the mean times their number; the
+standard error is that of a random sample, which this one is better than.
+«Deflated» is by zlib, level 6, as in a wheel: the database as a whole, each
 cubin by itself. The database's fragments are compiled for one base architecture, which links for all five; the other
 database holds LTO-IR for each of the five. No GPU is needed.
 """
@@ -56,9 +57,8 @@ def _measure(name: str, options: Options) -> dict[str, Any]:
     with FragmentDatabase(path) as database:
         configurations = list(KernelFamily(name, database).configurations())
         fragments = database.fragments(name)
-    step = len(configurations) / (2 if options.small else 24)
-    begin = random.SystemRandom().random() * step
-    chosen = [configurations[int(begin + step * n)] for n in range(int(len(configurations) / step))]
+    count, draw = 2 if options.small else 48, random.SystemRandom().random
+    chosen = [configurations[int((n + draw()) * len(configurations) / count)] for n in range(count)]
     say(
         f"{name}: {len(configurations)} kernels, {len(chosen)} of them compiled for {len(_ARCHITECTURES)} architectures"
     )
