@@ -256,8 +256,8 @@ def _info(callback: str, given: Any, length: int, real: np.dtype[Any]) -> Any:
     if callback == "identity":
         return None
     if callback in ("pad", "crop"):
-        if not 0 <= int(given) <= length:
-            raise ValueError(f"{callback}: {given} elements of a row of {length}")
+        if not 1 <= int(given) <= length:
+            raise ValueError(f"{callback}: {given} elements of a row of {length}, where 1 to {length} can be")
         return cupy.array([given], np.uint32)
     values = cupy.asarray(given, _computed(real)).reshape(-1)
     wanted = length if callback == "window" else 1

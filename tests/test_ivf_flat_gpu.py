@@ -254,6 +254,27 @@ def test_what_cannot_be_searched_is_refused(ivf_flat: KernelFamily, arguments: d
         index.search(**{"queries": np.zeros((2, 8), np.float32), "k": 3, **arguments})
 
 
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_rows_of_several_blocks_are_merged_as_a_stable_sort_would(order: str) -> None:
+    """With many equal distances, and with rows that are not full."""
+    import cupy
+
+    from examples.ivf_flat.merge import merge
+
+    rng = np.random.default_rng()
+    sign, worst = (1, np.inf) if order == "ascending" else (-1, -np.inf)
+    for n, rows, k in ((1, 2, 10), (3, 7, 1), (19, 33, 10), (2, 264, 256)):
+        distances = rng.integers(0, 9, (n, rows, k)).astype(np.float32)
+        distances[rng.random((n, rows, k)) < 0.3] = worst
+        distances = sign * np.sort(sign * distances, axis=2)
+        ids = rng.permutation(n * rows * k).reshape(n, rows * k)
+        flat = distances.reshape(n, rows * k)
+        places = np.argsort(sign * flat, axis=1, kind="stable")[:, :k]
+        found = merge(cupy.asarray(flat), cupy.asarray(ids), k, order)
+        np.testing.assert_array_equal(cupy.asnumpy(found[0]), np.take_along_axis(flat, places, axis=1))
+        np.testing.assert_array_equal(cupy.asnumpy(found[1]), np.take_along_axis(ids, places, axis=1))
+
+
 @pytest.mark.parametrize("data_type", DTYPES)
 def test_recall_at_10_is_095_or_more_on_clustered_vectors(
     ivf_flat: KernelFamily, data_type: str, record_property: Callable[[str, object], None]

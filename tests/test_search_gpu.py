@@ -75,6 +75,16 @@ def _search(
     return cp.asnumpy(indices), cp.asnumpy(distances)
 
 
+def agrees(
+    rng: np.random.Generator, launcher: Any, configuration: dict[str, str], rows: int, dim: int, offset: int
+) -> None:
+    """One kernel on random rows that begin ``offset`` elements into an allocation, half of them filtered if any."""
+    rate = 0.5 if configuration["filter_name"] == "filter_bitset" else None
+    case = make_case(rng, rows, 5, dim, configuration["data_type"], pass_rate=rate)
+    result = _search(launcher, configuration, case, offset=offset)
+    check(*result, case, configuration["distance_name"], configuration["out_type"], configuration["idx_type"])
+
+
 def _cases(rng: np.random.Generator, configuration: dict[str, str]) -> list[Case]:
     data_type, filtered = configuration["data_type"], configuration["filter_name"] == "filter_bitset"
     rate = 0.5 if filtered else None
@@ -105,7 +115,4 @@ def test_pointers_that_are_not_aligned_are_read_rightly(
     """A dataset that begins one element into an allocation allows no wide access, and must not get any."""
     rng = np.random.default_rng()
     for configuration in configurations(family):
-        case = make_case(rng, 301, 5, 64, configuration["data_type"],
-                         pass_rate=0.5 if configuration["filter_name"] == "filter_bitset" else None)  # fmt: skip
-        result = _search(launcher_for(configuration), configuration, case, offset=1)
-        check(*result, case, configuration["distance_name"], configuration["out_type"], configuration["idx_type"])
+        agrees(rng, launcher_for(configuration), configuration, 301, 64, 1)

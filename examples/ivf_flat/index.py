@@ -219,7 +219,7 @@ class Index:
             return cupy.tile(cupy.arange(n_probes, dtype=cupy.uint32), (len(queries), 1))
         _, found = self._scan(
             self._coarse,
-            queries.astype(cupy.float32),
+            queries.astype(cupy.float32, copy=False),
             cupy.zeros((len(queries), 1), cupy.uint32),
             n_probes,
             metric_name=metric.metric_name,

@@ -138,9 +138,10 @@ class Lists:
         return grown
 
     def filled_up(self, rows: Any) -> Any:
-        """Rows of ``dim`` components with zeros up to a whole number of chunks: a copy, aligned and C-contiguous."""
+        """Rows of ``dim`` components with zeros up to a whole number of chunks, aligned and C-contiguous."""
         if self.chunks * self.veclen == self.dim:
-            return cupy.array(rows, order="C")
+            aligned = rows.data.ptr % (self.veclen * rows.itemsize) == 0
+            return rows if rows.flags.c_contiguous and aligned else cupy.array(rows, order="C")
         filled = cupy.zeros((len(rows), self.chunks * self.veclen), self.vectors.dtype)
         filled[:, : self.dim] = rows
         return filled

@@ -8,6 +8,7 @@ from typing import Any
 import cupy
 
 from examples.ivf_flat.lists import GROUP, Lists
+from examples.ivf_flat.merge import merge
 from jitlto.runtime.kernels import KernelFamily
 
 #: Threads of a block, as `interleaved_scan.cuh` has it.
@@ -129,8 +130,10 @@ class Scanner:
                 length,
                 shared_memory=rows.shape[1] * rows.itemsize,
             )
-            if per_query > 1 or not capacity:
+            if not capacity:
                 found = _best(*found, k, order)
+            elif per_query > 1:
+                found = merge(*found, k, order)
             results.append(found)
         if len(results) == 1:
             return results[0]

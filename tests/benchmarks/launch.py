@@ -10,12 +10,10 @@ medians over fresh processes.
 from __future__ import annotations
 
 import argparse
-import compileall
 import gc
 import itertools
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -35,10 +33,10 @@ from jitlto.database import FragmentDatabase
 from jitlto.runtime import events
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.plan import Plan
+from tests.benchmarks.installed import install
 from tests.benchmarks.machine import command_line, describe
 from tests.families import write_family
 
-ROOT = Path(__file__).resolve().parents[2]
 BURST = 200
 
 # 96 variants of a kernel of three arguments: 4 types, 3 operations, 8 sets of flags.
@@ -231,9 +229,7 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
 
 def _cold(database: Path, place: Path) -> dict[str, object]:
     """Fresh processes: with an empty cache, and with a warm one. Modules are compiled, as pip leaves them."""
-    shutil.copytree(ROOT / "jitlto", place / "installed" / "jitlto", ignore=shutil.ignore_patterns("__pycache__"))
-    compileall.compile_dir(place / "installed", quiet=1)
-    installed = {"PYTHONPATH": str(place / "installed"), "PYTHONDONTWRITEBYTECODE": ""}
+    installed = install(place)
 
     def run(cache: Path) -> dict[str, object]:
         environment = os.environ | installed | {"JITLTO_CACHE_DIR": str(cache)}

@@ -15,6 +15,9 @@ struct alignas(16) double2 { double x, y; };
 struct __half { _Float16 value; };
 struct alignas(4) __half2 { __half x, y; };
 
+template <typename T>
+inline T __ldg(const T* place) { return *place; }
+
 inline float __half2float(__half x) { return static_cast<float>(x.value); }
 inline float2 __half22float2(__half2 x) { return {__half2float(x.x), __half2float(x.y)}; }
 inline __half __float2half_rn(float x) { return {static_cast<_Float16>(x)}; }

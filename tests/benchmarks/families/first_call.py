@@ -1,7 +1,7 @@
 """From the first call to a kernel ready to launch, in fresh processes: linked, from disk, from a pack; and again.
 
 Measured from ``jitlto.load`` to the driver having loaded the kernel. Before that the process has imported ``cuda.core``
-and made its context. Databases hold the whole families.
+and made its context. Databases hold the whole families; jitlto lies there as pip leaves it, compiled.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from tests.benchmarks.families.cases import CASES, words
 from tests.benchmarks.families.databases import NAMES, whole_family
 from tests.benchmarks.families.part import Options, Outcome, say, survive, table
 from tests.benchmarks.families.timing import summary
+from tests.benchmarks.installed import install
 
 _ROOT = Path(__file__).resolve().parents[3]
 _SCRIPT = """
@@ -110,9 +111,11 @@ def _with_pack(name: str, database: Path, case: dict[str, str], arch: str, work:
 
 
 def _first(database: Path, name: str, case: dict[str, str], cache: Path) -> dict[str, Any]:
-    environment = os.environ | {"JITLTO_CACHE_DIR": str(cache), "PYTHONPATH": str(_ROOT)}
+    environment = os.environ | install(cache.parent) | {"JITLTO_CACHE_DIR": str(cache)}
     command = [sys.executable, "-c", _SCRIPT, str(database), name, json.dumps(case)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        command, cwd=cache.parent, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
     if done.returncode:
         raise RuntimeError(f"the process failed: {done.stderr[-1500:]}")
     answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -96,7 +96,7 @@ def _clustered(n: int, m: int, data_type: str) -> tuple[Any, Any]:
             part = slice(begin, min(begin + (1 << 18), count))
             chosen = cp.random.randint(0, len(centres), part.stop - begin)
             noise = cp.random.standard_normal((part.stop - begin, _DIM), np.float32)
-            values = centres[chosen] + np.float32(0.4) * noise
+            values = centres[chosen] + np.float32(0.6) * noise
             if dtype.kind != "f":
                 limits = np.iinfo(dtype)
                 middle = 128 if data_type == "uint8_t" else 0
