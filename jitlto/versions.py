@@ -2,7 +2,8 @@
 
 Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
 a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink
-reference, and the PTX ISA's release history (which PTX version came with which toolkit).
+reference, the PTX ISA's release history (which PTX version came with which toolkit), and NVIDIA's «CUDA Compatibility»
+(which driver loads what; PTX is outside minor-version compatibility).
 """
 
 from __future__ import annotations
@@ -95,6 +96,27 @@ def newest_ptx_isa(toolkit: Version) -> Version:
     return Version(toolkit.major - 4, toolkit.minor)
 
 
+def oldest_toolkit(isa: Version) -> Version:
+    """The oldest toolkit, from 12.0, that reads PTX of ISA version ``isa``: the inverse of :func:`newest_ptx_isa`."""
+    if isa.major >= 9:
+        return Version(isa.major + 4, isa.minor)
+    return next((Version(12, n) for n, last in sorted(_PTX_ISA_12.items()) if (8, last) >= isa), Version(13, 0))
+
+
+def cubin_loads(linker: Version, driver: Version) -> bool:
+    """Whether a driver for CUDA ``driver`` loads a cubin that the nvJitLink of version ``linker`` made.
+
+    One of the same major does, older or newer (minor-version compatibility), and one of a later major (backward
+    compatibility). For the driver of a ``cuda-compat`` package its own version counts, not the kernel module's.
+    """
+    return linker.major <= driver.major
+
+
+def ptx_compiles(isa: Version, driver: Version) -> bool:
+    """Whether a driver for CUDA ``driver`` compiles PTX of ISA version ``isa``."""
+    return isa <= newest_ptx_isa(driver)
+
+
 # Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source:
 # the release notes, and the architecture lists of NVRTC and nvJitLink 12.9 and 13.5.
 _FIRST, _CUDA12 = Version(12, 0), Version(12, 99)
@@ -132,3 +154,27 @@ def knows(linker: Version, target: Architecture) -> bool:
     if target.number in _REAL:
         return _links_for(linker, target.number)
     return linker > _NEWEST_KNOWN and target.number > max(_REAL)
+
+
+def exists(target: Architecture) -> bool:
+    """Whether some toolkit is known to link for the number of ``target``."""
+    return target.number in _REAL
+
+
+def newest_below(linker: Version, target: Architecture) -> Architecture | None:
+    """The newest architecture that nvJitLink ``linker`` knows, of those before a ``target`` that is too new for it.
+
+    PTX for it can be made, which a driver that knows the target compiles.
+
+    Returns
+    -------
+    Architecture or None
+        None if the target is not one that came after this nvJitLink: it is known, was dropped, has a suffix, or no
+        toolkit has it though later ones are known.
+    """
+    later = target.number > max(_REAL) or (exists(target) and linker < _REAL[target.number][0])
+    if target.suffix or not later or knows(linker, target):
+        return None
+    # Later toolkits, and so perhaps the driver, do not read PTX for an architecture that they dropped.
+    kept = (n for n in linkable(linker) if n < target.number and _REAL[n][1] is None)
+    return max(map(Architecture, kept), default=None)

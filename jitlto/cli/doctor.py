@@ -7,14 +7,18 @@ import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import click
 
 from jitlto import config, mangling, toolkit
+from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
-from jitlto.runtime import device, registry
+from jitlto.runtime import device, driver, registry
+from jitlto.runtime.compatibility import refusal
+from jitlto.runtime.driver import Driver, Forward
 from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
 
 
@@ -45,15 +49,29 @@ class Report:
         return all(finding.ok or not finding.required for finding in self.findings)
 
 
-@click.command(epilog="Example: jitlto doctor --json")
+@click.command(epilog="Example: jitlto doctor search.fragdb --arch sm_90 --driver 12.4")
+@click.argument("database", metavar="[DB]", required=False, type=click.Path(path_type=Path))
+@click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90; several times.")
+@click.option("--driver", "cuda", metavar="VERSION", help="Suppose a driver for this CUDA, e.g. 12.4.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def doctor(as_json: bool) -> None:
-    """Show the toolchain, driver, devices and databases found. Exit status 1 if building or linking cannot work."""
+def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_json: bool) -> None:
+    """Show the toolchain, driver, devices and databases found. Exit status 1 if building or linking cannot work.
+
+    With DB, show instead which of its fragments link here, how, and why not: for the targets given, or the current
+    device's, or without a device all that this nvJitLink links for. Exit status 1 if fragments cannot be used.
+    """
+    if database is not None:
+        from jitlto.cli.doctor_database import describe
+
+        conclude(lambda: describe(database, archs, cuda, as_json=as_json))
+        return
+    if archs or cuda:
+        raise click.UsageError("--arch and --driver need a database: jitlto doctor DB")
     report = Report()
     _packages(report)
     nvrtc, nvjitlink = _toolchain(report)
     _compatibility(report, nvrtc, nvjitlink)
-    _driver(report)
+    _driver(report, nvjitlink)
     _places(report)
     _databases(report, nvjitlink)
     if as_json:
@@ -150,7 +168,10 @@ def _compatibility(report: Report, nvrtc: Version | None, nvjitlink: Version | N
         )
 
 
-def _driver(report: Report) -> None:
+def _driver(report: Report, nvjitlink: Version | None) -> None:
+    found = driver.at_hand()
+    if found is not None:
+        describe_driver(report, found, nvjitlink)
     try:
         current = device.current()
     except JitltoError as error:
@@ -164,12 +185,39 @@ def _driver(report: Report) -> None:
         return
     from cuda.core import Device
 
-    _, number = toolkit.bindings("driver").cuDriverGetVersion()
-    report.add("driver", f"for CUDA {number // 1000}.{number % 1000 // 10}")
-    for found in Device.get_all_devices():
-        major, minor = found.compute_capability
-        mark = ", current" if found.device_id == current.device_id else ""
-        report.add(f"device {found.device_id}", f"{found.name}, sm_{major}{minor}{mark}")
+    for each in Device.get_all_devices():
+        major, minor = each.compute_capability
+        mark = ", current" if each.device_id == current.device_id else ""
+        report.add(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
+
+
+_FORWARD = {
+    Forward.NONE: "not in use",
+    Forward.ACTIVE: "in use: {ours} over a kernel module of {theirs}; the newer libcuda counts for what loads",
+    Forward.NEEDLESS: "a package's libcuda is loaded, of the kernel module's own release {theirs}: it does nothing",
+    Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA refuses to start",
+}
+
+
+def describe_driver(report: Report, found: Driver, nvjitlink: Version | None) -> None:
+    """Add what there is to say of a driver: what it is for, what it loads, whether it is a cuda-compat package's."""
+    refused = refusal(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
+    report.add(
+        "driver",
+        f"for CUDA {found.cuda}, {found.library or 'libcuda at an unknown place'}",
+        ok=refused is None,
+        required=False,
+        remedy=f"{refused.why}: {refused.remedy}" if refused else None,
+    )
+    ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
+    report.add(
+        "forward compatibility",
+        _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release"),
+        ok=found.forward is not Forward.MISMATCH,
+        required=False,
+        remedy=f"take {found.library and found.library.parent} out of LD_LIBRARY_PATH, or remove the package "
+        "cuda-compat that was left when the driver was updated",
+    )
 
 
 def _places(report: Report) -> None:

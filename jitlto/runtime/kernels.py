@@ -213,9 +213,9 @@ class KernelFamily:
 
             planned = Planner(self, entry, configuration).plan(link_mode=link_mode, link_options=link_options)
             launcher = self.load(planned)
-            # Where PTX stands in for LTO-IR, each process is to say so.
-            same_mode, same_device = planned.link_mode == link_mode, planned.target.number == _number(capability)
-            if known and asked and same_mode and same_device:
+            # Where PTX stands in for LTO-IR or for a cubin, each process is to say so.
+            as_asked = planned.link_mode == link_mode and planned.jit_base is None
+            if known and asked and as_asked and planned.target.number == _number(capability):
                 known.keep_chosen(asked, planned.chosen)
         self._requests[request] = launcher
         return launcher

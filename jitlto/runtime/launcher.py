@@ -86,14 +86,14 @@ class Launcher:
         begin = time.perf_counter()
         try:
             with _allowed_in_captures():
-                self._code = ObjectCode.from_cubin(linked.cubin, name=chosen.kernel)
+                of = ObjectCode.from_ptx if linked.is_ptx else ObjectCode.from_cubin
+                self._code = of(linked.cubin, name=chosen.kernel)
                 self.kernel: Kernel = self._code.get_kernel(linked.entry)
         except Exception as error:
-            raise LaunchError(
-                f"the driver cannot load the kernel: {error}",
-                where=chosen.kernel,
-                hint=f"it was linked for {linked.target}; `jitlto doctor` shows the device",
-            ) from error
+            from jitlto.runtime.driver import explain
+
+            what, hint = explain(linked, error)
+            raise LaunchError(what, where=chosen.kernel, hint=hint) from error
         events.tell(Kind.LOADED, chosen.kernel, chosen.digest, time.perf_counter() - begin)
         self._converters = [converter(parameter) for parameter in chosen.signature]
         self._configs: dict[object, LaunchConfig] = {}
@@ -157,7 +157,7 @@ class Launcher:
 
     @property
     def cubin(self) -> bytes:
-        """The machine code."""
+        """The machine code, or the PTX that the driver compiled."""
         return self.linked.cubin
 
     def ptx(self) -> str:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from jitlto import toolkit
 from jitlto.errors import JitltoError, VersionError
-from jitlto.fragment import Fragment, Image, ImageKind
+from jitlto.fragment import Fragment, ImageKind
+from jitlto.runtime.compatibility import reads
 from jitlto.runtime.enumeration import Kernel
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.plan import Plan
-from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa
+from jitlto.versions import Architecture
 
 _MEMORY_PER_LINK = 256 << 20  # bytes; nvJitLink takes less for the families that we know
 
@@ -73,7 +74,7 @@ def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> N
     """
     linker = toolkit.nvjitlink_version()
     kind = ImageKind.LTOIR if mode == "lto" else ImageKind.PTX
-    unreadable = [f for f in fragments if not any(_readable(image, linker) for image in f.images_of(kind))]
+    unreadable = [f for f in fragments if not any(reads(image, linker) for image in f.images_of(kind))]
     if not unreadable:
         return
     what = "LTO-IR" if kind is ImageKind.LTOIR else "PTX"
@@ -82,17 +83,12 @@ def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> N
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
     remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer (pip install -U 'jitlto[cu{made.major}]')"
+    remedy += f", or build them with a compiler no newer than {linker}" if some else ""
     if mode == "ptx" and not some:
         remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'
-    if mode == "lto" and all(any(_readable(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
+    if mode == "lto" and all(any(reads(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
     raise VersionError(f"cannot be linked by nvJitLink {linker}: {count} fragments {state}", where=where, hint=remedy)
-
-
-def _readable(image: Image, linker: Version) -> bool:
-    if image.kind is ImageKind.LTOIR:
-        return ltoir_links(image.version, linker)
-    return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
 
 
 def link_all(

@@ -19,11 +19,11 @@ class LinkedKernel(Record):
     Parameters
     ----------
     cubin : bytes
-        The machine code.
+        The machine code; PTX where nvJitLink makes none for the device, which is then compiled by the driver.
     entry : str
         The kernel's mangled name in it.
     target : str
-        What it runs on, e.g. ``sm_90``.
+        What it runs on, e.g. ``sm_90``; ``compute_90`` for PTX.
     log : str
         nvJitLink's info log.
     seconds : float
@@ -45,6 +45,11 @@ class LinkedKernel(Record):
         from jitlto.versions import Architecture
 
         return Architecture.parse(self.target)
+
+    @property
+    def is_ptx(self) -> bool:
+        """Whether it is PTX."""
+        return self.target.startswith("compute_")
 
     def _value(self) -> tuple[object, ...]:
         return (self.cubin, self.entry, self.target, self.log)
@@ -78,7 +83,8 @@ def unpack(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKer
     try:
         about, inputs = json.loads(line), json.loads(content)
         entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
-        if not target.removeprefix("sm_").rstrip("af").isdigit() or any(len(p) != 2 for p in about["configuration"]):
+        number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
+        if not number.isdigit() or any(len(p) != 2 for p in about["configuration"]):
             return None
         return LinkedKernel(cubin, entry, target, log, seconds, layer)
     except (ValueError, KeyError, TypeError):

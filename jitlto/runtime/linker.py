@@ -11,8 +11,9 @@ from jitlto import toolkit
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.mangling import demangle
 from jitlto.ptx import parse
+from jitlto.runtime.compatibility import refuse_unknown
 from jitlto.runtime.cubin import undefined
-from jitlto.versions import Architecture, Version, knows, linkable
+from jitlto.versions import Architecture, Version
 
 
 class InputKind(StrEnum):
@@ -86,12 +87,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     nvjitlink = toolkit.bindings("nvjitlink")
     kinds = nvjitlink.InputType
     version = toolkit.nvjitlink_version()
-    if not knows(version, target):
-        raise ArchitectureError(
-            f"nvJitLink {version} does not link for {target.sm}",
-            hint=f"it links for {', '.join(f'sm_{n}' for n in linkable(version))}; "
-            "a newer architecture needs a newer nvJitLink",
-        )
+    refuse_unknown(target, version)
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
     try:
         handle = nvjitlink.create(len(options), options)
@@ -123,6 +119,17 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     finally:
         nvjitlink.destroy(handle)
     return Linked(bytes(buffer).rstrip(b"\0") if ptx else bytes(buffer), log)
+
+
+def refuse_undefined_in(linked: Linked) -> None:
+    """Refuse linked PTX that leaves something to be defined, as a cubin that does is refused.
+
+    Raises
+    ------
+    UnresolvedSymbolError
+        If it does.
+    """
+    _refuse_undefined([symbol.name for symbol in parse(linked.data.decode()).requires], linked.log)
 
 
 def _letter(number: int) -> str:

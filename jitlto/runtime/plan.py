@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,12 +15,12 @@ from jitlto.errors import ArchitectureError, LinkError, VersionError
 from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
-from jitlto.runtime import cubins, device, wisdom
+from jitlto.runtime import compatibility, cubins, device, wisdom
 from jitlto.runtime.linked import LinkedKernel
 from jitlto.runtime.recipe import Recipe
 from jitlto.runtime.resolve import Resolution, Supplied
 from jitlto.runtime.shortcuts import Chosen
-from jitlto.versions import Architecture, Version, ltoir_links, newest_ptx_isa, runs_on
+from jitlto.versions import Architecture, Version, ltoir_links, runs_on
 
 if TYPE_CHECKING:  # what a plan whose kernel is found need not load
     from jitlto.runtime.linker import Linked
@@ -29,7 +28,7 @@ if TYPE_CHECKING:  # what a plan whose kernel is found need not load
 
 _DIGEST_SCHEMA = 1
 _log = logging.getLogger("jitlto.plan")
-_said: set[tuple[Version, Version]] = set()
+_said: set[str] = set()
 
 
 @dataclass(frozen=True, repr=False)
@@ -103,33 +102,33 @@ class Plan:
         """
         if self.arch is not None:
             return self.arch
-        own = device.architecture()
-        # Code built for exactly this architecture or family may use what plain code cannot.
-        available = {image.architecture for f in self.fragments for image in f.images_of(ImageKind.LTOIR)}
-        for special in (Architecture(own.number, "a"), Architecture(own.number, "f")):
-            if any(a.suffix and runs_on(a, special) for a in available):
-                return special
-        return own
+        return compatibility.native(device.architecture(), self.fragments)
+
+    @cached_property
+    def jit_base(self) -> Architecture | None:
+        """What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target itself.
+
+        The driver, which knows its device, compiles that PTX when the kernel is loaded.
+        """
+        if self.link_mode != "lto":
+            return None  # what would make PTX is link-time optimisation
+        linker = toolkit.nvjitlink_version()
+        return compatibility.jit_base(self.target, linker, asked=self.arch is not None)
+
+    @property
+    def code(self) -> str:
+        """For what code is made: ``sm_90``, or ``compute_90`` for PTX."""
+        return self.jit_base.compute if self.jit_base else self.target.sm
 
     @cached_property
     def link_mode(self) -> str:
         """``lto``, or ``ptx`` if it was asked for or if fragments and nvJitLink are of different majors."""
-        linker = toolkit.nvjitlink_version()
-        foreign = {
-            i.version for f in self.fragments for i in f.images_of(ImageKind.LTOIR) if i.version.major != linker.major
-        }
-        if self.mode == "lto" and foreign:
-            version = max(foreign)
-            if (version, linker) not in _said:
-                _said.add((version, linker))
-                _log.warning(
-                    "LTO-IR of CUDA %s does not link with nvJitLink %s: "
-                    "linking PTX instead, without link-time optimisation",
-                    version,
-                    linker,
-                )
-            return "ptx"
-        return self.mode
+        return "ptx" if self._foreign else self.mode
+
+    @cached_property
+    def _foreign(self) -> Version | None:
+        """The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked."""
+        return compatibility.foreign(self.fragments, toolkit.nvjitlink_version()) if self.mode == "lto" else None
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
@@ -144,9 +143,21 @@ class Plan:
         """
         linker = toolkit.nvjitlink_version()
         kind = ImageKind.LTOIR if self.link_mode == "lto" else ImageKind.PTX
+        target = self.jit_base or self.target
         for item in self.supplied:
-            _check_supplied(item, self.link_mode, self.target, linker)
-        return tuple(_select(fragment, kind, self.target, linker) for fragment in self.fragments)
+            _check_supplied(item, self.link_mode, target, linker)
+        selected = tuple(compatibility.select(fragment, kind, target, linker) for fragment in self.fragments)
+        if self._foreign:
+            _say_once(
+                f"LTO-IR of CUDA {self._foreign} does not link with nvJitLink {linker}: "
+                "linking PTX instead, without link-time optimisation"
+            )
+        if self.jit_base:
+            _say_once(
+                f"nvJitLink {linker} does not link for {self.target.sm}: "
+                f"making PTX for {self.jit_base.compute} instead, which the driver compiles"
+            )
+        return selected
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
@@ -182,7 +193,7 @@ class Plan:
             "images": [image.sha256 for image in self.images],
             "supplied": [item.identity for item in self.supplied],
             "entry": self.entry.entry,
-            "arch": self.target.sm,
+            "arch": self.code,
             "flags": self.flags,
             "nvjitlink": str(toolkit.nvjitlink_version()),
         }
@@ -216,8 +227,12 @@ class Plan:
             Or one of its kinds, if the plan does not link.
         """
         begin = time.perf_counter()
-        linked = self._link(ptx=False)
-        return LinkedKernel(linked.data, self.entry.entry, self.target.sm, linked.log, time.perf_counter() - begin)
+        linked = self._link(ptx=self.jit_base is not None)
+        if self.jit_base:
+            from jitlto.runtime.linker import refuse_undefined_in
+
+            refuse_undefined_in(linked)
+        return LinkedKernel(linked.data, self.entry.entry, self.code, linked.log, time.perf_counter() - begin)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """The PTX that link-time optimisation makes of the plan, to read and to check.
@@ -264,6 +279,7 @@ class Plan:
             "supplied": [item.symbols.name for item in self.supplied],
             "signature": [str(parameter) for parameter in self.entry.signature],
             "arch": self.target.sm,
+            "code": self.code,
             "link_mode": self.link_mode,
             "flags": list(self.flags),
             "images": [{"kind": i.kind.value, "arch": str(i.architecture), "sha256": i.sha256} for i in self.images],
@@ -280,38 +296,19 @@ class Plan:
             for fragment, image in zip(self.fragments, self.images, strict=True)
         ]
         inputs += [item for user in self.supplied for mode, item in user.images if mode == self.link_mode]
-        return link(inputs, self.target, self.flags, ptx=ptx)
+        others = [item.name for item in inputs if item.kind not in (InputKind.LTOIR, InputKind.FATBIN)]
+        if self.jit_base and others:
+            raise ArchitectureError(
+                f"{', '.join(others)} cannot become part of PTX for {self.jit_base.compute}: it is no LTO-IR",
+                hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
+            )
+        return link(inputs, self.jit_base or self.target, self.flags, ptx=ptx)
 
 
-def _select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
-    images = list(fragment.images_of(kind))
-    if not images:
-        raise VersionError(
-            f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
-            hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
-            f"{_versions(fragment.images)}",
-        )
-    if kind is ImageKind.LTOIR:
-        readable = [image for image in images if ltoir_links(image.version, linker)]
-    else:
-        readable = [i for i in images if i.ptx_isa is not None and i.ptx_isa <= newest_ptx_isa(linker)]
-    if not readable:
-        made = _versions(images)
-        what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
-        raise VersionError(
-            f"{fragment.key} holds {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
-            hint=f"install an nvJitLink of at least {made} "
-            f"(pip install -U 'jitlto[cu{max(i.version for i in images).major}]'), "
-            f"or build the family with a compiler no newer than {linker}",
-        )
-    fitting = [image for image in readable if runs_on(image.architecture, target)]
-    if not fitting:
-        archs = ", ".join(image.architecture.compute for image in readable)
-        raise ArchitectureError(
-            f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
-            hint="link for a later architecture, or build the family with that one among its archs",
-        )
-    return max(fitting, key=lambda image: image.architecture)
+def _say_once(message: str) -> None:
+    if message not in _said:
+        _said.add(message)
+        _log.warning(message)
 
 
 def _check_supplied(item: UserInput, mode: str, target: Architecture, linker: Version) -> None:
@@ -324,14 +321,10 @@ def _check_supplied(item: UserInput, mode: str, target: Architecture, linker: Ve
     if item.version is not None and mode == "lto" and not ltoir_links(item.version, linker):
         raise VersionError(
             f"{name} was compiled with CUDA {item.version}, which nvJitLink {linker} cannot link",
-            hint="install NVRTC and nvJitLink of one release",
+            hint=f"install an nvJitLink of at least {item.version}, or an NVRTC no newer than {linker}",
         )
     if item.architecture is not None and not runs_on(item.architecture, target):
         raise ArchitectureError(
             f"{name} is for {item.architecture.compute}, which does not run on {target.sm}",
             hint="link for a later architecture",
         )
-
-
-def _versions(images: Sequence[Image]) -> str:
-    return " and ".join(sorted({str(image.version) for image in images}))

@@ -16,8 +16,13 @@ def disassemble(cubin: bytes) -> bytes:
     Raises
     ------
     ToolchainError
-        If there is no nvdisasm, or it fails.
+        If there is no nvdisasm, or it fails; or if the kernel is PTX, which the driver compiles.
     """
+    if not cubin.startswith(b"\x7fELF"):
+        raise ToolchainError(
+            "this kernel is PTX, which the driver compiles: there is no SASS to read",
+            hint="--dump ptx shows it; SASS needs an nvJitLink that links for the device's architecture",
+        )
     program = toolkit.binary("nvdisasm")
     if program is None:
         raise ToolchainError(
