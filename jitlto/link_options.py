@@ -119,6 +119,10 @@ class LinkOptions:
             flags.append(f"-split-compile={self.split_compile}")
         return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
 
+    def of_assembler(self) -> list[str]:
+        """The names of the options given that only the assembler heeds, and so no link into PTX."""
+        return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
+
     def compile_flags(self) -> tuple[str, ...]:
         """The compiler's flags for what a link alone cannot do.
 

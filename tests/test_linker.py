@@ -14,7 +14,7 @@ from jitlto import fatbin, nvrtc, toolkit
 from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.headers import Source
 from jitlto.ptx import parse
-from jitlto.runtime.linker import InputKind, LinkInput, link
+from jitlto.runtime.linker import InputKind, LinkInput, link, refuse_undefined_in
 from jitlto.versions import Architecture, Version, newest_ptx_isa
 
 ROOT = Path(jitlto.__file__).resolve().parents[1]
@@ -63,6 +63,12 @@ def test_ltoir_may_come_in_a_fatbin() -> None:
 
 def test_ptx_links_without_lto() -> None:
     assert link([ptx(KERNEL), ptx(OP)], SM_90, []).data[:4] == b"\x7fELF"
+
+
+def test_linked_ptx_that_lacks_a_function_can_be_refused() -> None:
+    with pytest.raises(UnresolvedSymbolError, match=r"no input of the link defines op\(float\)"):
+        refuse_undefined_in(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True))
+    refuse_undefined_in(link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"], ptx=True))
 
 
 def test_ptx_and_ltoir_link_together() -> None:

@@ -404,7 +404,8 @@ def test_across_majors_without_ptx_images_is_a_version_error_with_both_versions(
     )
     with pytest.raises(VersionError) as caught:
         family.plan(arch="sm_90", **TWICE).link()
-    assert "mini/kern[data_type=float] has no ptx image" in str(caught.value)
+    assert "mini/kern[data_type=float] holds LTO-IR made by CUDA" in str(caught.value)
+    assert "and no PTX" in str(caught.value)
     assert str(linker) in str(caught.value)
     assert str(foreign) in str(caught.value)
 

@@ -13,10 +13,15 @@ from jitlto.errors import JitltoError
 from jitlto.versions import (
     Architecture,
     Version,
+    cubin_loads,
+    exists,
     knows,
     linkable,
     ltoir_links,
+    newest_below,
     newest_ptx_isa,
+    oldest_toolkit,
+    ptx_compiles,
     runs_on,
 )
 
@@ -125,3 +130,61 @@ def test_the_table_of_architectures_is_that_of_the_toolchain_at_hand() -> None:
     status, supported = nvrtc.nvrtcGetSupportedArchs()
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
     assert sorted(linkable(toolkit.nvrtc_version())) == sorted(supported)
+
+
+modern = versions.filter(lambda v: v >= (12, 0))
+
+
+@given(modern, architectures)
+def test_what_a_linker_is_too_old_for_has_a_nearest_older_architecture_that_it_knows(
+    linker: Version, target: Architecture
+) -> None:
+    base = newest_below(linker, target)
+    if base is None:
+        return
+    assert not target.suffix
+    assert not knows(linker, target)
+    assert knows(linker, base)
+    assert runs_on(base, target)
+    # What later toolkits dropped, they do not read PTX for either.
+    assert knows(Version(13, 5), base)
+
+
+@pytest.mark.parametrize(
+    ("linker", "target", "base"),
+    [
+        ("12.8", "sm_103", "100"), ("12.8", "sm_121", "120"), ("12.9", "sm_88", "87"), ("12.9", "sm_110", "103"),
+        ("13.5", "sm_130", "121"), ("12.9", "sm_90", None), ("12.9", "sm_110a", None), ("13.0", "sm_70", None),
+        ("13.0", "sm_101", None), ("13.5", "sm_91", None), ("14.0", "sm_130", None),
+    ],
+)  # fmt: skip
+def test_the_base_of_ptx_for_a_device_that_came_later(linker: str, target: str, base: str | None) -> None:
+    assert newest_below(Version.parse(linker), arch(target)) == (base and arch(base))
+
+
+def test_which_architectures_exist() -> None:
+    assert exists(arch("sm_90a"))
+    assert exists(arch("sm_101"))
+    assert not exists(arch("sm_130"))
+    assert not exists(arch("sm_91"))
+
+
+@given(modern)
+def test_the_oldest_toolkit_that_reads_what_another_writes_is_no_newer_and_reads_it(version: Version) -> None:
+    isa = newest_ptx_isa(version)
+    oldest = oldest_toolkit(isa)
+    assert oldest <= version
+    assert isa <= newest_ptx_isa(oldest)
+
+
+@given(modern, versions)
+def test_a_driver_loads_cubins_of_its_major_and_of_earlier_ones(linker: Version, driver: Version) -> None:
+    assert cubin_loads(linker, driver) == (linker[0] <= driver[0])
+
+
+@given(modern, modern)
+def test_a_driver_compiles_the_ptx_of_releases_that_are_no_newer(linker: Version, driver: Version) -> None:
+    if linker <= driver:
+        assert ptx_compiles(newest_ptx_isa(linker), driver)
+    elif newest_ptx_isa(linker) != newest_ptx_isa(driver):
+        assert not ptx_compiles(newest_ptx_isa(linker), driver)

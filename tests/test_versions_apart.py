@@ -1,7 +1,6 @@
-"""LTO-IR of the NVRTC at hand against an older nvJitLink of the same major, a real one, in a process of its own.
+"""LTO-IR of the NVRTC at hand against an older nvJitLink of the same major, a real one, in one process.
 
-The library of the older nvJitLink comes from an unpacked wheel (``pip download nvidia-nvjitlink==13.0.*``, or
-``nvidia-nvjitlink-cu12==12.8.*``); an environment variable says where it lies.
+The library of the older nvJitLink is that of ``python -m tests.toolkits DIRECTORY``, which JITLTO_TEST_TOOLKITS names.
 """
 
 from __future__ import annotations
@@ -17,11 +16,10 @@ import jitlto
 from jitlto import toolkit
 from jitlto.versions import Version
 
+from . import toolkits
+
 ROOT = Path(jitlto.__file__).resolve().parents[1]
-OLDER = {
-    12: (Version(12, 8), "JITLTO_TEST_NVJITLINK_12_8", "libnvJitLink.so.12"),
-    13: (Version(13, 0), "JITLTO_TEST_NVJITLINK_13_0", "libnvJitLink.so.13"),
-}
+OLDER = {12: Version(12, 8), 13: Version(13, 0)}
 
 # cuda.bindings takes a library of that name that is loaded already.
 PRELUDE = """
@@ -43,15 +41,11 @@ plan = family.plan(arch="sm_90", data_type="float", op_name="twice")
 def older() -> tuple[Version, str]:
     """An older nvJitLink: its version, and the path of its library."""
     compiler = toolkit.nvrtc_version()
-    version, variable, library = OLDER[compiler.major]
+    version = OLDER[compiler.major]
     if compiler <= version:
         pytest.skip(f"CUDA {compiler} is not newer than nvJitLink {version}")
-    path = os.environ.get(variable)
-    if not path:
-        pytest.skip(f"{variable} does not name the {library} of nvJitLink {version}")
-    if not Path(path).is_file():
-        pytest.fail(f"{variable} names {path}, which is no file")
-    return version, path
+    (path,) = toolkits.place(str(version)).rglob("libnvJitLink.so.*")
+    return version, str(path)
 
 
 def run(older: tuple[Version, str], database: Path, code: str) -> str:

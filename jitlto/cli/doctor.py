@@ -17,7 +17,7 @@ from jitlto.cli.output import print_json
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.runtime import device, driver, registry
-from jitlto.runtime.compatibility import refusal
+from jitlto.runtime.compatibility import Way, refusal, verdict
 from jitlto.runtime.driver import Driver, Forward
 from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
 
@@ -255,15 +255,9 @@ def _databases(report: Report, nvjitlink: Version | None) -> None:
 
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
-    """Why a database's LTO-IR does not link here, and what then; None if it does."""
-    images = [image for fragment in database.fragments() for image in fragment.images]
-    foreign = sorted({image.version for image in images if not ltoir_links(image.version, linker)})
-    if not foreign:
+    """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
+    told = [verdict(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images]
+    troubles = sorted((says for says in told if says.way is not Way.LTO), key=lambda says: says.way is not None)
+    if not troubles:
         return None
-    if any(version.major == linker.major for version in foreign):
-        return f"newer than nvJitLink {linker}: install nvJitLink {foreign[-1]}, or build it with an older compiler"
-    if all(image.ptx_isa <= newest_ptx_isa(linker) for image in images if image.ptx_isa):
-        return f"of another CUDA major than nvJitLink {linker}: it links as PTX, without link-time optimisation"
-    return (
-        f"of a newer CUDA major than nvJitLink {linker}: it does not link here; install jitlto[cu{foreign[-1].major}]"
-    )
+    return f"{troubles[0].why}: {troubles[0].remedy}; for more: jitlto doctor {database.path}"

@@ -131,6 +131,12 @@ def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Ve
         If none runs on the target.
     """
     images = list(fragment.images_of(kind))
+    other = foreign([fragment], linker)
+    if not images and kind is ImageKind.PTX and other:
+        raise VersionError(
+            f"{fragment.key} holds LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
+            hint=_remedies(other, linker) + ", or with ptx among its images" * (other < linker),
+        )
     if not images:
         raise VersionError(
             f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
@@ -143,9 +149,7 @@ def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Ve
         what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
         raise VersionError(
             f"{fragment.key} holds {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
-            hint=f"install an nvJitLink of at least {made} "
-            f"(pip install -U 'jitlto[cu{max(i.version for i in images).major}]'), "
-            f"or build the family with a compiler no newer than {linker}",
+            hint=_remedies(max(i.version for i in images), linker),
         )
     fitting = [image for image in readable if runs_on(image.architecture, target)]
     if not fitting:
@@ -162,6 +166,19 @@ def reads(image: Image, linker: Version) -> bool:
     if image.kind is ImageKind.LTOIR:
         return ltoir_links(image.version, linker)
     return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
+
+
+def _remedies(compiler: Version, linker: Version) -> str:
+    """What to do about LTO-IR or PTX that does not go with nvJitLink: change the one, or the other."""
+    if compiler < linker:
+        return (
+            f"install an nvJitLink of CUDA {compiler.major} (pip install 'jitlto[cu{compiler.major}]'), "
+            f"or build the family with CUDA {linker.major}"
+        )
+    return (
+        f"install an nvJitLink of at least {compiler} (pip install -U 'jitlto[cu{compiler.major}]'), "
+        f"or build the family with a compiler no newer than {linker}"
+    )
 
 
 def _versions(images: Sequence[Image]) -> str:
@@ -187,13 +204,12 @@ def verdict(fragment: Fragment, target: Architecture, linker: Version, *, asked:
     other = foreign([fragment], linker)
     try:
         if other is not None:
-            refuse_unknown(target, linker)
             select(fragment, ImageKind.PTX, target, linker)
+            refuse_unknown(target, linker)
             return Verdict(Way.PTX, target.sm, *_across(other, linker))
         base = jit_base(target, linker, asked=asked)
-        if base is None:
-            refuse_unknown(target, linker)
         select(fragment, ImageKind.LTOIR, base or target, linker)
+        refuse_unknown(base or target, linker)
     except LinkError as error:
         return Verdict(None, why=error.what.removeprefix(str(fragment.key)).strip(), remedy=error.hint)
     if base is None:

@@ -156,6 +156,7 @@ class Plan:
             _say_once(
                 f"nvJitLink {linker} does not link for {self.target.sm}: "
                 f"making PTX for {self.jit_base.compute} instead, which the driver compiles"
+                + "".join(f", without {name}" for name in self.options.of_assembler())
             )
         return selected
 
