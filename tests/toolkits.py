@@ -38,7 +38,7 @@ def make(directory: Path) -> None:
         place, major = directory / release, release.partition(".")[0]
         if (place / "complete").is_file():
             continue
-        venv.create(place, with_pip=False)
+        venv.create(place, symlinks=True, with_pip=False)
         packages = [f"{name}=={release}.*" for name in (_CUDA_12 if major == "12" else _CUDA_13)]
         pip = [sys.executable, "-m", "pip", "--python", str(place / "bin" / "python")]
         subprocess.run([*pip, "install", "--quiet", "--no-deps", *packages, _BINDINGS[major]], check=True)
