@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import config, family
+from jitlto import config, declaration
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
@@ -68,7 +68,7 @@ def build_family(tmp_path: Path) -> BuildFamily:
 
     def make(files: dict[str, str], name: str = "family") -> BuildReport:
         path = write_family(tmp_path / name, files)
-        return build([family.load(path)], tmp_path / f"{name}.fragdb", jobs=1)
+        return build([declaration.load(path)], tmp_path / f"{name}.fragdb", jobs=1)
 
     return make
 
@@ -78,7 +78,7 @@ def mini_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of the family ``mini``."""
     directory = tmp_path_factory.mktemp("mini")
     path = write_family(directory, MINI)
-    return build([family.load(path)], directory / "mini.fragdb", jobs=1).path
+    return build([declaration.load(path)], directory / "mini.fragdb", jobs=1).path
 
 
 @pytest.fixture
@@ -90,7 +90,9 @@ def mini(mini_path: Path) -> Iterator[KernelFamily]:
 
 def _built(factory: pytest.TempPathFactory, *names: str) -> Path:
     """A database of shipped families."""
-    return build([family.load(family.find(name)) for name in names], factory.mktemp(names[0]) / "families.fragdb").path
+    return build(
+        [declaration.load(declaration.find(name)) for name in names], factory.mktemp(names[0]) / "families.fragdb"
+    ).path
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.runtime.kernels import KernelFamily
@@ -66,5 +66,5 @@ def write_family(directory: Path, files: dict[str, str]) -> Path:
 
 def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
     """The family ``name``, built from its files in a directory."""
-    report = build([family.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
+    report = build([declaration.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
     return KernelFamily(name, FragmentDatabase(report.path))

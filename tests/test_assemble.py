@@ -13,8 +13,8 @@ from jitlto.build.assemble import assemble
 from jitlto.build.nvrtc_compiler import Compiler
 from jitlto.build.render import Rendered
 from jitlto.build.unit import Job, Unit
+from jitlto.declaration import Group
 from jitlto.errors import BuildError
-from jitlto.family import Group
 from jitlto.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.headers import Source
 from jitlto.versions import Architecture

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import jitlto
-from jitlto import family
+from jitlto import declaration
 from jitlto.build import toolchain, travel
 from jitlto.build.distributed import DaskExecutor, connect
 from jitlto.build.pipeline import build
@@ -256,7 +256,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_database_built_on_a_cluster_is_the_same_file(executor: DaskExecutor, tmp_path: Path) -> None:
-    families = [family.load(write_family(tmp_path / "mini", MINI))]
+    families = [declaration.load(write_family(tmp_path / "mini", MINI))]
     here = build(families, tmp_path / "here.fragdb", jobs=1, cache=None)
     there = build(families, tmp_path / "there.fragdb", executor=executor, cache=None)
     assert there.compiled == 6

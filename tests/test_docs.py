@@ -32,7 +32,7 @@ from types import CodeType
 import click
 import pytest
 
-from jitlto import cli, config, errors, family, toolkit
+from jitlto import cli, config, declaration, errors, toolkit
 from jitlto.errors import NoDeviceError
 from jitlto.link_options import LinkOptions
 from jitlto.runtime import device
@@ -296,8 +296,8 @@ def test_every_environment_variable_is_in_the_reference() -> None:
 @pytest.mark.parametrize(
     ("heading", "names"),
     [
-        ("### `[family]`", family._FAMILY_KEYS),
-        ("### `[entrypoint.NAME]` and `[device.NAME]`", family._GROUP_KEYS),
+        ("### `[family]`", declaration._FAMILY_KEYS),
+        ("### `[entrypoint.NAME]` and `[device.NAME]`", declaration._GROUP_KEYS),
         ("### `[link]`", tuple(field.name for field in fields(LinkOptions))),
     ],
 )
@@ -307,13 +307,13 @@ def test_every_key_of_family_toml_is_in_the_reference(heading: str, names: tuple
 
 def test_the_options_that_belong_to_the_link_are_in_the_reference() -> None:
     text = section("configuration.md", "### Options that are refused")
-    for option in (*family._LINK_ONLY, *family._REFUSED):
+    for option in (*declaration._LINK_ONLY, *declaration._REFUSED):
         assert f"`{option}`" in text, option
 
 
 def test_the_reserved_parameter_names_are_in_the_reference() -> None:
     text = section("configuration.md", "### `[entrypoint.NAME]` and `[device.NAME]`")
-    for name in family.RESERVED:
+    for name in declaration.RESERVED:
         assert f"`{name}`" in text, name
 
 

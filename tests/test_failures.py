@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto import family, nvrtc
+from jitlto import declaration, nvrtc
 from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group
 from jitlto.build.render import Rendered, render_family
+from jitlto.declaration import Group
 from jitlto.errors import BuildError, CompileError
-from jitlto.family import Group
 from jitlto.fragment import FragmentKey, Role
 from jitlto.headers import HeaderSearch
 
@@ -29,7 +29,7 @@ def grouped(tmp_path: Path) -> Grouped:
 
     def make(**files: str) -> tuple[list[FailureGroup], list[Rendered]]:
         changed = {name.replace("__", "."): text for name, text in files.items()}
-        family_ = family.load(write_family(tmp_path, MINI | changed))
+        family_ = declaration.load(write_family(tmp_path, MINI | changed))
         sources = list(render_family(family_))
         search = HeaderSearch(family_.include)
         failures = []

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.errors import ArgumentError, LaunchError, LinkError
@@ -101,7 +101,7 @@ __global__ void clusters(unsigned* out) {
 @pytest.fixture(scope="module")
 def launch_family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     directory = tmp_path_factory.mktemp("launch")
-    report = build([family.load(write_family(directory, _LAUNCH))], directory / "launch.fragdb")
+    report = build([declaration.load(write_family(directory, _LAUNCH))], directory / "launch.fragdb")
     return KernelFamily("launch", FragmentDatabase(report.path))
 
 

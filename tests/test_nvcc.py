@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from jitlto import family, nvrtc, toolkit
+from jitlto import nvrtc, toolkit
 from jitlto.build import nvcc
 from jitlto.build.nvcc import Compiler
 from jitlto.build.pipeline import build
@@ -86,7 +86,7 @@ def nvcc_mini(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> I
     directory = tmp_path_factory.mktemp("mini")
     declaration = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
     path = write_family(directory, MINI | {"family.toml": declaration})
-    report = build([family.load(path)], directory / "mini.fragdb", jobs=1)
+    report = build([declaration.load(path)], directory / "mini.fragdb", jobs=1)
     with FragmentDatabase(report.path) as database:
         yield KernelFamily("mini", database)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.render import Rendered, describe, matrix_warnings, render_family
 from jitlto.errors import FamilyError, MatrixError, RenderError
 
@@ -15,7 +15,9 @@ from .families import MINI, write_family
 
 def render(directory: Path, **files: str) -> list[Rendered]:
     return list(
-        render_family(family.load(write_family(directory, MINI | {n.replace("__", "."): t for n, t in files.items()})))
+        render_family(
+            declaration.load(write_family(directory, MINI | {n.replace("__", "."): t for n, t in files.items()}))
+        )
     )
 
 
@@ -148,7 +150,7 @@ def test_a_template_that_is_no_text(tmp_path: Path, toml: str) -> None:
     path = write_family(tmp_path, MINI | {"family.toml": toml})
     (tmp_path / "kern.cu.jinja").write_bytes(b"// caf\xe9\n")
     with pytest.raises(RenderError) as caught:
-        list(render_family(family.load(path)))
+        list(render_family(declaration.load(path)))
     assert str(caught.value.where).startswith(str(tmp_path / "kern.cu.jinja"))
 
 
@@ -180,7 +182,7 @@ def test_a_malformed_matrix_is_named(tmp_path: Path) -> None:
 
 def test_naming_advice_names_the_file(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI | {"kern.json": '{"data": {"data_type": ["float"]}}'})
-    (advice,) = matrix_warnings(family.load(path))
+    (advice,) = matrix_warnings(declaration.load(path))
     assert str(tmp_path / "kern.json") in advice
     assert "_data" in advice
 

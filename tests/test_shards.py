@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.pipeline import Project
 from jitlto.build.shards import Item, Shard, assign, matrix, part_record, select, spread
 from jitlto.database import FamilyRecord, GroupRecord
@@ -138,7 +138,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
 
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
-    loaded = family.load(write_family(directory, files))
+    loaded = declaration.load(write_family(directory, files))
     return Project([loaded]).contents()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from examples.transport import FULL_WEIGHT, Run, Tallies, launch, shield, simulate
-from jitlto import family, toolkit
+from jitlto import declaration, toolkit
 from jitlto.build.render import render_family
 from jitlto.runtime.kernels import KernelFamily, load
 
@@ -39,7 +39,7 @@ def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: st
     from jitlto.runtime.linked import LinkedKernel
 
     plan = kernels.plan(arch=architecture, **configuration)
-    declared = family.load(family.find("transport"))
+    declared = declaration.load(declaration.find("transport"))
     rendered = {item.key: item.text for item in render_family(declared)}
     text = "\n".join(rendered[fragment.key] for fragment in plan.fragments)
     include = [str(path) for path in (*declared.include, *toolkit.header_roots())]

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from examples.transport import LEDGER, Material, Problem, Run, Tallies, scalars, tables
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.render import Rendered, render_family
 
 COMPILER: Final = shutil.which("g++")
@@ -86,7 +86,7 @@ class Host:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.family = family.load(family.find("transport"))
+        self.family = declaration.load(declaration.find("transport"))
         self.rendered: list[Rendered] = list(render_family(self.family))
         (directory / "cuda" / "std").mkdir(parents=True)
         (directory / "cuda" / "std" / "cstdint").write_text(_CSTDINT)

@@ -28,8 +28,8 @@ from jitlto.build.toolchain import Toolchain
 from jitlto.build.unit import Job
 from jitlto.build.workers import ProcessExecutor, default_jobs
 from jitlto.database import FamilyRecord, GroupRecord, PartRecord
+from jitlto.declaration import Family
 from jitlto.errors import BuildError, FamilyError, JitltoError
-from jitlto.family import Family
 from jitlto.fragment import Fragment, FragmentKey
 from jitlto.headers import HeaderSearch
 

@@ -14,8 +14,8 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
 from jitlto.build import matrix
+from jitlto.declaration import Family, Group
 from jitlto.errors import FamilyError, RenderError
-from jitlto.family import Family, Group
 from jitlto.fragment import FragmentKey
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import click
 
-from jitlto import config, family
+from jitlto import config, declaration
 from jitlto.cli.output import print_built, print_json
 from jitlto.errors import JitltoError, RenderError
 from jitlto.fragment import FragmentKey
@@ -41,7 +41,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
     from jitlto.build.render import render_family
 
     listing = []
-    for rendered in render_family(family.load(family.find(name))):
+    for rendered in render_family(declaration.load(declaration.find(name))):
         stem = quote(",".join(f"{n}={v}" for n, v in rendered.key.parameters), safe="=, ") or rendered.group.name
         if len(stem) > _LONGEST_NAME:
             stem = hashlib.sha256(stem.encode()).hexdigest()
@@ -144,7 +144,7 @@ def build(
     if timings is not None:
         record.check(timings)
     recorded = read_costs(costs)
-    project = pipeline.Project([family.load(path) for path in _paths(names)], keep_going=keep_going)
+    project = pipeline.Project([declaration.load(path) for path in _paths(names)], keep_going=keep_going)
     cache = None if no_cache else _cache(cache_dir)
     if plan_shards is not None:
         _print_shards(project, plan_shards, recorded, as_json)
@@ -186,10 +186,10 @@ def build(
 
 
 def _paths(names: tuple[str, ...]) -> list[Path]:
-    paths = [family.find(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
+    paths = [declaration.find(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
     if not paths:
         raise click.UsageError(
-            f"name a family: there is no fragments/ here. Shipped: {', '.join(family.available()) or 'none'}"
+            f"name a family: there is no fragments/ here. Shipped: {', '.join(declaration.available()) or 'none'}"
         )
     return paths
 

@@ -13,7 +13,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from jitlto import family, toolkit
+from jitlto import declaration, toolkit
 from jitlto.cli.progress import progress
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
@@ -62,7 +62,7 @@ def _build(path: Path) -> None:
 
     # Without the build cache: a demonstration shows a build, not the memory of one.
     with progress("compiling search") as observer:
-        report = build([family.load(family.find("search"))], path, observer=observer)
+        report = build([declaration.load(declaration.find("search"))], path, observer=observer)
     groups = Counter(fragment.key.group for fragment in report.fragments)
     listed = ", ".join(f"{count} {name}" for name, count in sorted(groups.items()))
     click.echo(

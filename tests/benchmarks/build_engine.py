@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jitlto import family, nvrtc, toolkit
+from jitlto import declaration, nvrtc, toolkit
 from jitlto.build import matrix
 from jitlto.build.render import render_family
 from jitlto.build.snapshot import LEAST_SHARERS, Snapshots
@@ -66,7 +66,7 @@ def main() -> None:
             shutil.copytree(HEAVY, place / "heavy")
             result["heavy"] = _against_nvcc("heavy", [place / "heavy"], place, options)
         if options.only in (None, "floor"):
-            declarations = {"light": family.find("search"), "heavy": HEAVY / "family.toml"}
+            declarations = {"light": declaration.find("search"), "heavy": HEAVY / "family.toml"}
             result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
         if options.only in (None, "noop"):
             result["no_op"] = _no_op(place, options.rounds)
@@ -83,8 +83,8 @@ def _copy_of_search(directory: Path, number: int) -> Path:
     shutil.copytree(ROOT / "templates" / "search", directory / "search", dirs_exist_ok=True)
     for template in (directory / "search").glob("*.jinja"):
         template.write_text(template.read_text() + f"// copy {number}\n")
-    declaration = directory / "family.toml"
-    declaration.write_text(re.sub(r'(name\s*=\s*)"search"', rf'\1"search{number}"', declaration.read_text()))
+    toml = directory / "family.toml"
+    toml.write_text(re.sub(r'(name\s*=\s*)"search"', rf'\1"search{number}"', toml.read_text()))
     return directory
 
 
@@ -112,16 +112,16 @@ def _against_nvcc(
     return figures
 
 
-def _choose_images(declaration: Path, images: str) -> None:
-    text = re.sub(r"^images.*\n", "", declaration.read_text(), flags=re.M)
-    declaration.write_text(text.replace("[family]\n", f"[family]\nimages = {images}\n"))
+def _choose_images(toml: Path, images: str) -> None:
+    text = re.sub(r"^images.*\n", "", toml.read_text(), flags=re.M)
+    toml.write_text(text.replace("[family]\n", f"[family]\nimages = {images}\n"))
 
 
 def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]]]:
     """The rendered sources as files, with the include directories of each."""
     sources = []
     for directory in directories:
-        declared = family.load(directory / "family.toml")
+        declared = declaration.load(directory / "family.toml")
         for number, rendered in enumerate(render_family(declared)):
             path = place / declared.name / f"{rendered.key.group}{number}.cu"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -161,9 +161,9 @@ def _nvcc_version(nvcc: str) -> str:
     return next(line.strip() for line in text.splitlines() if "release" in line)
 
 
-def _floor(declaration: Path, place: Path) -> dict[str, object]:
+def _floor(path: Path, place: Path) -> dict[str, object]:
     """What is left of each run of the compiler when the includes at the head of a source cost nothing."""
-    declared = family.load(declaration)
+    declared = declaration.load(path)
     search = HeaderSearch([*declared.include, *toolkit.header_roots()])
     shared = Path(tempfile.mkdtemp(dir=place))
     snapshots = Snapshots(shared)
@@ -260,7 +260,7 @@ def _render(place: Path, rounds: int) -> dict[str, object]:
         count = sum(len(list(matrix.load(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
         expanding.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        rendered = len(list(render_family(family.load(path))))
+        rendered = len(list(render_family(declaration.load(path))))
         rendering.append(time.perf_counter() - begin)
     if count != rendered:
         raise SystemExit(f"{count} combinations, but {rendered} sources")

@@ -27,7 +27,7 @@ import cupy as cp
 import numpy as np
 from cuda.core import Device, LaunchConfig, Stream, launch
 
-from jitlto import family, toolkit
+from jitlto import declaration, toolkit
 from jitlto.build.pipeline import build
 from jitlto.database import FragmentDatabase
 from jitlto.runtime import events
@@ -120,7 +120,7 @@ def main() -> None:
         place = Path(directory)
         os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
         path = write_family(place / "family", FAMILY)
-        database = build([family.load(path)], place / "axpy.fragdb").path
+        database = build([declaration.load(path)], place / "axpy.fragdb").path
         kernels = KernelFamily("axpy", FragmentDatabase(database))
         result = {
             "machine": describe(command_line()),
@@ -287,7 +287,7 @@ def _overlap(kernels: KernelFamily) -> dict[str, object]:
 
 def _search(place: Path) -> Plan:
     """A plan of the shipped family ``search``."""
-    database = build([family.load(family.find("search"))], place / "search.fragdb").path
+    database = build([declaration.load(declaration.find("search"))], place / "search.fragdb").path
     search = KernelFamily("search", FragmentDatabase(database))
     return search.plan(**next(search.configurations()))
 

@@ -29,7 +29,7 @@ import cupy as cp
 import numpy as np
 from cuda.core import Program, ProgramOptions
 
-from jitlto import family as families
+from jitlto import declaration as families
 from jitlto import toolkit
 from jitlto.build.pipeline import build
 from jitlto.build.render import Rendered, render_family

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.errors import FamilyError
 from jitlto.fragment import Role
 from jitlto.link_options import LinkOptions
@@ -17,8 +17,8 @@ from .families import MINI, write_family
 TOML = MINI["family.toml"]
 
 
-def load(directory: Path, toml: str, **files: str) -> family.Family:
-    return family.load(write_family(directory, MINI | {"family.toml": toml} | files))
+def load(directory: Path, toml: str, **files: str) -> declaration.Family:
+    return declaration.load(write_family(directory, MINI | {"family.toml": toml} | files))
 
 
 def failure(directory: Path, toml: str) -> FamilyError:
@@ -74,7 +74,7 @@ def test_files_are_looked_for_beside_then_under_matrices_and_templates(tmp_path:
     write_family(top, {"family.toml": TOML, "op.cuh": "", "op.json": "", "kern.cu.jinja": ""})
     write_family(tmp_path / "matrices", {"kern.json": "", "op.json": ""})
     write_family(tmp_path / "templates", {"op.cu.jinja": "", "kern.cu.jinja": ""})
-    kern, op = family.load(top / "family.toml").groups
+    kern, op = declaration.load(top / "family.toml").groups
     assert kern.matrix == tmp_path / "matrices" / "kern.json"
     assert kern.template == top / "kern.cu.jinja"
     assert op.matrix == top / "op.json"
@@ -84,15 +84,15 @@ def test_files_are_looked_for_beside_then_under_matrices_and_templates(tmp_path:
 def test_families_are_found_by_name_directory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_family(tmp_path / "fragments" / "mine", MINI)
     monkeypatch.chdir(tmp_path)
-    assert family.find("mine").resolve() == path
-    assert family.find(path.parent) == path
-    assert family.find(path) == path
-    assert {"mine", "search", "transform"} <= set(family.available())
+    assert declaration.find("mine").resolve() == path
+    assert declaration.find(path.parent) == path
+    assert declaration.find(path) == path
+    assert {"mine", "search", "transform"} <= set(declaration.available())
 
 
 def test_an_unknown_family_is_answered_with_the_nearest() -> None:
     with pytest.raises(FamilyError, match="no family 'serch'") as caught:
-        family.find("serch")
+        declaration.find("serch")
     assert "did you mean search?" in str(caught.value.hint)
 
 
@@ -154,7 +154,7 @@ def test_each_mistake_names_file_and_table(
 def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) -> None:
     path = write_family(tmp_path / "fragments" / "mini", MINI | {"family.toml": TOML.replace('"op.json"', '"no.json"')})
     with pytest.raises(FamilyError) as caught:
-        family.load(path)
+        declaration.load(path)
     assert str(path.parent / "no.json") in str(caught.value.hint)
     assert str(tmp_path / "matrices" / "no.json") in str(caught.value.hint)
 
@@ -204,13 +204,13 @@ def test_a_table_declared_twice_is_no_toml(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
         with pytest.raises(FamilyError, match="cannot be read") as caught:
-            family.load(path)
+            declaration.load(path)
         assert caught.value.where == str(path)
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
     with pytest.raises(FamilyError, match="cannot be read"):
-        family.load(tmp_path / "latin.toml")
+        declaration.load(tmp_path / "latin.toml")
 
 
 @pytest.mark.parametrize("name", ["fft", "ivf_flat", "search", "transform", "transport"])
 def test_the_shipped_families_load(name: str) -> None:
-    assert family.load(family.find(name)).name == name
+    assert declaration.load(declaration.find(name)).name == name
