@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jitlto.database import FragmentDatabase as FragmentDatabase
     from jitlto.fragment import FragmentKey as FragmentKey
     from jitlto.runtime.kernels import KernelFamily as KernelFamily
+    from jitlto.runtime.kernels import family as family
     from jitlto.runtime.kernels import load as load
     from jitlto.runtime.launcher import Launcher as Launcher
     from jitlto.runtime.plan import Plan as Plan
@@ -29,6 +30,7 @@ _EXPORTS = {
     "Launcher": "jitlto.runtime.launcher",
     "Plan": "jitlto.runtime.plan",
     "Planner": "jitlto.runtime.planner",
+    "family": "jitlto.runtime.kernels",
     "load": "jitlto.runtime.kernels",
 }
 __all__ = [*_EXPORTS, "JitltoError", "__version__"]

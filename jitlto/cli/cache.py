@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jitlto import config
+from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
 from jitlto.errors import JitltoError
 from jitlto.store import Store, Usage
@@ -146,9 +147,9 @@ def clear(only: str | None, as_json: bool) -> None:
     epilog="Example: jitlto cache why search data_type=float out_type=float idx_type=uint32_t veclen=4 "
     "distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90"
 )
-@click.argument("name", metavar="FAMILY")
+@click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--db", "database", type=click.Path(path_type=Path), help="The database [default: JITLTO_DATABASE_PATH].")
+@click.option("--db", "database", type=click.Path(path_type=Path), help=DB_HELP)
 @click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--entry", help="The entrypoint's group, where the family has several.")
 @click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
@@ -167,14 +168,12 @@ def why(
     Looks where a program would: in the packs beside the database, then in the cache of linked kernels. A miss is an
     answer too: exit status 0.
     """
-    from jitlto.runtime.kernels import load
-
     configuration: dict[str, str] = {}
     for parameter, value in pairs(settings):
         if parameter in configuration:
             raise click.UsageError(f"{parameter} is given twice")
         configuration[parameter] = value
-    plan = load(name, database).planner(entry, **configuration).plan(arch=arch, link_mode=link_mode)
+    plan = find_family(name, database).planner(entry, **configuration).plan(arch=arch, link_mode=link_mode)
     place = places()[0]
     looked, trouble = _sources(plan, place)
     # A damaged entry is as good as none.

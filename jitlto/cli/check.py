@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from jitlto import toolkit
+from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
 from jitlto.cli.targets import parse_targets
-from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError
 from jitlto.versions import Architecture
 
@@ -41,7 +41,7 @@ class _Links:
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
-@click.argument("database", metavar="DB", type=click.Path(path_type=Path))
+@click.argument("database", metavar=DATABASE, type=click.Path(path_type=Path))
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("--complete", is_flag=True, help="Fail for combinations that a device group's matrix leaves out, too.")
 @click.option("--link", "archs", metavar="ARCH", multiple=True, help="Link for it too, e.g. sm_90; several times.")
@@ -92,12 +92,16 @@ def _check(
     from jitlto.runtime.kernels import KernelFamily
     from jitlto.runtime.linkcheck import refuse_unreadable
 
-    with FragmentDatabase(path) as database:
-        families = [KernelFamily(name, database) for name in dict.fromkeys(names or sorted(database.families))]
+    database, named = open_database(path)
+    with database:
+        wanted = [*([named] if named else []), *names] or sorted(database.families)
+        families = [KernelFamily(name, database) for name in dict.fromkeys(wanted)]
         if not families:
             raise DatabaseError("holds no family", where=str(path), hint="build one into it")
         if targets:
-            refuse_unreadable([f for family in families for f in database.fragments(family.name)], mode, str(path))
+            refuse_unreadable(
+                [f for family in families for f in database.fragments(family.name)], mode, str(database.path)
+            )
         proofs: list[FamilyProof] = []
         described = []
         for family in families:
@@ -120,7 +124,7 @@ def _check(
         if as_json:
             print_json(
                 {
-                    "database": str(path),
+                    "database": str(database.path),
                     "digest": database.digest,
                     "holds": holds,
                     "families": described,

@@ -7,22 +7,30 @@ from pathlib import Path
 
 import click
 
+from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError
 from jitlto.fragment import Fragment, FragmentKey
 from jitlto.mangling import demangle
 
-_database = click.argument("database", metavar="DB", type=click.Path(path_type=Path))
+_database = click.argument("database", metavar=DATABASE, type=click.Path(path_type=Path))
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
-@_database
+@click.argument("database", metavar=f"[{DATABASE}]", type=click.Path(path_type=Path), required=False)
+@click.option("--installed", is_flag=True, help="List the families that installed packages bring.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
-def ls(database: Path, as_json: bool) -> None:
-    """List the fragments of DB: role, size of all images, key."""
-    with _open(database) as opened:
-        fragments = opened.fragments()
+def ls(database: Path | None, installed: bool, as_json: bool) -> None:
+    """List the fragments of DB, or of a family: role, size of all images, key."""
+    if installed == (database is not None):
+        raise click.UsageError("give a database, a family, or --installed")
+    if database is None:
+        print_installed(as_json=as_json)
+        return
+    opened, family = _open(database)
+    with opened:
+        fragments = opened.fragments(family)
         if as_json:
             print_json(
                 {
@@ -46,7 +54,7 @@ def ls(database: Path, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show(database: Path, key: str, as_json: bool) -> None:
     """Show one fragment of DB: what it provides and requires, and its images."""
-    with _open(database) as opened:
+    with _open(database)[0] as opened:
         fragment = opened.get(FragmentKey.parse(key))
         if fragment is None:
             raise DatabaseError(f"no fragment {key}", where=str(database), hint=f"`jitlto ls {database}` lists them")
@@ -72,16 +80,18 @@ def show(database: Path, key: str, as_json: bool) -> None:
 @_database
 def verify(database: Path) -> None:
     """Read and check everything in DB. Exit status 1 if anything does not hold."""
-    with _open(database) as opened:
+    with _open(database)[0] as opened:
         images = opened.verify()
-        click.echo(f"{database}: {len(opened.fragments())} fragments and {images} images hold, digest {opened.digest}")
+        click.echo(
+            f"{opened.path}: {len(opened.fragments())} fragments and {images} images hold, digest {opened.digest}"
+        )
 
 
-def _open(path: Path) -> FragmentDatabase:
-    opened = FragmentDatabase(path)
+def _open(target: Path) -> tuple[FragmentDatabase, str | None]:
+    opened, family = open_database(target)
     if opened.part is not None:
-        click.echo(f"{path}: {opened.part}", err=True)
-    return opened
+        click.echo(f"{opened.path}: {opened.part}", err=True)
+    return opened, family
 
 
 def _as_dict(fragment: Fragment) -> dict[str, object]:

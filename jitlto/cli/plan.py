@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.sass import disassemble
@@ -16,9 +17,9 @@ from jitlto.runtime.sass import disassemble
     epilog="Example: jitlto plan search data_type=float out_type=float idx_type=uint32_t optimized_name=optimized "
     "veclen=4 distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90 --dump sass"
 )
-@click.argument("name", metavar="FAMILY")
+@click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--db", "database", type=click.Path(path_type=Path), help="The database [default: JITLTO_DATABASE_PATH].")
+@click.option("--db", "database", type=click.Path(path_type=Path), help=DB_HELP)
 @click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--entry", help="The entrypoint's group, where the family has several.")
 @click.option("--source", "sources", type=click.Path(path_type=Path), multiple=True, help="A device function to add.")
@@ -40,8 +41,6 @@ def plan(
 
     Without --dump it says what the kernel is made of and whether it links.
     """
-    from jitlto.runtime.kernels import load
-
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
     configuration = {}
@@ -52,7 +51,7 @@ def plan(
         if parameter in configuration:
             raise click.UsageError(f"{parameter} is given twice")
         configuration[parameter] = value
-    planner = load(name, database).planner(entry, **configuration)
+    planner = find_family(name, database).planner(entry, **configuration)
     for source in sources:
         try:
             planner.add_source(source.read_text("utf-8"), str(source))

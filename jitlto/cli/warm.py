@@ -16,6 +16,7 @@ import click
 from jitlto import config, toolkit
 from jitlto.cli.cache import pairs, places, size
 from jitlto.cli.check import cause_as_dict, print_cause
+from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
 from jitlto.cli.targets import parse_targets
@@ -73,10 +74,10 @@ _Get = Callable[["Plan"], "LinkedKernel"]
 
 
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
-@click.argument("target", metavar="FILE|FAMILY")
+@click.argument("target", metavar="FILE|[PACKAGE:]FAMILY")
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--arch", "archs", multiple=True, metavar="ARCH[,ARCH]...", help="Targets, e.g. sm_90,sm_100.")
-@click.option("--db", "database", type=click.Path(path_type=Path), help="The database [default: JITLTO_DATABASE_PATH].")
+@click.option("--db", "database", type=click.Path(path_type=Path), help=DB_HELP)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a pack there.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Links at once [default: as cores and memory bear].")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
@@ -155,7 +156,6 @@ def _device() -> list[None]:
 def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None) -> _Work:
     """What a recorded file asks for; of a named database, no more than it holds."""
     from jitlto.runtime import wisdom
-    from jitlto.runtime.kernels import load
     from jitlto.runtime.registry import default
 
     used = wisdom.read(path)
@@ -176,7 +176,7 @@ def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None
         name = plan.request.family
         if name not in families:
             try:
-                families[name] = load(name, database)
+                families[name] = find_family(name, database)
             except JitltoError as error:
                 families[name] = error
         jobs += [_Job(plan.request, target, families[name]) for target in targets or [plan.arch]]
@@ -186,18 +186,18 @@ def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None
 def _of_family(name: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> _Work:
     """The kernels of a family that agree with the settings, but for those that need callers' code."""
     from jitlto.runtime import enumeration
-    from jitlto.runtime.kernels import load
     from jitlto.runtime.wisdom import Request
 
     try:
-        family = load(name, database)
+        family = find_family(name, database)
     except RegistryError as error:
-        if "/" not in name and "." not in name:
+        if ":" in name or ("/" not in name and "." not in name):
             raise
         raise JitltoError(
             "there is no such file, and no family of that name",
             where=name,
-            hint="JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db or JITLTO_DATABASE_PATH",
+            hint="JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db, or in JITLTO_DATABASE_PATH and "
+            "installed packages",
         ) from error
     where: Sequence[Architecture | None] = targets or _device()
     wanted = _wanted(family, settings)
@@ -212,7 +212,7 @@ def _of_family(name: str, settings: Sequence[str], targets: Sequence[Architectur
         if kernel.left:
             waiting += 1
             continue
-        request = Request(name, kernel.resolution.entry.key.group, kernel.configuration)
+        request = Request(family.name, kernel.resolution.entry.key.group, kernel.configuration)
         jobs += [_Job(request, target, family) for target in where]
     if not jobs and not waiting:
         raise JitltoError("no kernel has these values together", where=name, hint="`jitlto ls DB` lists the fragments")

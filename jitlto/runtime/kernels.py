@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from jitlto import config
 from jitlto.dtypes import cpp_name
 from jitlto.errors import DatabaseError, LinkError, RegistryError
+from jitlto.files import digest_of
 from jitlto.runtime import cubins, device, registry, shortcuts
 from jitlto.runtime.registry import DatabaseFile
 
@@ -36,7 +37,7 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
     family : str
         Its name.
     database : path or FragmentDatabase, optional
-        Where it is; by default one of the databases on ``JITLTO_DATABASE_PATH``.
+        Where it is; by default it is looked for as by :func:`family`.
 
     Raises
     ------
@@ -54,6 +55,32 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
     if not isinstance(database, FragmentDatabase):
         raise TypeError(f"a database is given by its path or as a FragmentDatabase, not as a {type(database).__name__}")
     return KernelFamily(family, database)
+
+
+def family(name: str, *, distribution: str | None = None) -> KernelFamily:
+    """A family by its name: from the databases on ``JITLTO_DATABASE_PATH``, or else from an installed package.
+
+    No package is imported for it. A process gets the same object for the same name as long as the database is the same.
+
+    Parameters
+    ----------
+    name : str
+        The family's name.
+    distribution : str, optional
+        The installed package that is meant, where several bring a family of that name.
+
+    Raises
+    ------
+    RegistryError
+        If nothing holds the family, or several hold different ones.
+    DatabaseError
+        If its database cannot be read; of a package that is installed editable, if it cannot be built.
+    """
+    known = registry.default()
+    found = known.loaded.get((name, distribution))
+    if found is None or not found.in_place:
+        found = known.loaded[name, distribution] = KernelFamily(name, known.find(name, distribution))
+    return found
 
 
 class KernelFamily:
@@ -111,6 +138,11 @@ class KernelFamily:
             If it cannot be read any more, or another one has taken its place.
         """
         return self._file.database
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file that it was loaded from still holds the same database."""
+        return digest_of(self._file.location) == self._file.contents.digest
 
     # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
     @property

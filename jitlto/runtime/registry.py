@@ -1,4 +1,4 @@
-"""The registry: the fragment databases that a process can see."""
+"""The registry: the fragment databases that a process can see, by path and in installed packages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import config
-from jitlto.errors import DatabaseError, RegistryError
+from jitlto.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.files import Identity, digest_of, identity
-from jitlto.runtime import shortcuts
+from jitlto.runtime import installed, shortcuts
 from jitlto.runtime.shortcuts import Contents
 
 if TYPE_CHECKING:  # what a database that was known before need not load
     from jitlto.database import FragmentDatabase
+    from jitlto.runtime.installed import InstalledFamily
+    from jitlto.runtime.kernels import KernelFamily
 
 
 class DatabaseFile:
@@ -84,6 +86,8 @@ class Registry:
     def __init__(self, paths: tuple[Path, ...] = ()) -> None:
         self._paths = paths
         self._open: dict[Path, FragmentDatabase] = {}
+        #: Families that were found by name and distribution.
+        self.loaded: dict[tuple[str, str | None], KernelFamily] = {}
         self._lock, self._process = threading.Lock(), os.getpid()
 
     def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
@@ -143,17 +147,24 @@ class Registry:
             files += sorted(path.glob("*.fragdb")) if path.is_dir() else [path]
         return dict.fromkeys(files)
 
-    def find(self, family: str) -> DatabaseFile:
-        """The database that holds a family.
+    def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
+        """The database that holds a family: one on the search path, or else one in an installed package.
+
+        Parameters
+        ----------
+        family : str
+            The family's name.
+        distribution : str, optional
+            The installed package that is meant; the search path is then left out.
 
         Raises
         ------
         RegistryError
             If none holds it, or several hold different ones.
         DatabaseError
-            If a database on the search path cannot be read.
+            If a database that has to be looked at cannot be read.
         """
-        files = [self.file(path) for path in self._files()]
+        files = [] if distribution else [self.file(path) for path in self._files()]
         holders = [file for file in files if family in file.contents.families]
         if len({file.contents.digest for file in holders}) > 1:
             raise RegistryError(
@@ -162,17 +173,85 @@ class Registry:
             )
         if holders:
             return holders[0]
-        import difflib
+        found = installed.families(family)
+        if distribution:
+            wanted = installed.normalised(distribution)
+            found = [each for each in found if installed.normalised(each.distribution) == wanted]
+        if len(found) > 1:
+            return self.file(_only_one(family, found))
+        if found:
+            return self.file(found[0].database())
+        if distribution:
+            raise _not_in(distribution, family)
+        raise _unknown(family, {name for file in files for name in file.contents.families})
 
-        known = sorted({name for file in files for name in file.contents.families})
-        near = difflib.get_close_matches(family, known, 1)
-        seen = f"families seen: {', '.join(known)}" if known else "no database is on JITLTO_DATABASE_PATH"
-        raise RegistryError(
-            f"no database holds the family {family!r}",
-            hint=(f"did you mean {near[0]}? " if near else "")
-            + f"{seen}; name a database (--db DB, or database=), "
-            + f"or build one: jitlto build {family} -o {family}.fragdb",
+
+def _only_one(family: str, found: list[InstalledFamily]) -> Path:
+    """The database that several installed packages bring, if it is but one.
+
+    Raises
+    ------
+    RegistryError
+        If they bring different ones, or one of them cannot be had.
+    """
+    paths: list[Path] = []
+    titles, digests = [], set()
+    for each in sorted(found, key=lambda each: each.distribution):
+        try:
+            paths.append(each.database())
+            digests.add(digest_of(paths[-1]))
+            titles.append(each.title)
+        except JitltoError as error:
+            titles.append(f"{each.title} ({error.where}: {error.what})")
+    if len(paths) == len(found) and len(digests) == 1 and None not in digests:
+        return paths[0]
+    name = min(each.distribution for each in found)
+    raise RegistryError(
+        f"several installed packages bring the family {family!r}: {', '.join(titles)}",
+        hint=f"say which: jitlto.family({family!r}, distribution={name!r}), on the command line {name}:{family}",
+    )
+
+
+def _not_in(distribution: str, family: str) -> RegistryError:
+    import difflib
+
+    wanted, brought = installed.normalised(distribution), installed.families()
+    of_it = [each for each in brought if installed.normalised(each.distribution) == wanted]
+    if of_it:
+        names = sorted({each.family for each in of_it})
+        near = difflib.get_close_matches(family, names, 1)
+        return RegistryError(
+            f"{of_it[0].title} brings no family {family!r}",
+            hint=(f"did you mean {near[0]}? " if near else "") + f"it brings {', '.join(names)}",
         )
+    titles = sorted({each.distribution for each in brought})
+    near = difflib.get_close_matches(distribution, titles, 1)
+    return RegistryError(
+        f"no installed package {distribution!r} brings families",
+        hint=(f"did you mean {near[0]}? " if near else "")
+        + (f"these do: {', '.join(titles)}" if titles else "no installed package does")
+        + "; `jitlto ls --installed` lists them",
+    )
+
+
+def _unknown(family: str, on_path: set[str]) -> RegistryError:
+    import difflib
+
+    brought = installed.families()
+    packages = {
+        name: sorted({b.distribution for b in brought if b.family == name}) for name in {b.family for b in brought}
+    }
+    known = sorted(on_path | packages.keys())
+    near = difflib.get_close_matches(family, known, 1)
+    listed = (f"{name} ({', '.join(packages[name])})" if name in packages else name for name in known)
+    seen = "no database is on JITLTO_DATABASE_PATH, and no installed package brings a family"
+    return RegistryError(
+        f"no database holds the family {family!r}",
+        hint=(f"did you mean {near[0]}? " if near else "")
+        + (f"families seen: {', '.join(listed)}" if known else seen)
+        + "; install the package that brings it, name a database (--db DB, or jitlto.load), "
+        + f"or build one: jitlto build {family} -o {family}.fragdb",
+    )
 
 
 def _identity(path: Path) -> Identity | None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from jitlto.database import FragmentDatabase
 
 #: To be raised when planning comes to something else, or these entries to another form.
-_REVISION = 1
+_REVISION = 2
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _CHOSEN = "databases", "requests"
 
@@ -60,10 +60,16 @@ class FamilyContents(Record):
         Its parameters, and the values that occur, both sorted.
     entrypoints : tuple of str
         Its groups of entrypoints, sorted.
+    architectures : tuple of str
+        What its LTO-IR was made for, sorted.
+    compilers : tuple of str
+        What made its images, each with its version, sorted.
     """
 
     parameters: Mapping[str, tuple[str, ...]]
     entrypoints: tuple[str, ...]
+    architectures: tuple[str, ...]
+    compilers: tuple[str, ...]
 
 
 class Contents(Record):
@@ -90,15 +96,24 @@ class Contents(Record):
         from jitlto.runtime.configuration import parameter_values
 
         families = {}
-        for name in database.families:
+        for name, record in database.families.items():
             fragments = database.fragments(name)
             entrypoints = {fragment.key.group for fragment in fragments if fragment.role is Role.ENTRYPOINT}
-            families[name] = FamilyContents(parameter_values(fragments), tuple(sorted(entrypoints)))
+            compilers = {(image.toolchain, image.version) for fragment in fragments for image in fragment.images}
+            families[name] = FamilyContents(
+                parameter_values(fragments),
+                tuple(sorted(entrypoints)),
+                tuple(map(str, record.architectures)),
+                tuple(f"{toolchain} {version}" for toolchain, version in sorted(compilers)),
+            )
         return cls(database.digest, None if database.part is None else str(database.part), families)
 
     def to_json(self) -> bytes:
         """In the form that :meth:`from_json` reads."""
-        families = {name: [dict(family.parameters), family.entrypoints] for name, family in self.families.items()}
+        families = {
+            name: [dict(family.parameters), family.entrypoints, family.architectures, family.compilers]
+            for name, family in self.families.items()
+        }
         return json.dumps([self.digest, self.part, families]).encode()
 
     @classmethod
@@ -115,8 +130,8 @@ class Contents(Record):
             digest,
             part,
             {
-                name: FamilyContents({p: tuple(values) for p, values in parameters.items()}, tuple(entrypoints))
-                for name, (parameters, entrypoints) in families.items()
+                name: FamilyContents({p: tuple(values) for p, values in parameters.items()}, *map(tuple, rest))
+                for name, (parameters, *rest) in families.items()
             },
         )
 
@@ -195,12 +210,12 @@ def question(
     """
     asked = (database, family, entry, link_mode, link_options or {}, configuration, capability)
     try:
-        return _key(asked, _surroundings())
+        return _key(asked, surroundings())
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def _surroundings() -> tuple[object, ...]:
+def surroundings() -> tuple[object, ...]:
     """What decides which nvJitLink is found, for less than finding it takes.
 
     A directory changes its time when a file in it is made or removed. Source: the search order of

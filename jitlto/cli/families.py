@@ -1,0 +1,141 @@
+"""Families and databases as commands take them: by path, by name, or as ``PACKAGE:FAMILY`` of an installed package."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jitlto.cli.output import print_json
+from jitlto.errors import JitltoError
+
+if TYPE_CHECKING:  # what other commands need not wait for
+    from jitlto.database import FragmentDatabase
+    from jitlto.runtime.installed import InstalledFamily
+    from jitlto.runtime.kernels import KernelFamily
+
+#: What commands that look into a database say of it.
+DATABASE = "DB|[PACKAGE:]FAMILY"
+#: What commands that take a family say of it, and of the option for its database.
+FAMILY = "[PACKAGE:]FAMILY"
+DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
+# A family's name, after a distribution's: neither can be the path of a file in another directory.
+_NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
+
+
+def find_family(text: str, database: Path | None) -> KernelFamily:
+    """The family that is named, of a database or of what the process sees.
+
+    Raises
+    ------
+    click.UsageError
+        If both a database and a package are named.
+    RegistryError, DatabaseError
+        If it is not there, or cannot be read.
+    """
+    from jitlto.runtime.kernels import family, load
+
+    package, _, name = text.rpartition(":")
+    if database is None:
+        return family(name, distribution=package or None)
+    if package:
+        raise click.UsageError(f"--db names a database, and {package}: a package: give one of the two")
+    return load(name, database)
+
+
+def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
+    """The database of that path, or the one that holds the family of that name; and the family, if one is named.
+
+    Raises
+    ------
+    RegistryError, DatabaseError
+        If it is not there, or cannot be read.
+    """
+    text = str(target)
+    if _NAMED.fullmatch(text) and not os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on long names
+        from jitlto.runtime import registry
+
+        package, _, name = text.rpartition(":")
+        return registry.default().find(name, package or None).database, name
+    from jitlto.database import FragmentDatabase
+
+    return FragmentDatabase(target), None
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A family of an installed package, and how its database is; ``size`` in bytes."""
+
+    family: str
+    distribution: str
+    version: str
+    editable: str | None
+    database: str | None
+    digest: str | None = None
+    architectures: tuple[str, ...] = ()
+    compilers: tuple[str, ...] = ()
+    size: int | None = None
+    trouble: str | None = None
+
+
+def installed() -> list[Listed]:
+    """The families of installed packages; nothing is built for it, and a database is opened only if it is new here."""
+    from jitlto.runtime import installed
+
+    return [_listed(each) for each in sorted(installed.families(), key=lambda each: (each.family, each.distribution))]
+
+
+def _listed(each: InstalledFamily) -> Listed:
+    from jitlto.runtime import registry
+
+    source = each.source
+    known = (each.family, each.distribution, each.version, str(source) if source else None)
+    path: Path | None = None
+    try:
+        if source is None:
+            path = each.database()
+        else:
+            from jitlto.runtime import editable
+
+            path = editable.place(each, source)
+            if not path.is_file():
+                return Listed(*known, None, trouble="not built yet: that is done when it is used")
+        contents = registry.default().file(path).contents
+        size = path.stat().st_size
+    except JitltoError as error:
+        return Listed(*known, str(path or error.where), trouble=error.what)
+    except OSError as error:
+        return Listed(*known, str(path), trouble=error.strerror or str(error))
+    family = contents.families.get(each.family)
+    if family is None:
+        trouble = f"holds no such family, but {', '.join(sorted(contents.families)) or 'none'}"
+        return Listed(*known, str(path), contents.digest, size=size, trouble=trouble)
+    return Listed(*known, str(path), contents.digest, family.architectures, family.compilers, size)
+
+
+def print_installed(*, as_json: bool) -> None:
+    """List the families of installed packages."""
+    from jitlto.cli.cache import size
+
+    listed = installed()
+    if as_json:
+        print_json({"families": [asdict(each) for each in listed]})
+        return
+    if not listed:
+        click.echo("no installed package brings a family", err=True)
+    for each in listed:
+        made = ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers] if each.architectures else []
+        sizes = [size(each.size)] if each.size is not None else []
+        click.echo("  ".join([each.family, f"{each.distribution} {each.version}", *made, *sizes]))
+        if each.editable:
+            click.echo(f"  installed editable from {each.editable}")
+        if each.database:
+            click.echo(f"  {each.database}")
+        if each.digest:
+            click.echo(f"  digest {each.digest}")
+        if each.trouble:
+            click.secho(f"  {each.trouble}", fg="yellow")
