@@ -55,15 +55,16 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     RegistryError, DatabaseError
         If it is not there, or cannot be read.
     """
-    text = str(target)
-    if _NAMED.fullmatch(text) and not os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on long names
-        from jitlto.runtime import registry
-
-        package, _, name = text.rpartition(":")
-        return registry.default().find(name, package or None).database, name
     from jitlto.database import FragmentDatabase
 
-    return FragmentDatabase(target), None
+    text = str(target)
+    if not _NAMED.fullmatch(text) or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+        return FragmentDatabase(target), None
+    from jitlto.runtime import registry
+
+    package, _, name = text.rpartition(":")
+    # Opened anew, for commands close what they open, and the registry's own is everybody's.
+    return FragmentDatabase(registry.default().find(name, package or None).location), name
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,11 @@ def print_installed(*, as_json: bool) -> None:
     if not listed:
         click.echo("no installed package brings a family", err=True)
     for each in listed:
-        made = ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers] if each.architectures else []
+        made = (
+            ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers]
+            if each.architectures
+            else []
+        )
         sizes = [size(each.size)] if each.size is not None else []
         click.echo("  ".join([each.family, f"{each.distribution} {each.version}", *made, *sizes]))
         if each.editable:
