@@ -198,6 +198,13 @@ def test_what_decides_what_an_include_means_counts(source: Path) -> None:
     assert state(source) == states[-1]
 
 
+def test_a_database_that_stands_in_for_the_sources_is_the_builds_own_affair(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITLTO_PREBUILT", "other.fragdb")
+    assert state(source) is None
+
+
 def test_another_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = state(source)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
@@ -205,11 +212,13 @@ def test_another_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_only_the_build_can_tell_is_built_every_time(source: Path) -> None:
-    for settings in ('families = ["search"]', "families = 3", "families = [3]", 'families = ["kernels/none"]'):
-        (source / "pyproject.toml").write_text(f"[tool.jitlto]\n{settings}\n")
-        assert state(source) is None or not (source / "fragments").exists()
+    (source / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["kernels/none"]\n')
+    assert state(source) is None
+    with pytest.raises(DatabaseError, match=r"cannot be built:\n.*kernels/none"):
+        anew()
     (source / "pyproject.toml").write_text("[tool.jitlto\n")
-    assert editable._settings(installed.families("mini")[0], source) == {}
+    with pytest.raises(DatabaseError, match="cannot be built"):
+        anew()
 
 
 def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -127,6 +127,8 @@ def _own(directory: Path, installed: InstalledFamily) -> None:
 
 def _state(source: Path, settings: dict[str, object]) -> str | None:
     """SHA-256 of all that the database is made from; None where only the build can tell what that is."""
+    if os.environ.get("JITLTO_PREBUILT"):
+        return None  # what the build takes instead of sources is its own affair
     try:
         families = _families(source, settings)
         digest = hashlib.sha256(json.dumps(shortcuts.surroundings()).encode("utf-8", "surrogateescape"))
@@ -221,6 +223,7 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path) -> None:
         if _current(path, state):
             return
         why = "its sources or its compiler have changed" if path.exists() else "it is used for the first time"
+        why = why if state else "only a build can tell what it is made from"
         log.warning("%s is installed editable from %s, and %s: building its fragments", installed.title, source, why)
         begin = time.monotonic()
         _build(installed, source, path)
