@@ -9,8 +9,10 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -118,6 +120,18 @@ def test_a_process_gets_one_family_until_the_database_changes(site: Path, mini_p
         jitlto.family("mini")
 
 
+def test_threads_that_ask_at_once_get_one_family(site: Path, mini_path: Path) -> None:
+    install_mini(site, mini_path)
+    start = threading.Barrier(8)
+
+    def ask(_: int) -> KernelFamily:
+        start.wait(10)
+        return jitlto.family("mini")
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len({id(found) for found in pool.map(ask, range(8))}) == 1
+
+
 def test_a_database_on_the_search_path_comes_first_and_others_are_left_alone(site: Path, mini_path: Path) -> None:
     path = install_mini(site, mini_path)
     path.write_bytes(b"damaged")
@@ -210,7 +224,8 @@ def test_an_unknown_family_names_the_nearest_and_the_packages_that_bring_one(sit
     install_mini(site, mini_path)
     with pytest.raises(RegistryError) as caught:
         jitlto.family("mimi")
-    assert "did you mean mini? families seen: mini (my-package)" in str(caught.value)
+    assert "did you mean mini? families seen: " in str(caught.value)
+    assert "mini (my-package)" in str(caught.value)
     with pytest.raises(RegistryError, match=r"my-package 1\.0 brings no family 'mimi'\n  hint: did you mean mini\?"):
         jitlto.family("mimi", distribution="my_package")
     with pytest.raises(RegistryError, match=r"no installed package 'my-pakage' brings families\n.*you mean my-p"):
@@ -456,7 +471,7 @@ def test_a_damaged_image_disturbs_no_plan_that_does_not_use_it_and_is_one_clear_
 LIST = """
 import json, sys, time
 from jitlto.cli import families
-from jitlto.runtime import cubins, registry
+from jitlto.runtime import cubins, installed, registry
 begin = time.process_time()
 listed = families.installed()
 seconds = time.process_time() - begin
@@ -465,8 +480,9 @@ print(json.dumps([seconds, [[each.family, each.trouble, each.compilers != ()] fo
 
 
 def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
-    site: Path, mini_path: Path, tmp_path: Path
+    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # most of the time that making them takes
     with FragmentDatabase(mini_path) as opened:
         record = opened.families["mini"]
         of_one = [f for f in opened.fragments() if f.key.group == "kern"][:1]
@@ -478,7 +494,7 @@ def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
         database.write(path, [replace(record, name=name)], fragments, blobs)
         install(site, f"package-{number}", families={name: f"p{number}.f"}, databases={f"p{number}.f": path})
     cache = str(tmp_path / "cache")
-    listed = [json.loads(process(LIST, site, JITLTO_CACHE_DIR=cache).stdout) for _ in range(6)]
+    listed = [json.loads(process(LIST, site, JITLTO_CACHE_DIR=cache).stdout) for _ in range(9)]
     for _, rows in listed:
         assert [row for row in rows if row[0].startswith("family_")] == [
             [f"family_{number:03}", None, True] for number in range(100)

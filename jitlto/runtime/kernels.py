@@ -78,9 +78,13 @@ def family(name: str, *, distribution: str | None = None) -> KernelFamily:
     """
     known = registry.default()
     found = known.loaded.get((name, distribution))
-    if found is None or not found.in_place:
-        found = known.loaded[name, distribution] = KernelFamily(name, known.find(name, distribution))
-    return found
+    if found is not None and found.in_place:
+        return found
+    made = KernelFamily(name, known.find(name, distribution))
+    if found is None:
+        return known.loaded.setdefault((name, distribution), made)  # the first thread's
+    known.loaded[name, distribution] = made
+    return made
 
 
 class KernelFamily:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from jitlto import config
 from jitlto.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.files import Identity, digest_of, identity
-from jitlto.runtime import installed, shortcuts
+from jitlto.runtime import shortcuts
 from jitlto.runtime.shortcuts import Contents
 
 if TYPE_CHECKING:  # what a database that was known before need not load
@@ -173,6 +173,8 @@ class Registry:
             )
         if holders:
             return holders[0]
+        from jitlto.runtime import installed  # which whoever names a file has no need of
+
         found = installed.families(family)
         if distribution:
             wanted = installed.normalised(distribution)
@@ -208,12 +210,15 @@ def _only_one(family: str, found: list[InstalledFamily]) -> Path:
     name = min(each.distribution for each in found)
     raise RegistryError(
         f"several installed packages bring the family {family!r}: {', '.join(titles)}",
-        hint=f"say which: jitlto.family({family!r}, distribution={name!r}), on the command line {name}:{family}",
+        hint=f"say which: jitlto.family({family!r}, distribution={name!r}), on the command line {name}:{family}, "
+        "or --db DB",
     )
 
 
 def _not_in(distribution: str, family: str) -> RegistryError:
     import difflib
+
+    from jitlto.runtime import installed
 
     wanted, brought = installed.normalised(distribution), installed.families()
     of_it = [each for each in brought if installed.normalised(each.distribution) == wanted]
@@ -236,6 +241,8 @@ def _not_in(distribution: str, family: str) -> RegistryError:
 
 def _unknown(family: str, on_path: set[str]) -> RegistryError:
     import difflib
+
+    from jitlto.runtime import installed
 
     brought = installed.families()
     packages = {
