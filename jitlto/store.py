@@ -203,7 +203,7 @@ class Store:
         return self.prune(-1)
 
     def _path(self, kind: str, key: str) -> Path:
-        return self.directory / kind / key[:2] / key[2:]
+        return self.directory.joinpath(kind, key[:2], key[2:])
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """The entries and what is being written; whatever else lies in the directory is somebody's own."""

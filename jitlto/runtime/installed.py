@@ -40,8 +40,8 @@ class InstalledFamily(Record):
         Where the database is: a dotted path.
     metadata : str
         The path of the distribution's metadata.
-    root : Path
-        What the distribution is installed into: a directory, or an archive.
+    root : str
+        The path of what the distribution is installed into: a directory, or an archive.
     zipped : bool
         Whether it is an archive.
     source : Path or None
@@ -53,7 +53,7 @@ class InstalledFamily(Record):
     version: str
     value: str
     metadata: str
-    root: Path
+    root: str
     zipped: bool
     source: Path | None
 
@@ -90,8 +90,7 @@ class InstalledFamily(Record):
         RegistryError
             If the entry point is none that jitlto understands.
         """
-        *packages, name = self.parts
-        return self.root.joinpath(*packages, name + SUFFIX)
+        return Path(f"{self.root}/{'/'.join(self.parts)}{SUFFIX}")
 
     def database(self) -> Path:
         """The database, built if the distribution is installed editable and its sources have changed.
@@ -176,9 +175,9 @@ class _Distribution:
             return
         headers = _headers(self.read("PKG-INFO" if self.egg else "METADATA") or "")
         name, version = (headers.get(key, known) for key, known in zip(("Name", "Version"), self._named, strict=True))
-        root, source = Path(self._root), self._source()
+        source = self._source()
         for entry, value in entries.items():
-            yield InstalledFamily(entry, name, version or "?", value, self._metadata, root, self.zipped, source)
+            yield InstalledFamily(entry, name, version or "?", value, self._metadata, self._root, self.zipped, source)
 
     zipped = False
 
