@@ -14,7 +14,7 @@ import logging
 import sys
 from pathlib import Path
 
-from jitlto import cli, family, ptx, toolkit
+from jitlto import cli, declaration, ptx, toolkit
 from jitlto.build.pipeline import build
 from jitlto.cli.doctor_database import group
 from jitlto.database import FragmentDatabase
@@ -39,7 +39,7 @@ def databases(directory: Path) -> dict[str, str]:
     alone = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nimages = ["ltoir"]')
     for name, toml in (("both", MINI["family.toml"]), ("ltoir", alone)):
         path = write_family(directory / name, MINI | {"family.toml": toml})
-        build([family.load(path)], directory / f"{name}.fragdb", jobs=1)
+        build([declaration.load(path)], directory / f"{name}.fragdb", jobs=1)
     return {"nvrtc": str(toolkit.nvrtc_version())}
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.pipeline import build
 from jitlto.runtime.covering import cover
 from jitlto.runtime.kernels import KernelFamily, load
@@ -182,7 +182,7 @@ def main() -> None:
         for name in names if not outcomes else ():
             path = work / f"{name}.fragdb"
             if not path.is_file():
-                build([family.load(family.find(name))], path)
+                build([declaration.load(declaration.find(name))], path)
             status, text = _under(None, "", name, work)  # links all kernels, into the cache
             print(
                 f"{name}, without a tool: {text.strip() if status == 0 else f'exit status {status}{text}'}", flush=True

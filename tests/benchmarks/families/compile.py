@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jitlto import toolkit
-from jitlto.family import Family
+from jitlto.declaration import Family
 from jitlto.runtime.linker import InputKind, LinkInput, link
 from jitlto.runtime.plan import Plan
 from jitlto.versions import Architecture

@@ -9,11 +9,11 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from jitlto import family as families
+from jitlto import declaration
 from jitlto.build.pipeline import build
 from jitlto.build.render import Rendered, render_family
 from jitlto.database import FragmentDatabase
-from jitlto.family import Family
+from jitlto.declaration import Family
 from jitlto.fragment import FragmentKey
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.versions import Architecture
@@ -26,7 +26,7 @@ BASE = Architecture(75)
 @cache
 def declared(name: str) -> Family:
     """A family as it is declared."""
-    return families.load(families.find(name))
+    return declaration.load(declaration.find(name))
 
 
 @cache
