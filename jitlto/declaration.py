@@ -5,14 +5,14 @@ from __future__ import annotations
 import difflib
 import os.path
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.errors import FamilyError, JitltoError
 from jitlto.fragment import ImageKind, Role, is_name
 from jitlto.link_options import LinkOptions
+from jitlto.tables import Tables
 from jitlto.versions import Architecture
 
 #: Names that a configuration cannot use for a parameter, since planners take them as arguments of their own.
@@ -136,43 +136,52 @@ class Family:
         return tuple(sorted({g.interface for g in self.groups if g.interface}))
 
 
-def roots() -> list[Path]:
+def roots(base: Path | None = None) -> list[Path]:
     """Where families are looked for by name: directories that hold ``fragments/``, ``matrices/`` and ``templates/``.
 
-    The working directory, then what jitlto ships: a checkout's top level, or ``share`` in an installed wheel.
+    ``base``, by default the working directory, then what jitlto ships: a checkout's top level, or ``share`` in an
+    installed wheel.
     """
     package = Path(__file__).resolve().parent
     try:
-        candidates = [Path.cwd(), package / "share", package.parent]
+        candidates = [base or Path.cwd(), package / "share", package.parent]
     except FileNotFoundError:  # the working directory has been removed
         candidates = [package / "share", package.parent]
     return [root for root in dict.fromkeys(candidates) if (root / "fragments").is_dir()]
 
 
-def available() -> list[str]:
+def available(base: Path | None = None) -> list[str]:
     """The names of the families that :func:`find` finds by name, sorted."""
-    return sorted({p.parent.name for root in roots() for p in (root / "fragments").glob("*/family.toml")})
+    return sorted({p.parent.name for root in roots(base) for p in (root / "fragments").glob("*/family.toml")})
 
 
-def find(name_or_path: str | Path) -> Path:
+def find(name_or_path: str | Path, base: Path | None = None) -> Path:
     """The ``family.toml`` of a family given by name, by its directory or by the file itself.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+    base : Path, optional
+        Stands for the working directory: a path is relative to it, and a name is looked up in ``fragments`` below it
+        before the families that jitlto ships.
 
     Raises
     ------
     FamilyError
         If there is none.
     """
-    given = Path(name_or_path)
+    given = Path(name_or_path) if base is None else base / name_or_path
     if os.path.isfile(given):  # noqa: PTH113 - Path.is_file raises on a name that is too long
         return given
     if os.path.isfile(given / "family.toml"):  # noqa: PTH113
         return given / "family.toml"
-    for root in roots():
+    for root in roots(base):
         path = root / "fragments" / name_or_path / "family.toml"
         if os.path.isfile(path):  # noqa: PTH113
             return path
-    near = difflib.get_close_matches(str(name_or_path), available(), 1)
-    known = f"did you mean {near[0]}?" if near else f"families found: {', '.join(available()) or 'none'}"
+    names = available(base)
+    near = difflib.get_close_matches(str(name_or_path), names, 1)
+    known = f"did you mean {near[0]}?" if near else f"families found: {', '.join(names) or 'none'}"
     raise FamilyError(
         f"no family {str(name_or_path)!r}",
         hint=f"{known}; or give the path of a family.toml",
@@ -187,24 +196,62 @@ def load(path: Path) -> Family:
     FamilyError
         If the file cannot be read, is not TOML, or declares something that makes no sense; it names file and table.
     """
-    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - as in find()
-        raise FamilyError("cannot be read: it is no regular file", where=str(path))  # a FIFO would be waited for
-    try:
-        document = tomllib.loads(path.read_text("utf-8-sig"))
-    except RecursionError:
-        raise FamilyError("is nested too deep", where=str(path)) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise FamilyError(f"cannot be read: {error}", where=str(path)) from None
-    except ValueError as error:  # TOMLDecodeError, and what int() refuses: literals of thousands of digits
-        raise FamilyError(f"not TOML: {error}", where=str(path)) from None
-    return _Reader(path).family(document)
+    reader = _Reader(path)
+    return reader.family(reader.document())
 
 
-class _Reader:
-    """Turns a TOML document into a Family; every complaint names the file and the table."""
+class CompilerTables(Tables):
+    """What ``family.toml``, and ``pyproject.toml`` for all families of a package, say of the compiler."""
+
+    def _toolchain(self, where: str, table: Mapping[str, object]) -> str:
+        toolchain = self._text(where, table, "toolchain", "nvrtc")
+        if toolchain not in ("nvrtc", "nvcc"):
+            raise self._error(where, f"unknown toolchain {toolchain!r}", "write nvrtc or nvcc")
+        return toolchain
+
+    def _architectures(self, where: str, table: Mapping[str, object]) -> tuple[Architecture, ...]:
+        numbers = self._texts(where, table, "archs", ("75",))
+        try:
+            archs = sorted({Architecture.parse(number) for number in numbers})
+        except JitltoError as error:
+            raise self._error(where, error.what, error.hint) from None
+        if not archs:
+            raise self._error(where, "archs is empty", 'write archs = ["75"]')
+        return tuple(archs)
+
+    def _options(self, where: str, table: Mapping[str, object]) -> tuple[str, ...]:
+        options = self._texts(where, table, "options", ())
+        for option in options:
+            flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
+            flag = "-I" if flag.startswith("-I") else flag
+            if flag in _LINK_ONLY:
+                raise self._error(
+                    where,
+                    f"option {option!r} has no effect on LTO-IR: it belongs to the link",
+                    f"declare {_LINK_ONLY[flag]} under [link]",
+                )
+            if flag in _REFUSED:
+                raise self._error(where, f"option {option!r} is not allowed: {_REFUSED[flag]}")
+            if re.search(r"""["<]\s*/""", option):
+                raise self._error(
+                    where,
+                    f"option {option!r} holds an absolute path: what it names is no part of the family",
+                    "give the header's directory under include, and its name relative to it",
+                )
+            if not option.startswith("-"):
+                raise self._error(
+                    where,
+                    f"option {option!r} does not begin with a dash",
+                    "write an option and its value as one string, joined by =",
+                )
+        return options
+
+
+class _Reader(CompilerTables):
+    """Turns a ``family.toml`` into a Family."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        super().__init__(path, FamilyError)
         self._directory = path.parent
         # fragments/<family>/family.toml: matrices/ and templates/ lie beside fragments/.
         top = self._directory.parent
@@ -217,21 +264,15 @@ class _Reader:
         name = self._text("family", table, "name")
         if not is_name(name):
             raise self._error("family", f"name {name!r} is no identifier")
-        toolchain = self._text("family", table, "toolchain", "nvrtc")
-        if toolchain not in ("nvrtc", "nvcc"):
-            raise self._error("family", f"unknown toolchain {toolchain!r}", "write nvrtc or nvcc")
         syntax = self._syntax("family", table, "jinja")
-        options, numbers = self._table(document, "link", {}), self._texts("family", table, "archs", ("75",))
+        options = self._table(document, "link", {})
         for option, value in options.items():
             if isinstance(value, int) and abs(value) >= 1 << 31:
                 raise self._error("link", f"{option} does not fit into 32 bits")
         try:
             link = LinkOptions.of(options, where="link")
-            archs = sorted({Architecture.parse(number) for number in numbers})
         except JitltoError as error:
-            raise self._error(error.where or "family", error.what, error.hint) from None
-        if not archs:
-            raise self._error("family", "archs is empty", 'write archs = ["75"]')
+            raise self._error(error.where or "link", error.what, error.hint) from None
         groups = [
             self._group(
                 role,
@@ -253,9 +294,9 @@ class _Reader:
             self._path,
             self._text("family", table, "std", "c++17"),
             tuple(self._include(d) for d in self._texts("family", table, "include", (".",))),
-            tuple(archs),
-            toolchain,
-            self._options(table),
+            self._architectures("family", table),
+            self._toolchain("family", table),
+            self._options("family", table),
             self._images(table),
             link,
             tuple(sorted(groups, key=lambda group: group.name)),
@@ -314,33 +355,6 @@ class _Reader:
             )
         return path
 
-    def _options(self, table: Mapping[str, object]) -> tuple[str, ...]:
-        options = self._texts("family", table, "options", ())
-        for option in options:
-            flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
-            flag = "-I" if flag.startswith("-I") else flag
-            if flag in _LINK_ONLY:
-                raise self._error(
-                    "family",
-                    f"option {option!r} has no effect on LTO-IR: it belongs to the link",
-                    f"declare {_LINK_ONLY[flag]} under [link]",
-                )
-            if flag in _REFUSED:
-                raise self._error("family", f"option {option!r} is not allowed: {_REFUSED[flag]}")
-            if re.search(r"""["<]\s*/""", option):
-                raise self._error(
-                    "family",
-                    f"option {option!r} holds an absolute path: what it names is no part of the family",
-                    "give the header's directory under include, and its name relative to it",
-                )
-            if not option.startswith("-"):
-                raise self._error(
-                    "family",
-                    f"option {option!r} does not begin with a dash",
-                    "write an option and its value as one string, joined by =",
-                )
-        return options
-
     def _images(self, table: Mapping[str, object]) -> tuple[ImageKind, ...]:
         names = self._texts("family", table, "images", tuple(ImageKind))
         if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
@@ -367,38 +381,3 @@ class _Reader:
         raise self._error(
             where, f"{key} {name!r} does not exist", "looked for " + " and ".join(str(path) for path in candidates)
         )
-
-    def _known(self, where: str, table: Mapping[str, object], names: Iterable[str]) -> None:
-        for name in table:
-            if name not in names:
-                near = difflib.get_close_matches(name, list(names), 1)
-                hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
-                raise self._error(where, f"unknown key {name!r}", hint)
-
-    def _table(
-        self,
-        document: Mapping[str, object],
-        name: str,
-        default: Mapping[str, object] | None = None,
-        where: str = "",
-    ) -> Mapping[str, object]:
-        value = document.get(name, default)
-        if not isinstance(value, Mapping):
-            inner = f"{where}.{name}" if where else name
-            raise self._error("", f"there is no table [{inner}]")
-        return value
-
-    def _text(self, where: str, table: Mapping[str, object], key: str, default: str | None = None) -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str):
-            raise self._error(where, f"{key} is missing" if value is None else f"{key} is not a string")
-        return value
-
-    def _texts(self, where: str, table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        value = table.get(key, default)
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            raise self._error(where, f"{key} is not a list of strings")
-        return tuple(value)
-
-    def _error(self, table: str, what: str, hint: str | None = None) -> FamilyError:
-        return FamilyError(what, where=f"{self._path} [{table}]" if table else str(self._path), hint=hint)
