@@ -17,6 +17,8 @@
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_BUILD_CACHE_SIZE``
     What the build cache may hold, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
+``JITLTO_PREBUILT``
+    A database, or a directory that holds it, which goes into a wheel instead of being compiled.
 """
 
 from __future__ import annotations
@@ -53,6 +55,8 @@ class Config(Record):
         Where used plans are recorded.
     max_loaded : int or None
         How many kernels are kept loaded; None for any number.
+    prebuilt : Path or None
+        What a package's database is taken from instead of compiling it.
     """
 
     database_path: tuple[Path, ...]
@@ -63,13 +67,14 @@ class Config(Record):
     mode: str
     record: Path | None
     max_loaded: int | None
+    prebuilt: Path | None
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Config:
         """Read the settings from environment variables."""
         paths = environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)
         cache_dir = environment.get("JITLTO_CACHE_DIR") or str(_cache_home(environment) / "jitlto")
-        record = environment.get("JITLTO_RECORD")
+        record, prebuilt = environment.get("JITLTO_RECORD"), environment.get("JITLTO_PREBUILT")
         return cls(
             tuple(_absolute(path) for path in paths if path),
             _absolute(cache_dir),
@@ -79,6 +84,7 @@ class Config(Record):
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _absolute(record) if record else None,
             _count(environment, "JITLTO_MAX_LOADED"),
+            _absolute(prebuilt) if prebuilt else None,
         )
 
 

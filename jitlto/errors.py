@@ -50,6 +50,10 @@ class FamilyError(JitltoError):
     """A ``family.toml`` is missing, malformed or contradicts itself."""
 
 
+class ProjectError(JitltoError):
+    """A package's ``[tool.jitlto]`` is missing, malformed, or at odds with its families, entry points or database."""
+
+
 class RenderError(JitltoError):
     """A template cannot be rendered with one of its combinations."""
 

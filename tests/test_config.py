@@ -24,10 +24,12 @@ def test_database_path_is_split_in_order(names: list[str]) -> None:
 
 def test_paths_are_meant_where_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    settings = Config.read({"JITLTO_DATABASE_PATH": "a", "JITLTO_CACHE_DIR": "b", "JITLTO_RECORD": "~/c"})
+    names = {"JITLTO_DATABASE_PATH": "a", "JITLTO_CACHE_DIR": "b", "JITLTO_RECORD": "~/c", "JITLTO_PREBUILT": "d"}
+    settings = Config.read(names)
     assert settings.database_path == (tmp_path / "a",)
     assert settings.cache_dir == tmp_path / "b"
     assert settings.record == Path.home() / "c"
+    assert settings.prebuilt == tmp_path / "d"
 
 
 @pytest.mark.parametrize("value", ["", os.pathsep, os.pathsep * 3])

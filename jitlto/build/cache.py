@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
+from jitlto import config
 from jitlto.build import fingerprint
 from jitlto.build.fingerprint import Recipe
 from jitlto.build.unit import Unit
 from jitlto.errors import JitltoError
 from jitlto.fragment import FragmentKey
-from jitlto.store import Store
+from jitlto.store import Store, open_store
 
 _MOST_MANIFESTS = 32  # header states remembered for one source
 _COSTS = fingerprint.sha256(b"costs")
@@ -71,3 +73,10 @@ class Cache:
     def _manifests(self, first: str) -> list[str]:
         data = self.store.get("sources", first)
         return data.decode("ascii", "replace").split("\n") if data else []
+
+
+def open_cache(directory: Path | None = None) -> Cache | None:
+    """The user's build cache, or the one below another cache directory; None if it cannot be used."""
+    settings = config.current()
+    store = open_store((directory or settings.cache_dir) / "build", settings.build_cache_size)
+    return Cache(store) if store else None

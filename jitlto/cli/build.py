@@ -12,11 +12,10 @@ from urllib.parse import quote
 
 import click
 
-from jitlto import config, declaration
+from jitlto import declaration
 from jitlto.cli.output import print_built, print_json
 from jitlto.errors import JitltoError, RenderError
 from jitlto.fragment import FragmentKey
-from jitlto.store import open_store
 
 if TYPE_CHECKING:  # what the other commands need not wait for
     from concurrent.futures import Executor
@@ -24,6 +23,7 @@ if TYPE_CHECKING:  # what the other commands need not wait for
     from jitlto.build.cache import Cache
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.pipeline import Project
+    from jitlto.build.project import Package
     from jitlto.build.shards import Shard
 
 _LONGEST_NAME = 200  # file systems take 255 bytes
@@ -75,12 +75,19 @@ def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | 
     epilog="""\b
 Example:
   jitlto build search -o search.fragdb
+  jitlto build --project . -o fragments.fragdb
   jitlto build search -o part-2.fragdb --shard 2/4
   jitlto build search --plan-shards 4 --json
   jitlto build search --explain 'search/apply_filter[filter_name=filter_none,idx_type=uint32_t]'"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The database.")
+@click.option(
+    "--project",
+    "directory",
+    type=click.Path(exists=True, path_type=Path),
+    help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
+)
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: as cores and memory bear].")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: worker processes here].")
 @click.option(
@@ -110,6 +117,7 @@ Example:
 def build(
     names: tuple[str, ...],
     output: Path | None,
+    directory: Path | None,
     jobs: int | None,
     executor: str | None,
     cache_dir: Path | None,
@@ -128,9 +136,13 @@ def build(
 
     Needs no GPU and no driver. What a compiler has made is kept in the build cache, so that nothing is compiled again
     that would come out the same. The database appears when everything has held, or not at all.
+
+    With --project, families and compiler options are those of the package there, whose entry points are checked too;
+    and where JITLTO_PREBUILT names a database, that one is checked and copied instead of compiling.
     """
-    from jitlto.build import pipeline
+    from jitlto.build import pipeline, prebuilt
     from jitlto.build import timings as record
+    from jitlto.build.cache import open_cache
     from jitlto.build.estimate import read_costs
     from jitlto.build.events import Together
     from jitlto.build.failures import FailedFragmentsError
@@ -144,8 +156,15 @@ def build(
     if timings is not None:
         record.check(timings)
     recorded = read_costs(costs)
-    project = pipeline.Project([declaration.load(path) for path in _paths(names)], keep_going=keep_going)
-    cache = None if no_cache else _cache(cache_dir)
+    package = None if directory is None else _package(directory, names)
+    if package is not None and output is not None and not only_tells and shard is None:
+        taken = prebuilt.take(package.settings, package.families, output)
+        if taken is not None:
+            print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
+            return
+    families = package.families if package else [declaration.load(path) for path in _paths(names)]
+    project = pipeline.Project(families, keep_going=keep_going)
+    cache = None if no_cache else open_cache(cache_dir)
     if plan_shards is not None:
         _print_shards(project, plan_shards, recorded, as_json)
     elif explain is not None:
@@ -185,6 +204,14 @@ def build(
         )
 
 
+def _package(directory: Path, names: tuple[str, ...]) -> Package:
+    from jitlto.build.project import load
+
+    if names:
+        raise click.UsageError("--project says which families are built: name no others")
+    return load(directory)
+
+
 def _paths(names: tuple[str, ...]) -> list[Path]:
     paths = [declaration.find(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
     if not paths:
@@ -192,14 +219,6 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
             f"name a family: there is no fragments/ here. Shipped: {', '.join(declaration.available()) or 'none'}"
         )
     return paths
-
-
-def _cache(directory: Path | None) -> Cache | None:
-    from jitlto.build.cache import Cache
-
-    settings = config.current()
-    store = open_store((directory or settings.cache_dir) / "build", settings.build_cache_size)
-    return Cache(store) if store else None
 
 
 @contextlib.contextmanager

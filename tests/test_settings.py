@@ -1,0 +1,171 @@
+"""``[tool.jitlto]``: what it may say, and that every slip in it is told with file, key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.build import settings
+from jitlto.build.settings import Settings
+from jitlto.errors import ProjectError
+from jitlto.versions import Architecture
+
+from .families import MINI, write_family
+
+PROJECT = """
+[project]
+name = "My-Package"
+[project.entry-points."jitlto.fragments"]
+mini = "my_package.fragments"
+"""
+TABLE = """
+[tool.jitlto]
+database = "my_package/fragments.fragdb"
+"""
+
+
+def project(directory: Path, table: str, text: str = PROJECT) -> Path:
+    write_family(directory / "fragments" / "mini", MINI)
+    path = directory / "pyproject.toml"
+    path.write_text(text + table, "utf-8")
+    return path
+
+
+def refusal(directory: Path, table: str, text: str = PROJECT) -> ProjectError:
+    with pytest.raises(ProjectError) as caught:
+        settings.read(project(directory, table, text))
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(str(directory / "pyproject.toml"))
+    return caught.value
+
+
+def test_a_database_is_all_that_must_be_said(tmp_path: Path) -> None:
+    path = project(tmp_path, TABLE)
+    found = settings.read(path)
+    assert found == settings.read(tmp_path)
+    assert found.families == (tmp_path / "fragments" / "mini" / "family.toml",)
+    assert found.database == PurePosixPath("my_package/fragments.fragdb")
+    assert (found.architectures, found.toolchain, found.options) == (None, None, ())
+    assert found.entry_point == "my_package.fragments"
+    assert found.entry_points == {"mini": "my_package.fragments"}
+    assert found.root == tmp_path
+
+
+def test_everything_that_may_be_said(tmp_path: Path) -> None:
+    table = (
+        TABLE + 'families = ["fragments/mini", "mini"]\narchs = ["90a", "80"]\ntoolchain = "nvcc"\noptions = ["-DX=1"]'
+    )
+    found = settings.read(project(tmp_path, table))
+    assert len(found.families) == 1, "named twice, built once"
+    assert found.architectures == (Architecture(80), Architecture(90, "a"))
+    assert (found.toolchain, found.options) == ("nvcc", ("-DX=1",))
+
+
+def test_paths_are_relative_to_the_file_wherever_the_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path / "a", TABLE + 'families = ["fragments/mini"]')
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    assert settings.read(Path("../a")).families == (tmp_path / "a" / "fragments" / "mini" / "family.toml",)
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "hint"),
+    [
+        ("", "there is no table [tool.jitlto]", "database = "),
+        ("[tool]\njitlto = 1", "there is no table [tool.jitlto]", ""),
+        ("[tool.jitlto]", "database is missing", 'database = "my_package/fragments.fragdb"'),
+        (TABLE + "familes = []", "unknown key 'familes'", "did you mean families?"),
+        (TABLE + "families = []", "families is empty", "fragments/"),
+        (TABLE + 'families = ["minni"]', "no family 'minni'", "did you mean mini?"),
+        (TABLE + "families = 1", "families is not a list of strings", ""),
+        (TABLE + 'archs = ["sm_x"]', "not an architecture", "sm_90"),
+        (TABLE + "archs = []", "archs is empty", "archs = "),
+        (TABLE + 'toolchain = "clang"', "unknown toolchain 'clang'", "nvrtc or nvcc"),
+        (TABLE + 'options = ["-use_fast_math"]', "belongs to the link", "fast_math"),
+        (TABLE + 'options = ["-I/usr/include"]', "is not allowed", ""),
+    ],
+)
+def test_a_slip_is_told_with_its_key_and_what_to_write(tmp_path: Path, table: str, what: str, hint: str) -> None:
+    error = refusal(tmp_path, table)
+    assert what in error.what
+    assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "database",
+    ["fragments.fragdb", "a/b.db", "/a/b.fragdb", "../a/b.fragdb", "a//b.fragdb", "a/.fragdb", "a-b/c.fragdb",
+     "a/b.c.fragdb", "a\\\\b.fragdb", "./a/b.fragdb", ""],
+)  # fmt: skip
+def test_a_database_lies_in_a_package_under_a_name_that_an_entry_point_can_say(tmp_path: Path, database: str) -> None:
+    error = refusal(tmp_path, f'[tool.jitlto]\ndatabase = "{database}"')
+    assert "is no path of a .fragdb file in a package" in error.what
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
+def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> None:
+    found = Settings(Path("/p/pyproject.toml"), (), PurePosixPath("/".join(parts) + ".fragdb"), None, None, (), None)
+    assert found.entry_point.split(".") == parts
+
+
+def test_without_a_family_there_is_nothing_to_build(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
+    with pytest.raises(ProjectError, match="no families"):
+        settings.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b"[tool.jitlto", b"\xff", b"tool = 1"])
+def test_a_file_that_cannot_be_used_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "pyproject.toml"
+    if content is not None:
+        path.write_bytes(content)
+    assert not settings.declared(path)
+    with pytest.raises(ProjectError, match=r"pyproject\.toml"):
+        settings.read(path)
+
+
+@pytest.mark.parametrize(
+    ("points", "what"),
+    [
+        ({}, "no entry point says where to find mini"),
+        ({"mini": "my_package.fragment"}, "the entry point of mini is 'my_package.fragment'"),
+        ({"mini": "my_package.fragments", "mimi": "my_package.fragments"}, "no family of this package: mimi"),
+    ],
+)
+def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are_told(
+    tmp_path: Path, points: dict[str, str], what: str
+) -> None:
+    lines = "".join(f'{name} = "{value}"\n' for name, value in points.items())
+    text = f'[project]\nname = "p"\n[project.entry-points."jitlto.fragments"]\n{lines}'
+    found = settings.read(project(tmp_path, TABLE, text))
+    with pytest.raises(ProjectError) as caught:
+        settings.check_entry_points(found, ["mini"])
+    assert what in caught.value.what
+    assert caught.value.hint == 'write\n[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
+    # What it tells to write is right.
+    told = caught.value.hint.removeprefix("write\n")
+    settings.check_entry_points(settings.read(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"])
+
+
+def test_a_name_with_a_dot_is_quoted_in_the_lines_to_write(tmp_path: Path) -> None:
+    found = settings.read(project(tmp_path, TABLE))
+    with pytest.raises(ProjectError) as caught:
+        settings.check_entry_points(found, ["mini", "mini.two"])
+    assert '"mini.two" = "my_package.fragments"' in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["", '[project]\nname = "p"\ndynamic = ["entry-points"]\n'])
+def test_entry_points_that_another_file_declares_are_not_judged(tmp_path: Path, text: str) -> None:
+    found = settings.read(project(tmp_path, TABLE, text))
+    assert found.entry_points is None
+    settings.check_entry_points(found, ["mini"])
+
+
+def test_entry_points_that_are_no_table_of_texts_are_refused(tmp_path: Path) -> None:
+    text = '[project]\nname = "p"\n[project.entry-points]\n"jitlto.fragments" = '
+    assert "no table" in refusal(tmp_path, TABLE, text + "1").what
+    assert "mini is not a string" in refusal(tmp_path, TABLE, text + "{mini = 1}").what
