@@ -1,0 +1,30 @@
+"""The build hook for setuptools: a step of ``build`` in every project whose ``pyproject.toml`` has ``[tool.jitlto]``.
+
+A wheel gets the database, compiled or taken from ``JITLTO_PREBUILT``; an sdist gets every file that compiling needs. An
+editable install gets neither: the database is then built from the source tree when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from setuptools import Distribution
+
+from jitlto.build.settings import declared
+
+_COMMAND = "build_fragments"
+
+
+def add_to_build(distribution: Distribution) -> None:
+    """Add the step; the entry point ``jitlto`` of the group ``setuptools.finalize_distribution_options``.
+
+    setuptools calls it in every project that is built where jitlto is installed, so that it looks before it loads.
+    """
+    if not declared(Path("pyproject.toml")):
+        return
+    from jitlto.build.hooks.build_fragments import BuildFragments
+
+    base = distribution.get_command_class("build")
+    steps = [*base.sub_commands, (_COMMAND, None)]
+    distribution.cmdclass["build"] = type("build", (base,), {"sub_commands": steps})
+    distribution.cmdclass[_COMMAND] = BuildFragments
