@@ -12,6 +12,7 @@ from jitlto.errors import JitltoError
 
 # command → the module that holds a click command of that name (dashes and keywords spelled with underscores)
 _COMMANDS = {
+    "new": "jitlto.cli.new",
     "expand": "jitlto.cli.expand",
     "render": "jitlto.cli.build",
     "build": "jitlto.cli.build",

@@ -1,0 +1,55 @@
+"""``jitlto new``: a small working package that carries a family."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from jitlto import toolkit
+from jitlto.cli.output import print_json
+from jitlto.errors import JitltoError
+
+
+def _name(_: click.Context, __: click.Parameter, value: str) -> str:
+    from jitlto.build.scaffold import package_name
+
+    try:
+        package_name(value)
+    except JitltoError as error:
+        raise click.BadParameter(str(error)) from error
+    return value
+
+
+@click.command(epilog="Example: jitlto new my-kernels")
+@click.argument("name", callback=_name)
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The project's directory [default: NAME]."
+)
+@click.option(
+    "--cuda",
+    type=click.Choice(["12", "13"]),
+    help="The CUDA major that wheels are compiled with [default: that of the compiler at hand, or 12].",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
+def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None:
+    """Write a small package NAME that carries a kernel family: to build, to test, and to change into your own.
+
+    It holds a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
+    Python module that launches it, tests, and a workflow for CI. Nothing that exists is overwritten.
+    """
+    from jitlto.build.scaffold import write
+
+    directory = output or Path(name)
+    files = write(name, directory, int(cuda) if cuda else _at_hand())
+    if as_json:
+        print_json({"directory": str(directory), "files": [str(path) for path in files]})
+    else:
+        click.echo(f"{len(files)} files in {directory}; how to go on stands in {directory / 'README.md'}")
+
+
+def _at_hand() -> int:
+    try:
+        return toolkit.nvrtc_version().major
+    except JitltoError:
+        return 12
