@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from jitlto.errors import NoDeviceError
 from jitlto.runtime import cubins
 from jitlto.runtime.kernels import KernelFamily
 
+from .environments import ROOT, need
 from .families import MINI, write_family
 
 
@@ -86,6 +89,19 @@ def mini(mini_path: Path) -> Iterator[KernelFamily]:
     """The family ``mini``, opened afresh."""
     with FragmentDatabase(mini_path) as database:
         yield KernelFamily("mini", database)
+
+
+@pytest.fixture(scope="session")
+def jitlto_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of jitlto as it stands, built by what is installed."""
+    need("build", "hatchling")
+    output = tmp_path_factory.mktemp("wheel")
+    options = ("--wheel", "--no-isolation", "--skip-dependency-check", "--outdir", str(output))
+    command = [sys.executable, "-m", "build", *options, str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = output.glob("*.whl")
+    return wheel
 
 
 def _built(factory: pytest.TempPathFactory, *names: str) -> Path:
