@@ -8,6 +8,7 @@ A page is run from top to bottom, in one empty directory and one Python namespac
 - In outputs ``...`` stands for anything. Where no output is given, none is compared.
 - ``<!-- test: gpu -->`` before a block: run only where there is a GPU; ``no gpu``: only where there is none;
   ``fails``: the commands exit with 1; ``skip if no PROGRAM``: not run where the toolkit program is not found;
+  ``needs NAME...``: not run unless these distributions are installed;
   ``shipped NAME``: the shipped families are already built, as file NAME. Several are separated by semicolons.
 
 Blocks of other languages (``sh`` for installing, for example) are only shown.
@@ -26,6 +27,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from importlib import metadata
 from pathlib import Path
 from types import CodeType
 
@@ -33,6 +35,7 @@ import click
 import pytest
 
 from jitlto import cli, config, declaration, errors, toolkit
+from jitlto.build import settings
 from jitlto.errors import NoDeviceError
 from jitlto.link_options import LinkOptions
 from jitlto.runtime import device
@@ -115,10 +118,12 @@ class Runner:
 
     def _left_out(self, block: Block) -> bool:
         program = block.note("skip if no ")
+        needed = (block.note("needs ") or "").split()
         return (
             ("gpu" in block.notes and not self.gpu)
             or ("no gpu" in block.notes and _has_device())
             or (program is not None and toolkit.binary(program) is None)
+            or not set(needed).issubset(dist.metadata["Name"] for dist in metadata.distributions())
         )
 
     def _console(self, block: Block) -> None:
@@ -242,7 +247,9 @@ def test_every_note_is_understood(page: Path) -> None:
     assert len(re.findall(r"<!-- (?:file|test):", text)) == len(used), "a note that does not stand before a block"
     for block in used:
         for note in block.notes:
-            assert note in ("gpu", "no gpu", "fails") or note.startswith(("skip if no ", "shipped ")), block.place
+            assert note in ("gpu", "no gpu", "fails") or note.startswith(("skip if no ", "needs ", "shipped ")), (
+                block.place
+            )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -305,6 +312,10 @@ def test_every_environment_variable_is_in_the_reference() -> None:
 )
 def test_every_key_of_family_toml_is_in_the_reference(heading: str, names: tuple[str, ...]) -> None:
     assert set(rows(section("configuration.md", heading))) == set(names)
+
+
+def test_every_key_of_the_table_in_pyproject_toml_is_in_the_guide() -> None:
+    assert set(rows(section("packaging.md", "## `[tool.jitlto]`"))) == set(settings._KEYS)
 
 
 def test_the_options_that_belong_to_the_link_are_in_the_reference() -> None:
