@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 import jitlto
-from jitlto.cli import build as commands
 from jitlto.cli import families
 from jitlto.errors import DatabaseError
 from jitlto.runtime import editable, installed, registry
@@ -23,24 +22,6 @@ from .families import MINI, write_family
 
 ROOT = Path(jitlto.__file__).resolve().parents[1]
 SETTINGS = '[tool.jitlto]\nfamilies = ["kernels/mini"]\ndatabase = "my_package/fragments.fragdb"\n'
-
-# Where `jitlto build` does not know --project: the same with what it knows.
-STAND_IN = """
-import json, sys, tomllib, pathlib
-sys.path[:] = json.loads(sys.argv.pop(1))
-_, _, project, _, output, _ = sys.argv[1:]
-project = pathlib.Path(project)
-names = tomllib.loads((project / "pyproject.toml").read_text())["tool"]["jitlto"]["families"]
-sys.argv[1:] = ["build", *[str(project / name) for name in names], "-o", output, "--quiet"]
-from jitlto.cli import main
-main()
-"""
-
-
-@pytest.fixture(autouse=True)
-def _command(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not any("--project" in parameter.opts for parameter in commands.build.params):
-        monkeypatch.setattr(editable, "_COMMAND", STAND_IN)
 
 
 @pytest.fixture
@@ -146,9 +127,7 @@ def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
 
 
 def test_several_processes_that_need_it_at_once_build_it_once(source: Path, site: Path) -> None:
-    code = f"""
-from jitlto.runtime import editable
-editable._COMMAND = {editable._COMMAND!r}
+    code = """
 import jitlto
 print(jitlto.family("mini").database.digest)
 """

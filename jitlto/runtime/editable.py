@@ -127,7 +127,7 @@ def _own(directory: Path, installed: InstalledFamily) -> None:
 
 def _state(source: Path, settings: dict[str, object]) -> str | None:
     """SHA-256 of all that the database is made from; None where only the build can tell what that is."""
-    if os.environ.get("JITLTO_PREBUILT"):
+    if config.current().prebuilt:
         return None  # what the build takes instead of sources is its own affair
     try:
         families = _families(source, settings)
@@ -152,11 +152,7 @@ def _families(source: Path, settings: dict[str, object]) -> list[Path]:
     names = settings.get("families")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return sorted((source / "fragments").glob("*/family.toml"))
-    found = []
-    for name in names:
-        here = [path for path in (source / name, source / "fragments" / name) if (path / "family.toml").is_file()]
-        found.append(declaration.find((here or [source / name])[0]))
-    return found
+    return [declaration.find(name, source) for name in names]
 
 
 def _sources(family: declaration.Family) -> Iterator[tuple[str, bytes]]:
