@@ -21,6 +21,7 @@ _COMMANDS = {
     "show": "jitlto.cli.database",
     "verify": "jitlto.cli.database",
     "check": "jitlto.cli.check",
+    "report": "jitlto.cli.report",
     "plan": "jitlto.cli.plan",
     "warm": "jitlto.cli.warm",
     "cache": "jitlto.cli.cache",

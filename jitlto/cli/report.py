@@ -1,0 +1,66 @@
+"""``jitlto report``: a database as a page to look at."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from jitlto.database import FragmentDatabase
+from jitlto.errors import JitltoError
+
+_file = click.Path(dir_okay=False, path_type=Path)
+
+
+@click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
+@click.argument("database", metavar="DB", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=_file, required=True, help="The page, e.g. report.html.")
+@click.option(
+    "--timings", type=_file, multiple=True, help="What `jitlto build --timings FILE.json` wrote; several times."
+)
+@click.option("--check", "check_file", type=_file, help="What `jitlto check --json` printed of DB.")
+def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
+    """Write a page that shows DB: groups as grids, sizes, calls, toolchains and architectures.
+
+    One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
+    """
+    from jitlto.build.timings import read_costs
+    from jitlto.report import model, page, verdict
+
+    _refuse_input(output, (database, *timings, *((check_file,) if check_file else ())))
+    seconds: dict[str, float] = {}
+    for path in timings:
+        seconds |= read_costs(path)
+    with FragmentDatabase(database) as opened:
+        found = verdict.read(check_file) if check_file else None
+        described = model.describe(opened, seconds=seconds if timings else None, verdict=found)
+    _write(page.to_html(described), output)
+    click.echo(f"{described.fragments} fragments in {output}")
+
+
+def _refuse_input(output: Path, inputs: tuple[Path, ...]) -> None:
+    """A page must not take the place of what it is made from."""
+    for path in inputs:
+        if output.exists() and path.exists() and output.samefile(path):
+            raise click.UsageError(f"-o {output} would replace what the report is made from")
+
+
+def _write(text: str, output: Path) -> None:
+    """Write a page, whole or not at all."""
+    hint = "give a path in a directory that exists and that you may write"
+    try:
+        descriptor, name = tempfile.mkstemp(dir=output.parent, prefix=".jitlto-", suffix=".tmp")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            umask = os.umask(0)
+            os.umask(umask)
+            temporary.chmod(0o666 & ~umask)
+            temporary.replace(output)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise JitltoError(f"cannot be written: {error.strerror}", where=str(output), hint=hint) from error

@@ -1,0 +1,1 @@
+"""A database as a page to look at: a third reader of the database, which needs neither wing."""

@@ -1,0 +1,181 @@
+"""Which fragment calls which, told by groups: who provides a symbol, who requires it."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from jitlto.database import FamilyRecord
+from jitlto.fragment import Fragment, Role, SymbolKind
+from jitlto.mangling import base_name, demangle
+
+
+@dataclass(frozen=True, slots=True)
+class Several:
+    """Fragments of one group, told by what they have in common.
+
+    Parameters
+    ----------
+    group : str
+        Their group.
+    count, total : int
+        How many they are, of how many in the group.
+    common : tuple of (str, str)
+        The parameters in which they agree and that differ within the group.
+    exact : bool
+        Whether they are all that have these.
+    """
+
+    group: str
+    count: int
+    total: int
+    common: tuple[tuple[str, str], ...]
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """A symbol that crosses the border of a fragment.
+
+    Parameters
+    ----------
+    name : str
+        Mangled.
+    text : str
+        As a person wrote it.
+    kind : SymbolKind
+        Function or variable.
+    layout : str
+        Sizes in bytes, see :class:`jitlto.fragment.Symbol`.
+    providers, requirers : tuple of Several
+        One of each group.
+    supplied : tuple of str
+        The groups that callers supply whose interface declares it; only of a symbol that no fragment provides.
+    """
+
+    name: str
+    text: str
+    kind: SymbolKind
+    layout: str
+    providers: tuple[Several, ...]
+    requirers: tuple[Several, ...]
+    supplied: tuple[str, ...]
+
+    @property
+    def missing(self) -> bool:
+        """Whether it is required, and nothing in the database or of a caller provides it."""
+        return bool(self.requirers) and not self.providers and not self.supplied
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Fragments of one group call those of another.
+
+    Parameters
+    ----------
+    caller, callee : str
+        Groups; the callee may be one that callers supply.
+    names : tuple of str
+        The functions and variables, without types.
+    symbols : int
+        How many symbols these are with their types.
+    callers : Several
+        The fragments of ``caller`` that do.
+    """
+
+    caller: str
+    callee: str
+    names: tuple[str, ...]
+    symbols: int
+    callers: Several
+
+
+class Groups:
+    """The fragments of a family by group and by parameter value, to describe a set of them in few words."""
+
+    def __init__(self, fragments: Sequence[Fragment]) -> None:
+        self._keys = [fragment.key for fragment in fragments]
+        self._having: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+        self._all: dict[str, set[int]] = defaultdict(set)
+        for place, key in enumerate(self._keys):
+            self._all[key.group].add(place)
+            for name, value in key.parameters:
+                self._having[key.group, name, value].add(place)
+
+    def describe(self, places: Iterable[int]) -> tuple[Several, ...]:
+        """One :class:`Several` for each group among the fragments at these places, sorted by group."""
+        by_group: dict[str, list[int]] = defaultdict(list)
+        for place in places:
+            by_group[self._keys[place].group].append(place)
+        return tuple(self._several(group, several) for group, several in sorted(by_group.items()))
+
+    def _several(self, group: str, places: Sequence[int]) -> Several:
+        whole = self._all[group]
+        if len(places) == len(whole) > 1:
+            return Several(group, len(places), len(whole), (), True)
+        common = set(self._keys[places[0]].parameters)
+        for place in places[1:]:
+            common.intersection_update(self._keys[place].parameters)
+        telling = sorted(item for item in common if len(self._having[group, *item]) < len(whole))
+        sets = sorted((self._having[group, *item] for item in telling), key=len)
+        alike = len(sets[0].intersection(*sets[1:])) if sets else len(whole)
+        return Several(group, len(places), len(whole), tuple(telling), alike == len(places))
+
+
+def interfaces(record: FamilyRecord | None, fragments: Sequence[Fragment], groups: Groups) -> tuple[Interface, ...]:
+    """All symbols that a fragment of a family requires or could be asked for, by their text.
+
+    A variable that no other fragment requires is left out: compilers name those of a function's body too.
+    """
+    layouts: dict[str, tuple[SymbolKind, str]] = {}
+    providers: dict[str, list[int]] = defaultdict(list)
+    requirers: dict[str, list[int]] = defaultdict(list)
+    for place, fragment in enumerate(fragments):
+        if fragment.role is Role.DEVICE:
+            for symbol in fragment.provides:
+                providers[symbol.name].append(place)
+                layouts[symbol.name] = (symbol.kind, symbol.layout)
+        for symbol in fragment.requires:
+            requirers[symbol.name].append(place)
+            layouts.setdefault(symbol.name, (symbol.kind, symbol.layout))
+    declared = _declared_by_callers(record)
+    found = [
+        Interface(
+            name,
+            demangle(name),
+            kind,
+            layout,
+            groups.describe(providers[name]),
+            groups.describe(requirers[name]),
+            () if providers[name] else tuple(g for g, words in declared if base_name(name) in words),
+        )
+        for name, (kind, layout) in layouts.items()
+        if requirers[name] or kind is not SymbolKind.VARIABLE
+    ]
+    return tuple(sorted(found, key=lambda interface: (interface.text, interface.name)))
+
+
+def _declared_by_callers(record: FamilyRecord | None) -> list[tuple[str, set[str]]]:
+    """The groups that callers supply, each with the words of its interface header."""
+    headers = dict(record.headers) if record else {}
+    supplied = [group for group in record.groups if group.supplied] if record else []
+    return [(g.name, set(re.findall(r"\w+", headers.get(g.interface or "", "")))) for g in supplied]
+
+
+def calls(found: Sequence[Interface], fragments: Sequence[Fragment], groups: Groups) -> tuple[Call, ...]:
+    """The calls between groups, by caller and callee."""
+    callees = {each.name: (*(several.group for several in each.providers), *each.supplied) for each in found}
+    symbols: dict[tuple[str, str], set[str]] = defaultdict(set)
+    callers: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for place, fragment in enumerate(fragments):
+        for symbol in fragment.requires:
+            for callee in callees[symbol.name]:
+                symbols[fragment.key.group, callee].add(symbol.name)
+                callers[fragment.key.group, callee].add(place)
+    return tuple(
+        Call(caller, callee, tuple(sorted(set(map(base_name, names)))), len(names), *groups.describe(sorted(places)))
+        for (caller, callee), names in sorted(symbols.items())
+        for places in (callers[caller, callee],)
+    )

@@ -1,0 +1,177 @@
+"""The key parameters of a group as dimensions: what exists of the product of their values, and why the rest does not.
+
+Most matrices leave combinations out on purpose, by tying parameters together: an accumulator follows from the data
+type, a vector length is made for some types only. That shows in two parameters at a time. A combination that is missing
+though each two of its values occur together is no such rule: it is a *hole*, and worth a look.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import prod
+
+#: One value of each dimension, in the order of the dimensions.
+Cell = tuple[str, ...]
+
+_MOST_CELLS = 50_000  # that are looked at for holes: more take seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A key parameter and the values that occur, numbers by size and the rest by name."""
+
+    name: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Follows:
+    """The value of one parameter decides that of another.
+
+    Parameters
+    ----------
+    name, other : str
+        ``other`` follows from ``name``.
+    pairs : tuple of (str, str)
+        Each value of ``name`` with the one of ``other``.
+    """
+
+    name: str
+    other: str
+    pairs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Never:
+    """A value never occurs with some values of another parameter."""
+
+    name: str
+    value: str
+    other: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What exists of a group's product.
+
+    Parameters
+    ----------
+    dimensions : tuple of Dimension
+        In the author's order.
+    product : int
+        How many cells the values of the dimensions span.
+    exist : int
+        How many of them are in the database.
+    apart : int
+        How many belong to another part of the same build.
+    rules : tuple of Follows or Never
+        What two parameters at a time leave out.
+    holes : tuple of Cell or None
+        Cells that no rule leaves out and that do not exist, in order; None if there are too many cells to look.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    product: int
+    exist: int
+    apart: int
+    rules: tuple[Follows | Never, ...]
+    holes: tuple[Cell, ...] | None
+
+    @property
+    def missing(self) -> int:
+        """How many cells no fragment fills."""
+        return self.product - self.exist - self.apart
+
+    @property
+    def varying(self) -> tuple[int, ...]:
+        """The places of the dimensions with more than one value."""
+        return tuple(n for n, dimension in enumerate(self.dimensions) if len(dimension.values) > 1)
+
+
+def natural(text: str) -> tuple[object, ...]:
+    """A sort key that puts 8 before 16, and ``a8`` before ``a16``.
+
+    >>> sorted(["16", "b", "8", "a16", "a8"], key=natural)
+    ['8', '16', 'a8', 'a16', 'b']
+    """
+    # Digits of other scripts are letters here; a literal of thousands of digits would be refused by int().
+    parts = re.split(r"([0-9]+)", text)
+    return tuple((0, len(p.lstrip("0")), p.lstrip("0")) if n % 2 else (1, p, "") for n, p in enumerate(parts) if p)
+
+
+def cover(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = ()) -> Coverage:
+    """Say what exists of the product of the values that occur.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The dimensions.
+    present : iterable of Cell
+        What is in the database.
+    apart : iterable of Cell
+        What is known to belong there and is not, for it is in another part of the same build.
+    """
+    here = set(present)
+    elsewhere = set(apart) - here
+    known = here | elsewhere
+    columns = zip(*known, strict=True) if known else ((),) * len(names)
+    dimensions = tuple(
+        Dimension(name, tuple(sorted(set(column), key=lambda value: (natural(value), value))))
+        for name, column in zip(names, columns, strict=True)
+    )
+    together = {(a, b): {(cell[a], cell[b]) for cell in known} for a, b in combinations(range(len(names)), 2)}
+    product = prod(len(dimension.values) for dimension in dimensions) if known else 0
+    allowed = _allowed(dimensions, together)
+    holes = None if allowed is None else tuple(cell for cell in allowed if cell not in known)
+    return Coverage(dimensions, product, len(here), len(elsewhere), _rules(dimensions, together), holes)
+
+
+def _allowed(
+    dimensions: Sequence[Dimension], together: Mapping[tuple[int, int], set[tuple[str, str]]]
+) -> list[Cell] | None:
+    """The cells each two of whose values occur together, in order; None if they are too many."""
+    cells: list[Cell] = [()]
+    for place, dimension in enumerate(dimensions):
+        longer: list[Cell] = []
+        for cell in cells:
+            longer += (
+                (*cell, value)
+                for value in dimension.values
+                if all((before, value) in together[n, place] for n, before in enumerate(cell))
+            )
+            if len(longer) > _MOST_CELLS:
+                return None
+        cells = longer
+    return cells
+
+
+def _rules(
+    dimensions: Sequence[Dimension], together: Mapping[tuple[int, int], set[tuple[str, str]]]
+) -> tuple[Follows | Never, ...]:
+    varying = [n for n, dimension in enumerate(dimensions) if len(dimension.values) > 1]
+    follows: list[Follows | Never] = []
+    followers: set[int] = set()
+    for a, b in ((a, b) for a in varying for b in varying if a != b):
+        if a in followers or b in followers:
+            continue
+        pairs = together[a, b] if a < b else {(y, x) for x, y in together[b, a]}
+        if len(pairs) == len(dimensions[a].values):
+            partner = dict(pairs)
+            ordered = tuple((value, partner[value]) for value in dimensions[a].values)
+            follows.append(Follows(dimensions[a].name, dimensions[b].name, ordered))
+            followers.add(b)
+    # What a follower never occurs with, the parameter that it follows from does not either.
+    free = [n for n in varying if n not in followers]
+    never = [rule for a, b in combinations(free, 2) for rule in _never(dimensions[a], dimensions[b], together[a, b])]
+    return (*follows, *never)
+
+
+def _never(a: Dimension, b: Dimension, pairs: set[tuple[str, str]]) -> list[Never]:
+    """The fewer sentences of the two ways to say it."""
+    one = [Never(a.name, x, b.name, tuple(y for y in b.values if (x, y) not in pairs)) for x in a.values]
+    two = [Never(b.name, y, a.name, tuple(x for x in a.values if (x, y) not in pairs)) for y in b.values]
+    return min(([rule for rule in rules if rule.values] for rules in (one, two)), key=len)

@@ -1,0 +1,200 @@
+"""A group's product as a table: dimensions stacked on two axes, a cell for each combination.
+
+Dimensions that depend on each other go on one axis as far as may be, so that what a matrix leaves out leaves out whole
+rows; of a large product, whole rows of nothing are drawn as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import combinations, product
+from math import log, prod
+
+from jitlto.report.dimensions import Cell, Coverage, Follows, Never
+
+_DRAWN_WHOLE = 100  # cells: a product up to this size is drawn with all its rows
+_MOST_CELLS = 20_000  # drawn at all
+_MOST_COLUMNS = 48
+_MOST_HOLES = 2_000
+_MOST_DIMENSIONS = 10  # whose every split is weighed
+_ASPECT = 2.5  # columns for each row: a cell is about as wide as high, and a page wider than high
+
+
+class State(StrEnum):
+    """What is known of a cell."""
+
+    EXISTS = "exists"
+    #: In another part of the same build.
+    APART = "apart"
+    #: Left out by a rule: two of its values never occur together.
+    MISSING = "missing"
+    #: Missing, and no rule leaves it out.
+    HOLE = "hole"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A value on an axis, over so many rows or columns."""
+
+    value: str
+    span: int
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row: the heads that begin in it, outermost first, what it stands for, and its cells.
+
+    Or ``omitted`` rows in one, which hold nothing.
+    """
+
+    heads: tuple[Head, ...]
+    at: tuple[tuple[str, str], ...] = ()
+    cells: tuple[tuple[State, Cell], ...] = ()
+    omitted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A drawn product.
+
+    Parameters
+    ----------
+    row_names, column_names : tuple of str
+        The dimensions of each axis, outermost first.
+    column_heads : tuple of tuple of Head
+        One for each column dimension.
+    column_at : tuple of tuple of (str, str)
+        The name and value in each column dimension, of each column.
+    rows : tuple of Row
+        In order.
+    """
+
+    row_names: tuple[str, ...]
+    column_names: tuple[str, ...]
+    column_heads: tuple[tuple[Head, ...], ...]
+    column_at: tuple[tuple[tuple[str, str], ...], ...]
+    rows: tuple[Row, ...]
+
+    @property
+    def width(self) -> int:
+        """How many columns of cells."""
+        return len(self.column_at)
+
+
+def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] = ()) -> Grid | None:
+    """Lay a product out; None where there are not two dimensions, or too many cells to look at."""
+    if len(coverage.varying) < 2:
+        return None
+    across = _split(coverage)
+    down = tuple(n for n in coverage.varying if n not in across)
+    # Innermost what has most values: long runs are easier to read. Down, the author's order keeps followers behind.
+    across = tuple(sorted(across, key=lambda n: len(coverage.dimensions[n].values)))
+    values = [dimension.values for dimension in coverage.dimensions]
+    places = {n: {value: place for place, value in enumerate(values[n])} for n in down}
+    columns = list(product(*(values[n] for n in across)))
+    states = dict.fromkeys((coverage.holes or ())[:_MOST_HOLES], State.HOLE)
+    states |= dict.fromkeys(apart, State.APART) | dict.fromkeys(present, State.EXISTS)
+    if coverage.product <= _DRAWN_WHOLE:
+        lines = list(product(*(values[n] for n in down)))
+    else:
+        lines = sorted(
+            {tuple(cell[n] for n in down) for cell in states},
+            key=lambda line: [places[n][value] for n, value in zip(down, line, strict=True)],
+        )
+    if len(lines) * len(columns) > _MOST_CELLS:
+        return None
+
+    def cells(line: Cell) -> tuple[tuple[State, Cell], ...]:
+        cell = [dimension.values[0] for dimension in coverage.dimensions]
+        for n, value in zip(down, line, strict=True):
+            cell[n] = value
+        found = []
+        for column in columns:
+            for n, value in zip(across, column, strict=True):
+                cell[n] = value
+            found.append((states.get(tuple(cell), State.MISSING), tuple(cell)))
+        return tuple(found)
+
+    down_names, across_names = (tuple(coverage.dimensions[n].name for n in axis) for axis in (down, across))
+    each = prod(len(values[n]) for n in down[1:])  # rows of each value of the outermost dimension
+    rows: list[Row] = []
+    for outermost in values[down[0]]:
+        block = [line for line in lines if line[0] == outermost]
+        omitted = each - len(block)
+        heads = _heads(block, bool(omitted))
+        rows += [
+            Row(row_heads, tuple(zip(down_names, line, strict=True)), cells(line))
+            for line, row_heads in zip(block, heads, strict=True)
+        ]
+        rows += [Row((), omitted=omitted)] * bool(omitted)
+    column_heads = tuple(_column_heads([values[n] for n in across]))
+    column_at = tuple(tuple(zip(across_names, column, strict=True)) for column in columns)
+    return Grid(down_names, across_names, column_heads, column_at, tuple(rows))
+
+
+def _split(coverage: Coverage) -> tuple[int, ...]:
+    """Which dimensions go across: the split that cuts fewest dependent pairs and comes nearest to a page's shape."""
+    sizes: Mapping[int, int] = {n: len(coverage.dimensions[n].values) for n in coverage.varying}
+    place = {dimension.name: n for n, dimension in enumerate(coverage.dimensions)}
+    tied = [(place[rule.name], place[rule.other]) for rule in coverage.rules]
+    weighed = sorted(sizes, key=lambda n: (sizes[n], n))[:_MOST_DIMENSIONS]
+    known = coverage.exist + coverage.apart
+
+    def cost(across: Sequence[int]) -> tuple[float, tuple[int, ...]]:
+        columns = prod(sizes[n] for n in across)
+        down = [n for n in sizes if n not in across]
+        rows = min(known, _rows(down, sizes, coverage))
+        cut = len({pair for pair in tied if (pair[0] in across) != (pair[1] in across)})
+        too_wide = 10 * max(0.0, log(columns / _MOST_COLUMNS))
+        return too_wide + 1.5 * cut + abs(log(columns / rows / _ASPECT)), tuple(across)
+
+    splits = (
+        across for count in range(1, len(sizes)) for across in combinations(weighed, count) if len(across) < len(sizes)
+    )
+    return min(map(cost, splits))[1]
+
+
+def _rows(down: Sequence[int], sizes: Mapping[int, int], coverage: Coverage) -> int:
+    """About how many rows hold something: followers add none, and a pair that is half empty halves them."""
+    names = {coverage.dimensions[n].name: n for n in down}
+    rows = float(prod(sizes[n] for n in down))
+    for rule in coverage.rules:
+        if rule.name in names and rule.other in names:
+            if isinstance(rule, Follows):
+                rows /= sizes[names[rule.other]]
+            elif isinstance(rule, Never):
+                rows *= 1 - len(rule.values) / (sizes[names[rule.name]] * sizes[names[rule.other]])
+    return max(1, round(rows))
+
+
+def _heads(block: Sequence[Cell], more: bool) -> list[tuple[Head, ...]]:
+    """The heads that begin in each row of a block; the outermost spans a last row of omitted ones too."""
+    found: list[tuple[Head, ...]] = []
+    for number, line in enumerate(block):
+        begins = []
+        for level, value in enumerate(line):
+            prefix = line[: level + 1]
+            if number and block[number - 1][: level + 1] == prefix:
+                continue
+            begins.append(Head(value, _run(block, number, prefix) + (more and level == 0)))
+        found.append(tuple(begins))
+    return found
+
+
+def _run(block: Sequence[Cell], start: int, prefix: Cell) -> int:
+    """How many lines from ``start`` on begin alike."""
+    end = start
+    while end < len(block) and block[end][: len(prefix)] == prefix:
+        end += 1
+    return end - start
+
+
+def _column_heads(values: Sequence[Sequence[str]]) -> list[tuple[Head, ...]]:
+    heads, repeat = [], 1
+    for level, several in enumerate(values):
+        span = prod(len(inner) for inner in values[level + 1 :])
+        heads.append(tuple(Head(value, span) for value in several) * repeat)
+        repeat *= len(several)
+    return heads

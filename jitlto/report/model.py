@@ -1,0 +1,399 @@
+"""What a report says of a database, as plain data."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord
+from jitlto.errors import DatabaseError, JitltoError
+from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Role
+from jitlto.mangling import demangle
+from jitlto.report import graph, grid
+from jitlto.report.calls import Call, Groups, Interface, calls, interfaces
+from jitlto.report.dimensions import Cell, Coverage, cover, natural
+from jitlto.report.verdict import FamilyVerdict, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Bytes of images, by kind."""
+
+    ltoir: int
+    ptx: int
+
+    @property
+    def total(self) -> int:
+        """Of both kinds."""
+        return self.ltoir + self.ptx
+
+    @classmethod
+    def of(cls, images: Iterable[Image]) -> Size:
+        """The size of some images."""
+        sizes: Counter[ImageKind] = Counter()
+        for image in images:
+            sizes[image.kind] += image.size
+        return cls(sizes[ImageKind.LTOIR], sizes[ImageKind.PTX])
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentView:
+    """A fragment.
+
+    Parameters
+    ----------
+    number : int
+        Its place in the database, from 0.
+    cell : Cell
+        Its value in each dimension of its group.
+    entry : str
+        The kernel as a person wrote it; empty for a device fragment.
+    provides, requires : tuple of Interface
+        What it defines for others, and what others define for it.
+    seconds : float or None
+        How long its compile took, if known.
+    faults : int
+        In how many places a check found something that does not hold and named it.
+    """
+
+    number: int
+    fragment: Fragment
+    cell: Cell
+    entry: str
+    size: Size
+    provides: tuple[Interface, ...]
+    requires: tuple[Interface, ...]
+    seconds: float | None
+    faults: int
+
+    @property
+    def key(self) -> FragmentKey:
+        """Its key."""
+        return self.fragment.key
+
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group: what exists of it, and how much that takes.
+
+    Parameters
+    ----------
+    supplied : bool
+        Whether callers supply its definition; then it has no fragments.
+    fragments : tuple of FragmentView
+        By key.
+    grid : Grid or None
+        Its product laid out; None where it has less than two dimensions, or too many cells to look at.
+    seconds : float or None
+        Of all compiles whose time is known; None if none is.
+    """
+
+    name: str
+    role: Role
+    interface: str | None
+    supplied: bool
+    fragments: tuple[FragmentView, ...]
+    size: Size
+    seconds: float | None
+    coverage: Coverage
+    grid: grid.Grid | None
+
+    @property
+    def largest(self) -> int:
+        """The bytes of its largest fragment."""
+        return max((view.size.total for view in self.fragments), default=0)
+
+    @property
+    def by_cell(self) -> dict[Cell, FragmentView]:
+        """Its fragments by their values."""
+        return {view.cell: view for view in self.fragments}
+
+    @property
+    def by_value(self) -> list[FragmentView]:
+        """Its fragments, numbers by size and the rest by name."""
+        return sorted(self.fragments, key=lambda view: ([natural(value) for value in view.cell], view.number))
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """Images of one kind, made by one compiler for one architecture.
+
+    Parameters
+    ----------
+    toolchain : str
+        The compiler and its release.
+    isa : str
+        The PTX ISA version; empty for LTO-IR.
+    images, size : int
+        How many, and their bytes.
+    """
+
+    kind: ImageKind
+    architecture: str
+    toolchain: str
+    isa: str
+    images: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyView:
+    """A family.
+
+    Parameters
+    ----------
+    groups : tuple of GroupView
+        Entrypoints first, then by name.
+    making : tuple of Making
+        What its images are.
+    options, link : tuple of str
+        Compiler options for callers' sources, and link options other than the defaults.
+    drawing : Drawing or None
+        Which group calls which; None if none does.
+    verdict : FamilyVerdict or None
+        What a check found.
+    """
+
+    name: str
+    groups: tuple[GroupView, ...]
+    fragments: int
+    size: Size
+    seconds: float | None
+    making: tuple[Making, ...]
+    options: tuple[str, ...]
+    link: tuple[str, ...]
+    interfaces: tuple[Interface, ...]
+    calls: tuple[Call, ...]
+    drawing: graph.Drawing | None
+    verdict: FamilyVerdict | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that a report says.
+
+    Parameters
+    ----------
+    title : str
+        The file's name.
+    part : str or None
+        Which part of a build it is, if it is none in one piece.
+    stored : int
+        Bytes of images as the database keeps them, equal ones once.
+    timed : int or None
+        Of how many fragments the compile's time is known; None if no timings were given.
+    verdict : Verdict or None
+        What a check found.
+    """
+
+    title: str
+    digest: str
+    part: str | None
+    families: tuple[FamilyView, ...]
+    fragments: int
+    size: Size
+    stored: int
+    timed: int | None
+    seconds: float | None
+    verdict: Verdict | None
+
+    @property
+    def groups(self) -> int:
+        """How many groups, of all families."""
+        return sum(len(family.groups) for family in self.families)
+
+    @property
+    def example(self) -> str:
+        """What one may filter by: the first fragment's group, and one of its values."""
+        views = [view for family in self.families for group in family.groups for view in group.fragments[:1]]
+        return f"{views[0].key.group} {'='.join(views[0].key.parameters[0])}" if views and views[0].cell else ""
+
+
+def describe(
+    database: FragmentDatabase, *, seconds: Mapping[str, float] | None = None, verdict: Verdict | None = None
+) -> Report:
+    """Gather what a report says. No image is read.
+
+    Parameters
+    ----------
+    database : FragmentDatabase
+        What is reported.
+    seconds : mapping of str to float, optional
+        The seconds that each compile took, by the fragment's key.
+    verdict : Verdict, optional
+        What a check found.
+
+    Raises
+    ------
+    JitltoError
+        If the seconds or the verdict are of another database.
+    DatabaseError
+        If a name in the database is no text.
+    """
+    try:
+        return _describe(database, seconds, verdict)
+    except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
+        raise DatabaseError(
+            f"is damaged: a name holds {error.object!r}",
+            where=str(database.path),
+            hint="fetch, install or build it again",
+        ) from error
+
+
+def _describe(database: FragmentDatabase, seconds: Mapping[str, float] | None, verdict: Verdict | None) -> Report:
+    fragments = database.fragments()
+    where = str(database.path)
+    if verdict is not None and verdict.digest != database.digest:
+        raise JitltoError(
+            f"the check is of another database, with digest {verdict.digest}",
+            where=where,
+            hint=f"check this one again: jitlto check {database.path} --json",
+        )
+    timed = None if seconds is None else sum(str(fragment.key) in seconds for fragment in fragments)
+    if fragments and timed == 0:
+        raise JitltoError("the timings are of other fragments", where=where, hint="give those of this database's build")
+    faults = Counter(_faulty(verdict) if verdict else ())
+    expected: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
+    for key in database.part.keys if database.part else ():
+        expected[key.family, key.group].append(key)
+    families, number = [], 0
+    for name in sorted({*database.families, *(fragment.key.family for fragment in fragments)}):
+        own = database.fragments(name)
+        record = database.families.get(name)
+        families.append(
+            _family(name, record, own, number, seconds or {}, expected, faults, verdict.of(name) if verdict else None)
+        )
+        number += len(own)
+    images = [image for fragment in fragments for image in fragment.images]
+    return Report(
+        database.path.name,
+        database.digest,
+        str(database.part) if database.part else None,
+        tuple(families),
+        len(fragments),
+        Size.of(images),
+        sum({image.sha256: image.size for image in images}.values()),
+        timed,
+        _sum(family.seconds for family in families),
+        verdict,
+    )
+
+
+def _faulty(verdict: Verdict) -> Iterable[str]:
+    """The subjects of everything that a check found not to hold."""
+    for family in verdict.families:
+        for cause in (*family.failures, *family.link_failures):
+            for place in cause.places:
+                yield place.subject
+
+
+def _family(
+    name: str,
+    record: FamilyRecord | None,
+    fragments: Sequence[Fragment],
+    first: int,
+    seconds: Mapping[str, float],
+    expected: Mapping[tuple[str, str], Sequence[FragmentKey]],
+    faults: Mapping[str, int],
+    verdict: FamilyVerdict | None,
+) -> FamilyView:
+    described = Groups(fragments)
+    found = interfaces(record, fragments, described)
+    by_name = {interface.name: interface for interface in found}
+    declared = {group.name: group for group in record.groups} if record else {}
+    members: dict[str, list[tuple[int, Fragment]]] = defaultdict(list)
+    for number, fragment in enumerate(fragments, first):
+        members[fragment.key.group].append((number, fragment))
+    groups = [
+        _group(group, declared.get(group), members[group], seconds, expected.get((name, group), ()), faults, by_name)
+        for group in sorted({*declared, *members})
+    ]
+    groups.sort(key=lambda group: (group.role is not Role.ENTRYPOINT, group.name))
+    called = calls(found, fragments, described)
+    edges = [(call.caller, call.callee) for call in called]
+    link = record.link.as_dict() if record else {}
+    return FamilyView(
+        name,
+        tuple(groups),
+        len(fragments),
+        Size.of(image for fragment in fragments for image in fragment.images),
+        _sum(group.seconds for group in groups),
+        _making(fragments),
+        record.options if record else (),
+        tuple(f"{option} = {_toml(value)}" for option, value in sorted(link.items())),
+        found,
+        called,
+        graph.draw([group.name for group in groups], edges) if edges else None,
+        verdict,
+    )
+
+
+def _group(
+    name: str,
+    record: GroupRecord | None,
+    members: Sequence[tuple[int, Fragment]],
+    seconds: Mapping[str, float],
+    expected: Sequence[FragmentKey],
+    faults: Mapping[str, int],
+    by_name: Mapping[str, Interface],
+) -> GroupView:
+    keys = [fragment.key for _, fragment in members]
+    # The author's order; a file that jitlto has not written may hold keys that do not fit their group.
+    names = list(record.key if record else ())
+    names += sorted({name for key in keys for name, _ in key.parameters} - set(names))
+    present, apart = _cells(names, keys), _cells(names, expected)
+    coverage = cover(names, present, apart)
+    views = []
+    for (number, fragment), cell in zip(members, present, strict=True):
+        views.append(
+            FragmentView(
+                number,
+                fragment,
+                cell,
+                demangle(fragment.entry),
+                Size.of(fragment.images),
+                tuple(by_name[symbol.name] for symbol in fragment.provides if symbol.name in by_name),
+                tuple(by_name[symbol.name] for symbol in fragment.requires),
+                seconds.get(str(fragment.key)),
+                faults.get(str(fragment.key), 0),
+            )
+        )
+    role = record.role if record else members[0][1].role
+    return GroupView(
+        name,
+        role,
+        record.interface if record else None,
+        record.supplied if record else False,
+        tuple(views),
+        Size.of(image for _, fragment in members for image in fragment.images),
+        _sum(view.seconds for view in views),
+        coverage,
+        grid.draw(coverage, present, apart),
+    )
+
+
+def _cells(names: Sequence[str], keys: Iterable[FragmentKey]) -> list[Cell]:
+    return [tuple(values.get(name, "") for name in names) for values in (dict(key.parameters) for key in keys)]
+
+
+def _making(fragments: Iterable[Fragment]) -> tuple[Making, ...]:
+    made: dict[tuple[ImageKind, tuple[int, str], str, str], list[int]] = defaultdict(list)
+    for fragment in fragments:
+        for image in fragment.images:
+            toolchain, isa = f"{image.toolchain} {image.version}", str(image.ptx_isa or "")
+            made[image.kind, image.architecture, toolchain, isa].append(image.size)
+    return tuple(
+        Making(kind, re.sub(r"\W", "", f"{number}{suffix}"), toolchain, isa, len(sizes), sum(sizes))
+        for (kind, (number, suffix), toolchain, isa), sizes in sorted(made.items())
+    )
+
+
+def _toml(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sum(seconds: Iterable[float | None]) -> float | None:
+    known = [value for value in seconds if value is not None]
+    return sum(known) if known else None

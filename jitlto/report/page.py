@@ -1,0 +1,118 @@
+"""A report as one page that needs no network and no library: the template, and how numbers and names are shown.
+
+All text of a database is untrusted. Jinja escapes it; none of it stands in a script or a style; and the page's own
+Content-Security-Policy lets nothing run or load but the one script and the one style, which it names by hash.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import re
+from collections.abc import Iterable
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from jitlto.report.calls import Several
+from jitlto.report.model import Report
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def to_html(report: Report) -> str:
+    """The page; for equal reports the same text."""
+    style, script = _style(), _file("report.js")
+    policy = (
+        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return _template().render(
+        report=report,
+        style=Markup(style),  # noqa: S704 - our own file
+        script=Markup(script),  # noqa: S704 - our own file
+        policy=policy,
+        largest=max((view.size.total for f in report.families for g in f.groups for view in g.fragments), default=0),
+        longest=_most(view.seconds for f in report.families for g in f.groups for view in g.fragments),
+        largest_group=max((group.size.total for f in report.families for group in f.groups), default=0),
+        longest_group=_most(group.seconds for f in report.families for group in f.groups),
+    )
+
+
+def _most(values: Iterable[float | None]) -> float:
+    return max((value for value in values if value is not None), default=0.0)
+
+
+def byte_count(count: int) -> str:
+    """Bytes for a person: three digits and a binary unit.
+
+    >>> byte_count(999), byte_count(31_500), byte_count(19_375_067)
+    ('999 B', '30.8 KiB', '18.5 MiB')
+    """
+    value, unit = float(count), 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{count} B" if unit == 0 else f"{value:.{0 if value >= 99.95 else 1}f} {_UNITS[unit]}"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds for a person.
+
+    >>> duration(0.0123), duration(0.61), duration(96.2), duration(600), duration(None)
+    ('12 ms', '0.61 s', '96 s', '10 min 0 s', '')
+    """
+    if seconds is None:
+        return ""
+    if seconds >= 599.5:
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes:,} min {rest} s"
+    return f"{1000 * seconds:.0f} ms" if seconds < 0.0995 else f"{seconds:.{0 if seconds >= 9.995 else 2}f} s"
+
+
+def share(part: float, whole: float) -> str:
+    """The style of a bar that shows ``part`` of ``whole``: in percent, and never nothing of something."""
+    percent = round(100 * part / whole) if whole > 0 else 0
+    return f"p{min(100, max(percent, 1 if part > 0 else 0))}"
+
+
+def query(family: str, several: Several) -> str:
+    """What to write into the page's filter to see these fragments, and as few others as may be."""
+    terms = [f"{family}/{several.group}[", *(f"{name}={value}" for name, value in several.common)]
+    # The filter takes a term with blanks in quotes, and has no way to write a quote in one.
+    return " ".join(f'"{term}"' if re.search(r"\s", term) else term for term in terms if '"' not in term)
+
+
+def visible(value: object) -> object:
+    """Text with what a browser would hide or turn around, and what UTF-8 cannot hold, written as an escape."""
+    if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
+        return value
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in value)
+
+
+def _hash(text: str) -> str:
+    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+
+
+def _file(name: str) -> str:
+    return resources.files("jitlto.report").joinpath(name).read_text("utf-8")
+
+
+def _style() -> str:
+    # Widths of bars as classes: a style attribute could not be told from one that came out of a database.
+    return _file("report.css") + "".join(f".p{n}{{--p:{n}%}}" for n in range(101)) + "\n"
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=visible,
+    )
+    environment.filters |= {"bytes": byte_count, "duration": duration}
+    environment.globals |= {"share": share, "query": query}
+    return environment.from_string(_file("report.html.jinja"))
