@@ -37,6 +37,8 @@ class Page:
         self._buffer = b""
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
+        #: Its name and version, e.g. ``HeadlessChrome/150.0.7871.100``.
+        self.browser_version: str = self.send("Browser.getVersion")["product"]
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Runtime", "Log"):
@@ -82,6 +84,12 @@ class Page:
         answer = self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
+
+    def wait_for(self, condition: str) -> None:
+        """Wait until an expression in the page is true."""
+        self.evaluate(
+            f"new Promise(done => {{ const look = () => ({condition}) ? done() : setTimeout(look, 10); look(); }})"
+        )
 
     def key(self, name: str) -> None:
         """Press a key by its name, e.g. ``Tab``."""

@@ -125,7 +125,7 @@ def cover(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] =
     )
     together = {(a, b): {(cell[a], cell[b]) for cell in known} for a, b in combinations(range(len(names)), 2)}
     product = prod(len(dimension.values) for dimension in dimensions) if known else 0
-    allowed = _allowed(dimensions, together)
+    allowed = _allowed(dimensions, together) if known else []
     holes = None if allowed is None else tuple(cell for cell in allowed if cell not in known)
     return Coverage(dimensions, product, len(here), len(elsewhere), _rules(dimensions, together), holes)
 

@@ -1,0 +1,77 @@
+"""How long a report's page takes to open: ``python -m tests.benchmarks.report_page search.fragdb ivf_flat.fragdb``.
+
+Each page is opened in headless Chromium so many times, in turn. Told are the milliseconds from the begin of the
+navigation to the first contentful paint and to the end of the load event, and what it takes to make the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from jitlto.database import FragmentDatabase
+from jitlto.report import model, page
+from tests import chromium
+from tests.benchmarks import machine
+
+_FIGURES = """(() => {
+  const paint = performance.getEntriesByName("first-contentful-paint")[0];
+  return [performance.getEntriesByType("navigation")[0].loadEventEnd, paint ? paint.startTime : null];
+})()"""
+
+
+def main() -> None:
+    """Measure, and print or write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("databases", nargs="+", type=Path)
+    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--output", type=Path)
+    arguments = parser.parse_args()
+    program = chromium.find()
+    if program is None:
+        raise SystemExit("no Chromium found: install it or name it JITLTO_TEST_CHROMIUM")
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        pages = {path.name: _make(path, directory) for path in arguments.databases}
+        with chromium.browser(program, directory / "profile") as tab:
+            version = tab.browser_version
+            for _ in range(arguments.runs):
+                for figures in pages.values():
+                    tab.open(figures["path"])
+                    load, paint = tab.evaluate(_FIGURES)
+                    figures["load_ms"].append(round(load, 1))
+                    figures["first_paint_ms"].append(None if paint is None else round(paint, 1))
+    for figures in pages.values():
+        del figures["path"]
+        figures["load_ms_median"] = statistics.median(figures["load_ms"])
+    result = {**machine.describe(machine.command_line()), "browser": version, "pages": pages}
+    text = json.dumps(result, indent=1) + "\n"
+    if arguments.output:
+        arguments.output.write_text(text, "utf-8")
+    print(text)
+
+
+def _make(path: Path, directory: Path) -> dict[str, Any]:
+    with FragmentDatabase(path) as database:
+        begin = time.perf_counter()
+        text = page.to_html(model.describe(database))
+        seconds = time.perf_counter() - begin
+        html = directory / f"{path.stem}.html"
+        html.write_text(text, "utf-8")
+        return {
+            "path": html,
+            "fragments": len(database.fragments()),
+            "bytes": len(text.encode()),
+            "made_in_seconds": round(seconds, 3),
+            "load_ms": [],
+            "first_paint_ms": [],
+        }
+
+
+if __name__ == "__main__":
+    main()
