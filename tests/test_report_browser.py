@@ -77,7 +77,7 @@ def test_it_opens_in_under_a_second_fetches_nothing_and_nothing_complains(
     name: str, tab: chromium.Page, pages: dict[str, Path]
 ) -> None:
     taken = []
-    for _ in range(3):
+    for _ in range(5):  # other work may run on the machine
         tab.open(pages[name])
         assert tab.complaints() == []
         assert tab.requests() == [pages[name].resolve().as_uri()]
@@ -214,6 +214,7 @@ def test_three_thousand_fragments_open_and_filter_without_hanging(tab: chromium.
         tab.open(_page(database, tmp_path / "many.html"))
     assert tab.complaints() == []
     # Long before all of it is laid out, the head of the page can be read.
+    tab.wait_for("performance.getEntriesByName('first-contentful-paint').length")
     assert tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 2_000
     assert tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") < 15_000
     assert _filter(tab, "a=3 b=7") == 10

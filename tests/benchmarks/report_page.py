@@ -1,13 +1,15 @@
 """How long a report's page takes to open: ``python -m tests.benchmarks.report_page search.fragdb ivf_flat.fragdb``.
 
 Each page is opened in headless Chromium so many times, in turn. Told are the milliseconds from the begin of the
-navigation to the first contentful paint and to the end of the load event, and what it takes to make the page.
+navigation to the first contentful paint and to the end of the load event, what it takes to make the page, and how many
+processes wanted the cores meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import tempfile
 import time
@@ -21,7 +23,7 @@ from tests.benchmarks import machine
 
 _FIGURES = """(() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
-  return [performance.getEntriesByType("navigation")[0].loadEventEnd, paint ? paint.startTime : null];
+  return [performance.getEntriesByType("navigation")[0].loadEventEnd, paint.startTime];
 })()"""
 
 
@@ -43,13 +45,15 @@ def main() -> None:
             for _ in range(arguments.runs):
                 for figures in pages.values():
                     tab.open(figures["path"])
+                    tab.wait_for("performance.getEntriesByName('first-contentful-paint').length")
                     load, paint = tab.evaluate(_FIGURES)
                     figures["load_ms"].append(round(load, 1))
-                    figures["first_paint_ms"].append(None if paint is None else round(paint, 1))
+                    figures["first_paint_ms"].append(round(paint, 1))
     for figures in pages.values():
         del figures["path"]
-        figures["load_ms_median"] = statistics.median(figures["load_ms"])
-    result = {**machine.describe(machine.command_line()), "browser": version, "pages": pages}
+        for name in ("load_ms", "first_paint_ms"):
+            figures[f"{name}_median"] = statistics.median(figures[name])
+    result = {**machine.describe(machine.command_line()), "browser": version, "load_average": os.getloadavg()[0], "pages": pages}
     text = json.dumps(result, indent=1) + "\n"
     if arguments.output:
         arguments.output.write_text(text, "utf-8")
