@@ -17,7 +17,7 @@ import jinja2
 from markupsafe import Markup
 
 from jitlto.report.calls import Several
-from jitlto.report.model import Report
+from jitlto.report.views import Report
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 

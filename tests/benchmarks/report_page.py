@@ -53,7 +53,12 @@ def main() -> None:
         del figures["path"]
         for name in ("load_ms", "first_paint_ms"):
             figures[f"{name}_median"] = statistics.median(figures[name])
-    result = {**machine.describe(machine.command_line()), "browser": version, "load_average": os.getloadavg()[0], "pages": pages}
+    result = {
+        **machine.describe(machine.command_line()),
+        "browser": version,
+        "load_average": os.getloadavg()[0],
+        "pages": pages,
+    }
     text = json.dumps(result, indent=1) + "\n"
     if arguments.output:
         arguments.output.write_text(text, "utf-8")
