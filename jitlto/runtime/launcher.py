@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -26,8 +27,10 @@ if TYPE_CHECKING:  # what a launch does not need
 
 Extent = int | tuple[int, ...]
 
-# Above this, the driver wants to be told before it grants dynamic shared memory (CUDA C++ Programming Guide).
+# Above this, static and dynamic together, the driver wants to be told before it grants dynamic shared memory (CUDA C++
+# Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
+_granting = threading.Lock()
 _MOST_CONFIGS = 4096  # a caller with ever new grids must not fill the memory
 
 
@@ -99,6 +102,7 @@ class Launcher:
         self._configs: dict[object, LaunchConfig] = {}
         self._calls: dict[str, dict[str, Any]] = {}  # what _specialised makes
         self._launched = False
+        self._granted = 0  # bytes of dynamic shared memory that were asked of the driver
 
     @classmethod
     def of(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
@@ -419,19 +423,26 @@ class Launcher:
 
     def _grant(self, size: int) -> None:
         """Ask the driver for dynamic shared memory, for every device of this architecture: they share launchers."""
-        if size <= _SHARED_WITHOUT_OPT_IN:
+        if size <= self._granted:
+            return
+        own = device.current()
+        # What the kernel itself declares counts too.
+        if self.kernel.attributes[own.device_id].shared_size_bytes + size <= _SHARED_WITHOUT_OPT_IN:
             return
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        own = device.current()
-        for other in Device.get_all_devices():
-            if other.compute_capability != own.compute_capability:
-                continue
-            (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.kernel.handle), other.device_id)
-            if status != driver.CUresult.CUDA_SUCCESS:
-                raise LaunchError(
-                    f"the device does not grant a block {size} bytes of dynamic shared memory ({status.name})",
-                    hint=f"it has at most {own.properties.max_shared_memory_per_block_optin} for a block",
-                )
+        with _granting:
+            if size <= self._granted:  # never lowered: launches that were configured with more would be refused
+                return
+            for other in Device.get_all_devices():
+                if other.compute_capability != own.compute_capability:
+                    continue
+                (status,) = driver.cuKernelSetAttribute(attribute, size, int(self.kernel.handle), other.device_id)
+                if status != driver.CUresult.CUDA_SUCCESS:
+                    raise LaunchError(
+                        f"the device does not grant a block {size} bytes of dynamic shared memory ({status.name})",
+                        hint=f"it has at most {own.properties.max_shared_memory_per_block_optin} for a block",
+                    )
+            self._granted = size
 
     def _failed(self, error: Exception, grid: Extent, block: Extent, shared_memory: int) -> JitltoError:
         if isinstance(error, JitltoError):
