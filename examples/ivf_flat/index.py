@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import os
+import zipfile
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +14,7 @@ import cupy
 import numpy
 
 from examples.ivf_flat.kmeans import kmeans, nearest
-from examples.ivf_flat.lists import Lists
+from examples.ivf_flat.lists import GROUP, Lists
 from examples.ivf_flat.scan import Scanner
 from jitlto.runtime.kernels import KernelFamily, load
 
@@ -109,6 +113,10 @@ class Index:
             sample = cupy.asarray(dataset[chosen if isinstance(dataset, numpy.ndarray) else cupy.asarray(chosen)])
         else:
             sample = cupy.asarray(dataset)
+        if sample.dtype.kind == "f":
+            sample = sample[cupy.isfinite(sample).all(axis=1)]
+            if len(sample) < n_lists:
+                raise ValueError(f"{len(sample)} of the vectors are finite, fewer than {n_lists} lists")
         centres = kmeans(sample, n_lists, iterations=iterations, seed=seed)
         index = cls(centres, Lists.empty(n_lists, dim, dataset.dtype, veclen), kernels)
         index.add(dataset)
@@ -183,6 +191,7 @@ class Index:
             raise ValueError(f"metric {metric!r} is none of {', '.join(METRICS)}")
         if order not in ("ascending", "descending"):
             raise ValueError(f"order {order!r} is neither ascending nor descending")
+        k, n_probes = operator.index(k), operator.index(n_probes)  # of NumPy too, whose integers have fewer methods
         if k < 1 or n_probes < 1:
             raise ValueError(f"k and n_probes are at least 1, not {k} and {n_probes}")
         words = None if allowed is None else self._words(cupy.asarray(allowed))
@@ -209,9 +218,22 @@ class Index:
     def load(
         cls, path: str | os.PathLike[str], *, kernels: KernelFamily | str | os.PathLike[str] | None = None
     ) -> Index:
-        """Read an index that :meth:`save` has written."""
-        with numpy.load(path) as arrays:
-            return cls(cupy.asarray(arrays["centres"]), Lists.of_arrays(arrays), kernels)
+        """Read an index that :meth:`save` has written.
+
+        Raises
+        ------
+        OSError
+            If there is no such file.
+        ValueError
+            If the file holds anything else, or is damaged.
+        """
+        try:
+            with numpy.load(path) as file:
+                arrays = dict(file)
+            _require_index(arrays)
+        except (AttributeError, EOFError, KeyError, TypeError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise ValueError(f"{os.fspath(path)} holds no index: {error}") from error
+        return cls(cupy.asarray(arrays["centres"]), Lists.of_arrays(arrays), kernels)
 
     def _probes(self, queries: Any, n_probes: int, metric: Metric, order: str) -> Any:
         """The lists to scan for each query."""
@@ -241,3 +263,18 @@ class Index:
             raise ValueError(
                 f"{what} are a matrix of {self.dtype} with {self.lists.dim} columns, not {rows.dtype}{rows.shape}"
             )
+
+
+def _require_index(arrays: Mapping[str, Any]) -> None:
+    """Raise ValueError if a kernel would read beyond these arrays; KeyError if one is missing."""
+    vectors, ids, sizes, centres = (arrays[name] for name in ("vectors", "ids", "sizes", "centres"))
+    dim, veclen = int(arrays["dim"]), int(arrays["veclen"])
+    if str(vectors.dtype) not in _DTYPES or veclen not in (1, 16 // vectors.itemsize) or dim < 1:
+        raise ValueError(f"vectors of {dim} {vectors.dtype}, {veclen} together")
+    if (str(ids.dtype), str(sizes.dtype), str(centres.dtype)) != ("int64", "uint32", "float32"):
+        raise ValueError(f"ids of {ids.dtype}, sizes of {sizes.dtype}, centres of {centres.dtype}")
+    slots = int((-(-sizes.astype(numpy.int64) // GROUP)).sum()) * GROUP
+    shapes = {"vectors": (slots * -(-dim // veclen) * veclen,), "ids": (slots,), "centres": (len(sizes), dim)}
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} of shape {arrays[name].shape}, not {shape}")

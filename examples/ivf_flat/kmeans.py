@@ -7,7 +7,7 @@ from typing import Any
 import cupy
 import numpy
 
-#: Bytes of a temporary matrix of vectors × centres.
+#: Bytes of a temporary matrix of vectors × centres, or of as many vectors in float.
 _TEMPORARY = 256 << 20
 
 
@@ -27,7 +27,7 @@ def nearest(vectors: Any, centres: Any) -> Any:
     labels = cupy.empty(len(vectors), cupy.int64)
     # |v − c|² without |v|², which is the same for all centres.
     squares = (centres * centres).sum(axis=1)
-    for part in _parts(len(vectors), len(centres)):
+    for part in _parts(len(vectors), max(centres.shape)):
         rows = cupy.asarray(vectors[part]).astype(cupy.float32)
         labels[part] = (squares - 2 * (rows @ centres.T)).argmin(axis=1)
     return labels
@@ -41,7 +41,7 @@ def kmeans(sample: Any, n_lists: int, *, iterations: int = 20, seed: int = 0) ->
     Parameters
     ----------
     sample : cupy.ndarray of shape (n, dim)
-        ``n`` is at least ``n_lists``.
+        ``n`` is at least ``n_lists``. Finite: what is not would spoil every centre.
     n_lists : int
         How many centres.
     iterations : int
@@ -59,7 +59,7 @@ def kmeans(sample: Any, n_lists: int, *, iterations: int = 20, seed: int = 0) ->
     for _ in range(iterations):
         labels = nearest(sample, centres)
         sums = cupy.zeros_like(centres)
-        for part in _parts(len(sample), n_lists):
+        for part in _parts(len(sample), max(centres.shape)):
             # A product with ones and zeros adds up each cluster's vectors, always in the same order, as atomics do not.
             members = (labels[part, None] == lists).astype(cupy.float32)
             sums += members.T @ sample[part].astype(cupy.float32)
