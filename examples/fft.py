@@ -33,6 +33,13 @@ if TYPE_CHECKING:
     from jitlto.runtime.launcher import Launcher
 
 _STORED_COMPLEX = {"float32": "complex64", "float64": "complex128"}
+#: What is said by the ``info`` of a callback that the family ships.
+_NEEDS = {
+    "scale": "a factor",
+    "window": "the factors of a row",
+    "pad": "the number of elements of a row in memory",
+    "crop": "the number of elements of a row in memory",
+}
 
 
 @dataclass(frozen=True)
@@ -185,6 +192,13 @@ def plan(
     JitltoError
         If there is no such kernel, a callback does not compile or fit, or there is no GPU.
     """
+    if batch < 1:
+        raise ValueError(f"a plan is for one row or more, not for {batch}")
+    for callback, given, what in ((load, load_info, "load_info"), (store, store_info, "store_info")):
+        if given is None and callback in _NEEDS:
+            raise ValueError(f"{callback} needs {_NEEDS[callback]}: give {what}")
+    import cupy
+
     family = family or _found()
     real = np.dtype(dtype)
     direction = direction or ("inverse" if kind == "c2r" else "forward")
@@ -197,6 +211,8 @@ def plan(
     output_dtype, output_parts = _element(real, kind != "c2r")
     stored = int(load_info) if load == "pad" else input_length
     kept = min(int(store_info), output_length) if store == "crop" else output_length
+    infos = _info(load, load_info, input_length, real), _info(store, store_info, output_length, real)
+    cupy.cuda.get_current_stream().synchronize()  # they are copied there, and a plan is called on any stream
     return Plan(
         launcher,
         Launch.of(size, real, kind),
@@ -205,8 +221,7 @@ def plan(
         (batch, kept, *output_parts),
         input_dtype,
         output_dtype,
-        _info(load, load_info, input_length, real),
-        _info(store, store_info, output_length, real),
+        *infos,
     )
 
 

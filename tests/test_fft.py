@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from examples import fft as front
 from examples.fft import Launch
 from jitlto import ptx
 from jitlto.errors import (
@@ -199,3 +200,15 @@ def test_without_a_load_callback_the_error_names_those_there_are(fft: KernelFami
     with pytest.raises(AmbiguousConfigurationError, match="load") as caught:
         fft.plan(arch="sm_90", **CHOSEN, store="identity")
     assert "identity, pad, scale, window" in str(caught.value)
+
+
+@pytest.mark.parametrize(("side", "name"), [("load", n) for n in ("scale", "window", "pad")] + [("store", "crop")])
+def test_a_callback_without_what_it_needs_is_refused(fft: KernelFamily, side: str, name: str) -> None:
+    """Not given None for a number, which NumPy takes for NaN."""
+    with pytest.raises(ValueError, match=f"{name} needs .*: give {side}_info"):
+        front.plan(16, 10, family=fft, **{side: name})  # type: ignore[arg-type]
+
+
+def test_a_plan_is_for_one_row_or_more(fft: KernelFamily) -> None:
+    with pytest.raises(ValueError, match="one row or more, not for 0"):
+        front.plan(16, 0, family=fft)

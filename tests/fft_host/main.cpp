@@ -4,6 +4,7 @@
 //   main KIND DIRECTION DATA_TYPE SIZE BATCH < rows > results
 #include "cuda_fp16.h"
 
+#include <atomic>
 #include <barrier>
 #include <cstdio>
 #include <cstdlib>
@@ -28,11 +29,15 @@ static std::vector<std::unique_ptr<std::barrier<>>> warps;
 void __syncthreads() { whole_block->arrive_and_wait(); }
 void __syncwarp() { warps[threadIdx.x / 32]->arrive_and_wait(); }
 
+static std::atomic<size_t> loads, stores;
+
 #define IDENTITY(stored, computed)                                                                                   \
   computed fft_load(const stored* data, unsigned row, unsigned index, unsigned length, void* info) {                \
+    ++loads;                                                                                                         \
     return fft::load_identity(data, row, index, length, info);                                                      \
   }                                                                                                                  \
   void fft_store(stored* data, unsigned row, unsigned index, unsigned length, computed value, void* info) {         \
+    ++stores;                                                                                                        \
     fft::store_identity(data, row, index, length, value, info);                                                     \
   }
 IDENTITY(float2, float2)
@@ -68,6 +73,12 @@ static void launch(void (*kernel)(const In*, Out*, unsigned, void*, void*), unsi
     });
   }
   for (auto& thread : threads) { thread.join(); }
+  // Each element once: results that are right have read and written all of them, so their number says it.
+  if (loads != input.size() || stores != output.size()) {
+    std::fprintf(stderr, "%zu loads of %zu elements, %zu stores of %zu\n", loads.load(), input.size(), stores.load(),
+                 output.size());
+    std::exit(3);
+  }
   std::fwrite(output.data(), sizeof(Out), output.size(), stdout);
 }
 
