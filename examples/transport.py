@@ -121,6 +121,7 @@ class Problem:
                 raise ValueError(what)
 
         require(all(n >= 1 for n in self.cells), f"cells are {self.cells}: at least one in each direction")
+        require(math.prod(self.cells) < 1 << 32, f"cells are {self.cells}: fewer than 2^32 in all")
         require(all(edge > 0 for edge in self.size), f"the size is {self.size}: edges are positive")
         require(self.materials, "there are no materials")
         if self.geometry == "slab":
@@ -141,6 +142,8 @@ class Problem:
             ((self.material_of_cells >= 0) & (self.material_of_cells < len(self.materials))).all(),
             f"the layout names other materials than 0 to {len(self.materials) - 1}",
         )
+        inside = all(0 <= place <= edge for place, edge in zip(self.source_position, self.size, strict=True))
+        require(inside or self.source != "point", f"the source at {self.source_position} is outside the grid")
         require(0 <= self.source_group < self.groups, f"there is no group {self.source_group}")
         require(set(self.mirrors) <= set(FACES), f"mirrors are some of {', '.join(FACES)}")
 
@@ -201,8 +204,12 @@ class Run:
     max_flights: int = 1 << 16
 
     def __post_init__(self) -> None:
-        if not 1 <= self.batches <= max(1, min(self.particles, 65535)):
-            raise ValueError(f"{self.batches} batches for {self.particles} particles: at least a particle in each")
+        if self.particles < 1 or self.max_flights < 1:
+            raise ValueError(f"{self.particles} particles of {self.max_flights} flights: at least one of each")
+        if not 1 <= self.batches <= min(self.particles, 65535):
+            raise ValueError(
+                f"{self.batches} batches for {self.particles} particles: 1 to 65535, and at least a particle in each"
+            )
 
 
 def tables(problem: Problem) -> dict[str, NDArray[Any]]:

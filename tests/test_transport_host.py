@@ -118,7 +118,9 @@ def test_the_unit_of_the_flux_is_a_power_of_two_that_cannot_overflow() -> None:
     ("change", "message"),
     [
         ({"cells": (0, 1, 1)}, "at least one"),
+        ({"cells": (1 << 11, 1 << 11, 1 << 10)}, "fewer than 2"),
         ({"size": (1.0, 0.0, 1.0)}, "edges are positive"),
+        ({"source": "point", "source_position": (0.5, 1.5, 0.5)}, "outside the grid"),
         ({"geometry": "slab", "cells": (2, 2, 1)}, "a slab has one cell"),
         ({"materials": []}, "no materials"),
         ({"materials": [Material((1.0,), (2.0,))]}, "absorption ≤ total"),
@@ -140,3 +142,11 @@ def test_a_problem_that_makes_no_sense_says_why(change: dict[str, object], messa
 def test_a_batch_without_particles_is_refused() -> None:
     with pytest.raises(ValueError, match="at least a particle"):
         Run(3, batches=4)
+    with pytest.raises(ValueError, match="1 to 65535"):
+        Run(10**6, batches=65536)
+
+
+@pytest.mark.parametrize("change", [{"particles": 0, "batches": 1}, {"particles": -1}, {"max_flights": 0}])
+def test_a_run_without_particles_or_flights_is_refused(change: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="at least one of each"):
+        Run(**{"particles": 100} | change)
