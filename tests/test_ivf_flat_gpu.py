@@ -195,6 +195,20 @@ def test_a_data_set_with_what_is_not_a_number_has_sound_centres(ivf_flat: Kernel
         Index.build(np.concatenate([dataset[:3], dataset[7:9]]), 4, kernels=ivf_flat)
 
 
+@pytest.mark.parametrize("m", [1, 300])
+def test_of_equal_distances_the_same_are_found_every_time(ivf_flat: KernelFamily, m: int) -> None:
+    """Whichever warp comes first, and however many blocks share a query."""
+    from examples.ivf_flat import Index
+
+    rng = np.random.default_rng()
+    dataset = rng.integers(0, 2, (5000, 6), np.uint8)  # 64 different vectors
+    index = Index.build(dataset, 7, kernels=ivf_flat)
+    first = index.search(dataset[:m], 20, n_probes=7)
+    for _ in range(20):
+        for one, other in zip(first, index.search(dataset[:m], 20, n_probes=7), strict=True):
+            assert bool((one == other).all())
+
+
 def index_data(rng: np.random.Generator, n: int, m: int, dim: int, data_type: str) -> tuple[Any, Any]:
     """Clustered vectors in host memory, and queries from the same clusters."""
     dtype = DTYPES[data_type]
