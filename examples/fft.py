@@ -123,7 +123,7 @@ class Plan:
         Raises
         ------
         ValueError
-            If an array has not the dtype or the number of elements that is read or written.
+            If an array has not the dtype or the number of elements that is read or written, or begins within one.
         """
         import cupy
 
@@ -133,6 +133,12 @@ class Plan:
             raise ValueError(f"the output is not an array of {self.output_dtype}, {self.output_shape}")
         if rows.dtype != self.input_dtype or (self.input_shape is not None and rows.size != prod(self.input_shape)):
             raise ValueError(f"the input is not an array of {self.input_dtype}, {self.input_shape or 'any shape'}")
+        for array, shape in ((rows, self.input_shape), (output, self.output_shape)):
+            element = array.itemsize * (2 if shape and len(shape) == 3 else 1)  # a pair is read as one
+            if array.data.ptr % element:
+                raise ValueError(
+                    f"an array of {array.dtype} begins at an address that is no multiple of {element}: copy it"
+                )
         self.launcher(
             cupy.cuda.get_current_stream() if stream is None else stream,
             -(-self.batch // self.launch.rows),
