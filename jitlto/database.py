@@ -15,23 +15,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
+import re
 import sqlite3
 import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
+from jitlto import records
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.files import identity
-from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.link_options import LinkOptions
-from jitlto.parameter import Parameter
-from jitlto.versions import Architecture, Version
+from jitlto.fragment import Fragment, FragmentKey, Image
+from jitlto.records import FamilyRecord, GroupRecord, PartRecord
+
+__all__ = ["SCHEMA", "FamilyRecord", "FragmentDatabase", "GroupRecord", "PartRecord", "check_writable", "write"]
 
 SCHEMA = 1
 _APPLICATION_ID = 0x6A6C746F  # "jlto"
@@ -48,90 +47,27 @@ CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
 CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
     json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
 """
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """What the run side knows of a group: its name, role, key parameters and interface header.
-
-    ``supplied`` says that callers supply its definition at run time.
-    """
-
-    name: str
-    role: Role
-    key: tuple[str, ...]
-    interface: str | None
-    supplied: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyRecord:
-    """What the run side knows of a family.
-
-    Parameters
-    ----------
-    name : str
-        The family's name.
-    options : tuple of str
-        Compiler options, for a user's own source.
-    link : LinkOptions
-        Options of every link.
-    architectures : tuple of Architecture
-        What its LTO-IR was made for, sorted.
-    groups : tuple of GroupRecord
-        Sorted by name.
-    headers : tuple of (str, str)
-        Name and text of the family's own headers that its interfaces include, sorted.
-    """
-
-    name: str
-    options: tuple[str, ...]
-    link: LinkOptions
-    architectures: tuple[Architecture, ...]
-    groups: tuple[GroupRecord, ...]
-    headers: tuple[tuple[str, str], ...]
-
-    @property
-    def interfaces(self) -> tuple[str, ...]:
-        """The interface headers, sorted."""
-        return tuple(sorted({group.interface for group in self.groups if group.interface}))
-
-    def group(self, name: str) -> GroupRecord | None:
-        """The group called ``name``, if there is one."""
-        return next((group for group in self.groups if group.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class PartRecord:
-    """What makes a database one part of a sharded build, and what merging must know that no fragment records.
-
-    Parameters
-    ----------
-    number, count : int
-        It is part ``number`` of ``count``, counted from 1.
-    whole : str
-        SHA-256 of all that is built, by content: only parts with the same one belong together.
-    keys : tuple of FragmentKey
-        Every fragment of the whole, sorted.
-    toolchains : tuple of (str, str)
-        Each family's name and the :attr:`~jitlto.build.toolchain.Toolchain.identity` of its compiler, sorted.
-    includes : tuple of (FragmentKey, tuple of str)
-        The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
-        fragments that reach none.
-    advice : tuple of str
-        What the build advises on the families' matrices.
-    """
-
-    number: int
-    count: int
-    whole: str
-    keys: tuple[FragmentKey, ...]
-    toolchains: tuple[tuple[str, str], ...]
-    includes: tuple[tuple[FragmentKey, tuple[str, ...]], ...]
-    advice: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"part {self.number} of {self.count}"
+# What a file's own list of tables and views says, then.
+_CONTENT = sorted(
+    (kind.lower().encode(), name.encode(), name.encode(), statement.encode())
+    for statement in map(str.strip, _DDL.split(";"))
+    for kind, name in re.findall(r"^CREATE (\w+) (\w+)", statement)
+)
+# What SQLite takes from a file before it is seen what the file holds. Source: SQLite's «Defense Against The Dark Arts».
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_COLUMN: 20,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 3,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 20,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
+_LARGEST = (1 << 31) - 1
 
 
 class FragmentDatabase:
@@ -175,10 +111,8 @@ class FragmentDatabase:
                 self._check_header()
                 families = self._rows("family", "name")
                 fragments = self._rows("fragment", "key")
-                meta = dict(self._connection.execute("SELECT name, value FROM meta NOT INDEXED").fetchall())
+                meta = {name: value for name, value in self._scan("meta", "name", "value")}  # noqa: C416
                 recorded, part = meta.get(b"digest"), meta.get(b"part")
-                if not isinstance(part, bytes | None):
-                    raise self._damaged("a row of table meta does not check")
                 rows = [("family", name, sha) for name, (_, sha) in families.items()]
                 rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
                 rows += [] if part is None else [("meta", "part", _sha(part))]
@@ -190,20 +124,33 @@ class FragmentDatabase:
                 raise
         self._fragments: dict[str, dict[FragmentKey, Fragment]] = {}
         try:
-            self._families = {name: _family_from(json.loads(record)) for name, (record, _) in families.items()}
-            for record, _ in fragments.values():
-                fragment = _fragment_from(json.loads(record))
+            self._families = {name: records.family_from(record) for name, (record, _) in families.items()}
+            for key, (record, _) in fragments.items():
+                fragment = records.fragment_from(record)
+                if str(fragment.key) != key:
+                    raise ValueError(f"{key} is the name of another")
                 self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
+            if any(name != family.name for name, family in self._families.items()):
+                raise ValueError("a family stands under another's name")
             #: Which part of a whole it is; None if it is complete.
-            self.part = None if part is None else _part_from(json.loads(part))
+            self.part = None if part is None else records.part_from(part)
         # A hand-made file, whose checksums are right and whose records are not ours.
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
-            raise self._damaged(f"a record is not what schema {SCHEMA} says ({error!r})") from error
+            self._connection.close()
+            raise self._damaged(f"a record is not what schema {SCHEMA} says ({error!r:.200})") from error
 
     def _connect(self) -> None:
         self._process = os.getpid()
-        self._connection = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
-        self._connection.text_factory = bytes
+        self._connection = connection = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
+        connection.text_factory = bytes
+        for limit, value in _LIMITS.items():
+            connection.setlimit(limit, value)
+        size = min(self.identity[2], _LARGEST // 2)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size + 10_000)  # no value is longer than its file
+        # Nor does any of our statements take more steps than the file has bytes, unless pages refer to each other in a
+        # circle. SQLite's own reading of the list of tables is such a statement.
+        connection.set_progress_handler(lambda: True, size + 100_000)
+        connection.executescript(_PRAGMAS)
 
     @property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -256,12 +203,9 @@ class FragmentDatabase:
         """
         with self._reading():
             verdict = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            stored = {
-                str(row[0], "ascii", "replace") if isinstance(row[0], bytes) else ""
-                for row in self._connection.execute("SELECT sha256 FROM blob")
-            }
-        if verdict != b"ok":
-            raise self._damaged(verdict.decode("utf-8", "replace"))
+            if verdict != b"ok":
+                raise self._damaged(verdict.decode("utf-8", "replace"))
+            stored = {row[0].decode("ascii", "replace") for row in self._scan("blob", "sha256")}
         images = {image.sha256: image for fragment in self.fragments() for image in fragment.images}
         for image in images.values():
             if len(self.read(image)) != image.size:
@@ -290,17 +234,34 @@ class FragmentDatabase:
             raise self._error(
                 f"has schema {schema}; this jitlto reads schema {SCHEMA}", "upgrade jitlto, or build the database again"
             )
+        # No view, trigger, virtual table, index or default of its own: SQLite runs nothing for which these would count.
+        if sorted(self._connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _CONTENT:
+            raise self._damaged(f"its tables are not those of schema {SCHEMA}")
 
     def _rows(self, table: str, name: str) -> dict[str, tuple[bytes, str]]:
         rows = {}
-        # A full scan: a look-up through a damaged index could miss a row in silence.
-        query = f"SELECT {name}, record, sha256 FROM {table} NOT INDEXED"  # noqa: S608 - our own names
-        for row in self._connection.execute(query):
-            if not all(isinstance(value, bytes) for value in row) or _sha(row[1]).encode() != row[2]:
+        for key, record, sha in self._scan(table, name, "record", "sha256"):
+            if _sha(record).encode() != sha:
                 raise self._damaged(f"a row of table {table} does not check")
-            key, record, sha = row
             rows[key.decode("utf-8", "replace")] = (record, sha.decode())
         return rows
+
+    def _scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
+        """All rows of a table, sorted by the first of some columns, its key; no more than the file can hold.
+
+        Pages may refer to each other so that few of them make more rows, or longer ones, than any machine can read.
+        """
+        last, left = b"", self.identity[2]
+        # A full scan: a look-up through a damaged index could miss a row in silence.
+        query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
+        for row in self._connection.execute(query):
+            if not all(isinstance(value, bytes) for value in row):
+                raise self._damaged(f"a row of table {table} does not check")
+            left -= sum(map(len, row))
+            if row[0] <= last or left < 0:
+                raise self._damaged(f"the rows of table {table} are not in order, or longer than the file")
+            last = row[0]
+            yield row
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[None]:
@@ -310,6 +271,8 @@ class FragmentDatabase:
             raise self._error(f"cannot be read: {error}", "open it again") from error
         # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may ask for the moon.
         except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
+            if str(error) == "interrupted":
+                raise self._damaged("its pages refer to each other in a circle") from error
             if "not a database" in str(error):
                 raise self._error("is not a fragment database", "make it with `jitlto build FAMILY -o DB`") from error
             raise self._damaged(str(error)) from error
@@ -354,9 +317,9 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    family_rows = {family.name: _canonical(asdict(family) | {"link": family.link.as_dict()}) for family in families}
-    fragment_rows = {str(fragment.key): _canonical(_fragment_to(fragment)) for fragment in fragments}
-    meta = {} if part is None else {"part": _canonical(_part_to(part))}
+    family_rows = {family.name: records.family_to(family) for family in families}
+    fragment_rows = {str(fragment.key): records.fragment_to(fragment) for fragment in fragments}
+    meta = {} if part is None else {"part": records.part_to(part)}
     digest = _digest(
         [("family", name, _sha(record)) for name, record in family_rows.items()]
         + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]
@@ -440,73 +403,3 @@ def _sha(data: bytes) -> str:
 
 def _digest(rows: Iterable[tuple[str, str, str]]) -> str:
     return _sha("\n".join(" ".join(row) for row in sorted(rows)).encode())
-
-
-def _canonical(record: Mapping[str, object]) -> bytes:
-    return json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
-
-
-def _fragment_to(fragment: Fragment) -> dict[str, object]:
-    images = [asdict(i) | {"architecture": str(i.architecture)} for i in fragment.images]
-    key = {
-        "family": fragment.key.family,
-        "group": fragment.key.group,
-        "parameters": dict(fragment.key.parameters),
-    }
-    signature = [parameter.as_dict() for parameter in fragment.signature]
-    return asdict(fragment) | {"key": key, "images": images, "signature": signature}
-
-
-def _part_to(part: PartRecord) -> dict[str, object]:
-    includes = {str(key): headers for key, headers in part.includes}
-    return asdict(part) | {"keys": list(map(str, part.keys)), "toolchains": dict(part.toolchains), "includes": includes}
-
-
-# The readers take records that a checksum has vouched for, so a missing field is a slip in this module.
-def _fragment_from(r: dict[str, Any]) -> Fragment:
-    return Fragment(
-        FragmentKey.make(r["key"]["family"], r["key"]["group"], r["key"]["parameters"]),
-        Role(r["role"]),
-        r["entry"],
-        tuple(Parameter(**p) for p in r["signature"]),
-        tuple(_symbol_from(s) for s in r["provides"]),
-        tuple(_symbol_from(s) for s in r["requires"]),
-        tuple((name, body) for name, body in r["weak"]),
-        tuple(_image_from(i) for i in r["images"]),
-    )
-
-
-def _symbol_from(r: dict[str, Any]) -> Symbol:
-    return Symbol(r["name"], SymbolKind(r["kind"]), r["layout"], r["weak"])
-
-
-def _image_from(r: dict[str, Any]) -> Image:
-    isa = Version(*r["ptx_isa"]) if r["ptx_isa"] else None
-    kind, architecture = ImageKind(r["kind"]), Architecture.parse(r["architecture"])
-    return Image(kind, architecture, r["sha256"], r["size"], r["toolchain"], Version(*r["version"]), isa)
-
-
-def _part_from(r: dict[str, Any]) -> PartRecord:
-    return PartRecord(
-        r["number"],
-        r["count"],
-        r["whole"],
-        tuple(sorted(map(FragmentKey.parse, r["keys"]))),
-        tuple(sorted(r["toolchains"].items())),
-        tuple(sorted((FragmentKey.parse(key), tuple(headers)) for key, headers in r["includes"].items())),
-        tuple(r["advice"]),
-    )
-
-
-def _family_from(r: dict[str, Any]) -> FamilyRecord:
-    groups = (
-        GroupRecord(g["name"], Role(g["role"]), tuple(g["key"]), g["interface"], g["supplied"]) for g in r["groups"]
-    )
-    return FamilyRecord(
-        r["name"],
-        tuple(r["options"]),
-        LinkOptions.of(r["link"]),
-        tuple(Architecture(*a) for a in r["architectures"]),
-        tuple(groups),
-        tuple((name, text) for name, text in r["headers"]),
-    )

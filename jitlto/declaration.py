@@ -31,8 +31,9 @@ _LINK_ONLY = {
 }  # fmt: skip
 _REFUSED = {
     **dict.fromkeys(
-        ("-include", "--pre-include", "-pch", "--pch", "--create-pch", "--use-pch", "--pch-dir", "-time", "--time",
-         "--fdevice-time-trace", "-fdevice-time-trace", "--frandom-seed", "-frandom-seed"),
+        ("-include", "--pre-include", "-pch", "--pch", "-create-pch", "--create-pch", "-use-pch", "--use-pch",
+         "-pch-dir", "--pch-dir", "-time", "--time", "--fdevice-time-trace", "-fdevice-time-trace", "--frandom-seed",
+         "-frandom-seed"),
         "it reads or writes files, or changes names, of which a build must not depend",
     ),
     "-G": "device debugging and link-time optimisation exclude each other",

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
+from jitlto.compiler_options import ptxas_leaves
 from jitlto.errors import JitltoError
 
 
@@ -61,6 +62,12 @@ class LinkOptions:
             raise JitltoError(
                 "device debugging and link-time optimisation exclude each other",
                 hint='use lineinfo = true, or link_mode="ptx"',
+            )
+        leaving = [option for option in self.ptxas if ptxas_leaves(option)]
+        if leaving:
+            raise JitltoError(
+                f"link option ptxas holds {leaving[0]!r}, by which ptxas would read or write a file",
+                hint="write an option and its value as one string that begins with a dash; none may name a file",
             )
 
     @classmethod

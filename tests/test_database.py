@@ -143,11 +143,11 @@ def described(draw: st.DrawFn, blobs: dict[str, bytes]) -> Image:
 @st.composite
 def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]]:
     blobs: dict[str, bytes] = {}
-    groups = st.builds(GroupRecord, names, st.sampled_from(Role), tuples(names), st.none() | texts, st.booleans())
+    groups = st.builds(GroupRecord, names, st.sampled_from(Role), tuples(names), st.none() | names, st.booleans())
     link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
     header_texts = st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape"))
     records = st.builds(
-        FamilyRecord, names, tuples(texts), link, tuples(architectures), tuples(groups),
+        FamilyRecord, names, tuples(names.map("-D{}".format)), link, tuples(architectures), tuples(groups),
         tuples(st.tuples(names, header_texts)),
     )  # fmt: skip
     fragments = st.builds(

@@ -16,6 +16,8 @@ from jitlto.fragment import FragmentKey
 from jitlto.store import Store, open_store
 
 _MOST_MANIFESTS = 32  # header states remembered for one source
+#: What reading a unit may end with that somebody else has put there.
+NOT_A_UNIT = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, JitltoError)
 _COSTS = fingerprint.sha256(b"costs")
 
 
@@ -33,7 +35,7 @@ class Cache:
                 continue
             data = self.store.get("units", fingerprint.second(first, sha))
             if data is not None:
-                with contextlib.suppress(ValueError, KeyError, TypeError, IndexError, JitltoError):
+                with contextlib.suppress(*NOT_A_UNIT):
                     return Unit.from_bytes(data)
         return None
 
@@ -50,7 +52,7 @@ class Cache:
         data = self.store.get("costs", _COSTS)
         try:
             return {str(key): float(seconds) for key, seconds in json.loads(data or b"{}").items()}
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError, AttributeError, RecursionError):
             return {}
 
     def record_costs(self, seconds: Mapping[str, float]) -> None:
@@ -63,7 +65,7 @@ class Cache:
         data = self.store.get("history", fingerprint.history_key(key))
         try:
             return dict(json.loads(data)) if data else None
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return None
 
     def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from jitlto.errors import LinkError
 from jitlto.ptx import is_toolkit
 
 _SYMTAB, _UNDEFINED = 2, 0
@@ -18,7 +19,19 @@ def undefined(cubin: bytes) -> list[str]:
     ----------
     cubin : bytes
         As nvJitLink made it.
+
+    Raises
+    ------
+    LinkError
+        If it cannot be read as one.
     """
+    try:
+        return _undefined(cubin)
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        raise LinkError("what nvJitLink made is no cubin that can be read", hint="try another nvJitLink") from error
+
+
+def _undefined(cubin: bytes) -> list[str]:
     (offset,) = struct.unpack_from("<Q", cubin, 0x28)
     size, count = struct.unpack_from("<HH", cubin, 0x3A)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + number * size) for number in range(count)]

@@ -86,6 +86,8 @@ def unpack(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKer
         number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
         if not number.isdigit() or any(len(p) != 2 for p in about["configuration"]):
             return None
+        if not isinstance(about["kernel"], str):
+            return None
         return LinkedKernel(cubin, entry, target, log, seconds, layer)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -50,13 +50,14 @@ class Pack:
             if len(head) < _HEAD.size or not head.startswith(_MAGIC):
                 raise ValueError("is no pack of linked kernels")
             _, sha, length = _HEAD.unpack(head)
-            if length > os.fstat(file.fileno()).st_size:
+            self._start = _HEAD.size + length
+            left = os.fstat(file.fileno()).st_size - self._start
+            if left < 0:
                 raise ValueError("is cut off")
             index = file.read(length)
             if hashlib.sha256(index).digest() != sha:
                 raise ValueError("is damaged")
-            self._index = _entries(index)
-        self._start = _HEAD.size + length
+            self._index = _entries(index, left)
 
     @contextmanager
     def _closed_if_wrong(self) -> Iterator[BinaryIO]:
@@ -88,12 +89,14 @@ class Pack:
         return payload
 
 
-def _entries(index: bytes) -> dict[str, tuple[int, int, str]]:
+def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
+    """The entries by digest; ``length`` is that of all that follows the index."""
     try:
         entries = {digest: (int(at), int(size), str(sha)) for digest, (at, size, sha) in json.loads(index).items()}
-    except (ValueError, TypeError, AttributeError) as error:
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise ValueError("lists its entries in another way than this jitlto reads") from error
-    if any(at < 0 or size < 0 for at, size, _ in entries.values()):
+    # What is read of an entry is asked of the system at once, however little is there.
+    if any(at < 0 or size < 0 or at + size > length for at, size, _ in entries.values()):
         raise ValueError("lists entries that lie nowhere")
     return entries
 

@@ -23,7 +23,7 @@ def find(recipe: Mapping[str, object]) -> dict[str, object] | None:
     payload = store.get(ENTRIES, key)
     try:
         found = json.loads(payload) if payload is not None else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     # The key stands in the entry too: a file may have been given another's name.
     if not isinstance(found, dict) or found.get("key") != key or not isinstance(found.get("entry"), dict):
