@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import random
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -38,11 +40,14 @@ def main() -> int:
         parser.error(f"--only {options.only}: the targets are {', '.join(TARGETS)}")
     targets = [options.only] if options.only else list(TARGETS)
     failed = []
-    for target in targets:
-        share = ["--minutes", str(options.minutes / len(targets)), "--only", target, "--output", str(output)]
-        more = [part for path in options.database for part in ("--database", str(path.absolute()))]
+    rounds = math.ceil(options.minutes / len(targets))  # atheris itself grows by megabytes a second
+    share = options.minutes / len(targets) / rounds
+    for target in targets * rounds:
+        command = [sys.executable, "-m", "tests.fuzz", "--here", "--only", target, "--minutes", str(share)]
+        command += ["--output", str(output.absolute())]
+        command += [part for path in options.database for part in ("--database", str(path.absolute()))]
         begin = time.monotonic()
-        done = subprocess.run([sys.executable, "-m", "tests.fuzz", "--here", *share, *more], check=False)
+        done = subprocess.run(command, check=False)
         print(f"{target}: status {done.returncode} after {time.monotonic() - begin:.0f} s", flush=True)
         failed += [target] if done.returncode else []
     broken = sorted(path.name for path in output.glob("crash-*"))
@@ -66,6 +71,7 @@ def fuzz(target: str, seconds: int, output: Path, databases: list[Path]) -> None
     ground = Ground(directory / "ground", [mini, *databases])
     run, seeds = TARGETS[target]
     (directory / "seeds").mkdir()
+    (output / "corpus" / target).mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds(ground)):
         (directory / "seeds" / str(number)).write_bytes(seed)
 
@@ -100,8 +106,9 @@ def fuzz(target: str, seconds: int, output: Path, databases: list[Path]) -> None
         return bytes(atheris.Mutate(data, size))
 
     arguments = [
-        sys.argv[0], f"-max_total_time={seconds}", f"-artifact_prefix={output}/crash-{target}-", "-max_len=300000",
-        "-rss_limit_mb=2048", "-timeout=60", "-print_final_stats=1", "-verbosity=0", str(directory / "seeds"),
+        sys.argv[0], f"-max_total_time={seconds}", f"-artifact_prefix={output}/crash-{target}-", "-max_len=40000",
+        f"-seed={secrets.randbelow(1 << 31) + 1}", "-rss_limit_mb=4096", "-timeout=60", "-print_final_stats=1",
+        "-verbosity=0", str(output / "corpus" / target), str(directory / "seeds"),
     ]  # fmt: skip
     atheris.Setup(arguments, once, custom_mutator=mutate)
     atheris.Fuzz()

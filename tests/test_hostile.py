@@ -383,7 +383,8 @@ def test_a_record_under_another_name_is_refused(copy: Path) -> None:
 @pytest.mark.parametrize(
     "option",
     ["-I/etc", "-I.", "--include-path=.", "-include=x.h", "--pre-include=x.h", "--create-pch=x.pch",
-     "-create-pch=x.pch", "-use-pch=x", "-pch-dir=.", "-pch", "--pch", "--pch\0x", "-time=x.csv", "--fdevice-time-trace=x.json",
+     "-create-pch=x.pch", "-use-pch=x", "-pch-dir=.", "-pch", "--pch", "--pch\0x", "-time=x.csv",
+     "--fdevice-time-trace=x.json",
      '-DX="/etc/passwd"', "-DX=</etc/passwd>", "-Xptxas=--options-file=x", "--ptxas-options=-optf=x", "x.cu", ""],
 )  # fmt: skip
 def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str) -> None:
