@@ -88,6 +88,10 @@ class DatabaseError(JitltoError):
     """A fragment database is missing, damaged, foreign or too new."""
 
 
+class ManifestError(JitltoError):
+    """A manifest is missing, malformed or badly signed, or a file is not what it says."""
+
+
 class RegistryError(JitltoError):
     """No database, or more than one, holds the family asked for."""
 

@@ -30,6 +30,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.errors import JitltoError
 from jitlto.files import digest_of
 from jitlto.fragment import FragmentKey, ImageKind
+from jitlto.manifest import Manifest
 from jitlto.parameter import Parameter
 from jitlto.runtime import check, cubin, packs, wisdom
 from jitlto.runtime.arguments import converter
@@ -442,6 +443,14 @@ def _matrix(ground: Ground, data: bytes) -> None:
         refused(lambda lenient=lenient: list(islice(matrix.load(path, lenient=lenient).combinations(), 50)))  # type: ignore[misc]
 
 
+def _manifest(ground: Ground, data: bytes) -> None:
+    read = Manifest.read(ground.file("SHA256SUMS", data))
+    for name in read.digests:
+        listed = read.path.parent / name
+        assert read.name_of(listed)
+        refused(lambda listed=listed: read.check(listed))  # type: ignore[misc]
+
+
 def _key(_: Ground, data: bytes) -> None:
     key = FragmentKey.parse(data.decode("utf-8", "replace"))
     assert FragmentKey.parse(str(key)) == key
@@ -491,6 +500,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "wisdom": (_wisdom, lambda _: [wisdom_line()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
+    "manifest": (_manifest, lambda g: [f"{'0' * 64}  x.fragdb\n{'1' * 64} *./a/b.pack\n".encode()]),
     "key": (_key, lambda _: _KEYS),
     "ptx": (_ptx, lambda g: g.images["ptx"]),
     "names": (_names, lambda _: _SYMBOLS),

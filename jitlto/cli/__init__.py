@@ -20,6 +20,7 @@ _COMMANDS = {
     "ls": "jitlto.cli.database",
     "show": "jitlto.cli.database",
     "verify": "jitlto.cli.database",
+    "manifest": "jitlto.cli.manifest",
     "check": "jitlto.cli.check",
     "report": "jitlto.cli.report",
     "plan": "jitlto.cli.plan",

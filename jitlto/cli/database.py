@@ -76,15 +76,52 @@ def show(database: Path, key: str, as_json: bool) -> None:
         )
 
 
-@click.command(epilog="Example: jitlto verify search.fragdb")
-@_database
-def verify(database: Path) -> None:
-    """Read and check everything in DB. Exit status 1 if anything does not hold."""
-    with _open(database)[0] as opened:
-        images = opened.verify()
-        click.echo(
-            f"{opened.path}: {len(opened.fragments())} fragments and {images} images hold, digest {opened.digest}"
-        )
+@click.command(epilog="Example: jitlto verify --manifest SHA256SUMS --signers allowed_signers search.fragdb")
+@click.argument("databases", metavar=f"[{DATABASE}]...", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--manifest", type=click.Path(path_type=Path),
+    help="Check each DB and its packs against this list of SHA-256 first; without DB, all that it lists.",
+)  # fmt: skip
+@click.option(
+    "--signers", metavar="FILE", type=click.Path(path_type=Path),
+    help="Whose signatures of the manifest are trusted, as OpenSSH's allowed_signers; then it must be signed.",
+)  # fmt: skip
+@click.option("--signer", metavar="NAME", help="Who of them must have signed it.")
+def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
+    """Read and check everything in each DB. Exit status 1 if anything does not hold.
+
+    A file that the manifest does not list, or lists with another SHA-256, fails and is not opened; with a manifest, DB is
+    therefore a path.
+    """
+    if manifest is None and not databases:
+        raise click.UsageError("give a DB, or --manifest")
+    if (signers is not None and manifest is None) or (signer is not None and signers is None):
+        raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
+    if manifest is not None:
+        databases = _vouched_for(databases, manifest, signers, signer)
+    for path in databases:
+        with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
+            images = opened.verify()
+            count = len(opened.fragments())
+            click.echo(f"{opened.path}: {count} fragments and {images} images hold, digest {opened.digest}")
+
+
+def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
+    """Check files against a manifest; returns the databases among them."""
+    from jitlto.manifest import Manifest, check_signature, signature_of, with_packs
+
+    manifest = Manifest.read(path)
+    if signers is not None:
+        click.echo(f"{path}: signed by {check_signature(manifest, signers, signer)}")
+    elif signature_of(path).exists():
+        click.echo(f"{path}: its signature is not checked: give --signers", err=True)
+    listed = tuple(path.parent / name for name in manifest.digests)
+    given = databases or tuple(file for file in listed if file.suffix == ".fragdb")
+    checked = with_packs(given) + ([] if databases else list(listed))
+    for file in dict.fromkeys(checked):
+        manifest.check(file)
+    click.echo(f"{path}: {len(dict.fromkeys(checked))} files are those that it lists")
+    return given
 
 
 def _open(target: Path) -> tuple[FragmentDatabase, str | None]:
