@@ -27,15 +27,22 @@ def identity(status: os.stat_result) -> Identity:
 
 
 @contextmanager
-def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     """Open a file for reading, and tell its status; without waiting for a writer, should a FIFO be there.
+
+    Parameters
+    ----------
+    path : Path
+    follow : bool
+        Whether it may be a link to a file.
 
     Raises
     ------
     OSError
         If it cannot be opened, or is no regular file.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is no regular file")

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitlto import ownership
 from jitlto.files import open_regular
 from jitlto.record import Record
 
@@ -88,11 +89,13 @@ class Store:
         self.readonly = readonly
         self._warnings = Warnings(__name__)
         self._written: int | None = None  # bytes since the store was last pruned; None before the first time
+        ownership.require_own(str(directory))
         if not readonly:
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            ownership.make(str(directory))
         status = directory.stat()
         if hasattr(os, "getuid") and status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
+        self._owner = status.st_uid
         if stat.S_IMODE(status.st_mode) & 0o022:
             raise PermissionError(f"{directory} can be written by others")
         if not readonly and not os.access(directory, os.W_OK | os.X_OK):
@@ -102,7 +105,10 @@ class Store:
         """The payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
         path = self._path(kind, key)
         try:
-            with open_regular(path) as (file, status):
+            with open_regular(path, follow=False) as (file, status):
+                # Who could put another directory in the place of ours cannot put entries there that are this user's.
+                if status.st_uid != self._owner or status.st_mode & 0o022:
+                    return None
                 data = file.read()
                 age = time.time() - status.st_mtime
         except OSError:
@@ -122,8 +128,7 @@ class Store:
             return
         path = self._path(kind, key)
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)  # should it have been removed meanwhile
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._make(kind, key[:2])
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)  # nothing of ours: an entry is a file
             _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
@@ -145,7 +150,9 @@ class Store:
         if self.readonly:
             return lock
         try:
-            path.parent.mkdir(mode=0o700, exist_ok=True)
+            self._make("locks")
+            if path.is_symlink():  # through which filelock before 3.20.1 would cut a file
+                raise OSError(f"{path} is a link")
             lock.acquire()
         except filelock.Timeout:
             return None
@@ -202,15 +209,32 @@ class Store:
         """Remove every entry; returns how many there were."""
         return self.prune(-1)
 
+    def _make(self, *names: str) -> None:
+        """Make directories below this one; no further where somebody else, or a link, has taken the place of ours."""
+        ownership.make(str(self.directory))  # should it have been removed meanwhile
+        directory, status = self.directory, self.directory.stat()
+        for name in (*names, None):
+            if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
+                raise PermissionError(f"{directory} is not this user's own directory")
+            if name is not None:
+                directory /= name
+                with contextlib.suppress(FileExistsError):
+                    directory.mkdir(mode=0o700)
+                status = directory.lstat()
+
     def _path(self, kind: str, key: str) -> Path:
         return self.directory.joinpath(kind, key[:2], key[2:])
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         """The entries and what is being written; whatever else lies in the directory is somebody's own."""
-        for path in self.directory.glob("*/[0-9a-f][0-9a-f]/*"):
-            if re.fullmatch(_ENTRY, path.name):
-                with contextlib.suppress(OSError):
-                    yield path, path.lstat()
+        for folder in self.directory.glob("*/[0-9a-f][0-9a-f]"):
+            with contextlib.suppress(OSError):
+                if not all(stat.S_ISDIR(directory.lstat().st_mode) for directory in (folder.parent, folder)):
+                    continue  # a link, which leads to what is not ours
+                for path in folder.iterdir():
+                    if re.fullmatch(_ENTRY, path.name):
+                        with contextlib.suppress(OSError):
+                            yield path, path.lstat()
 
 
 def _replace(path: Path, data: bytes) -> None:
