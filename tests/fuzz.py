@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import math
 import os
 import random
@@ -59,6 +60,7 @@ def fuzz(target: str, seconds: int, output: Path, databases: list[Path]) -> None
     """Fuzz one target in this process, which ends with it."""
     import atheris
 
+    logging.getLogger("jitlto").setLevel(logging.CRITICAL)
     directory = Path(tempfile.mkdtemp(prefix=f"jitlto-fuzz-{target}-"))
     os.environ["JITLTO_CACHE_DIR"] = str(directory / "cache")
     with atheris.instrument_imports(include=["jitlto"]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import logging
 import random
 import sqlite3
 import struct
@@ -68,7 +67,6 @@ class Ground:
     store: Store = field(init=False)
 
     def __post_init__(self) -> None:
-        logging.getLogger("jitlto").setLevel(logging.CRITICAL)
         self.store = Store(self.directory / "store", 1 << 20)
 
     def file(self, name: str, data: bytes) -> Path:
