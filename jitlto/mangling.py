@@ -9,6 +9,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+# A name may refer to its own parts, and what it says then doubles with every other reference.
+_REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
+_FEW = 24
+_SECONDS, _MEMORY = 1, 256 << 20  # for a name with more, in a process of its own
 _OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
 
 
@@ -24,12 +28,45 @@ def demangle(name: str) -> str:
     Returns
     -------
     str
-        The C++ name; ``name`` itself if it is not mangled or no C++ runtime library can be loaded.
+        The C++ name; ``name`` itself if it is not mangled, no C++ runtime library can be loaded, or writing it out
+        takes seconds or hundreds of megabytes.
     """
-    function = _cxa_demangle()
-    if function is None or not name.startswith("_Z"):
+    if not name.startswith("_Z"):
         return name
-    return function(name) or name
+    if len(_REFERENCE.findall(name)) > _FEW:
+        return _apart(name) or name
+    function = _cxa_demangle()
+    return (function(name) if function else None) or name
+
+
+def _apart(name: str) -> str | None:
+    """Demangle in a process that ends when it takes too long or too much memory."""
+    import subprocess
+    import sys
+
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", __file__],
+            input=name.encode("utf-8", "replace"),
+            capture_output=True,
+            timeout=10 * _SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def _main() -> None:
+    """Demangle a name from standard input, within limits."""
+    import resource
+    import sys
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    function = _cxa_demangle()
+    name = sys.stdin.buffer.read().decode()
+    sys.stdout.buffer.write(((function(name) if function else None) or "").encode())
 
 
 def parameter_types(name: str) -> list[str] | None:
@@ -115,3 +152,7 @@ def _binding(function: Any, free: Any) -> Callable[[str], str | None]:
             free(pointer)
 
     return call
+
+
+if __name__ == "__main__":
+    _main()

@@ -41,7 +41,7 @@ def main() -> int:
         parser.error(f"--only {options.only}: the targets are {', '.join(TARGETS)}")
     targets = [options.only] if options.only else list(TARGETS)
     failed = []
-    rounds = math.ceil(options.minutes / len(targets))  # atheris itself grows by megabytes a second
+    rounds = math.ceil(options.minutes / len(targets))
     share = options.minutes / len(targets) / rounds
     for target in targets * rounds:
         command = [sys.executable, "-m", "tests.fuzz", "--here", "--only", target, "--minutes", str(share)]
@@ -107,11 +107,10 @@ def fuzz(target: str, seconds: int, output: Path, databases: list[Path]) -> None
                 pass
         return bytes(atheris.Mutate(data, size))
 
-    # After each custom mutation atheris keeps a buffer of this size.
     longest = 40_000 if target in ("records", "ptx", "fatbin", "cubin") else 4000
     arguments = [
         sys.argv[0], f"-max_total_time={seconds}", f"-artifact_prefix={output}/crash-{target}-", f"-max_len={longest}",
-        f"-seed={secrets.randbelow(1 << 31) + 1}", "-rss_limit_mb=4096", "-timeout=60", "-print_final_stats=1",
+        f"-seed={secrets.randbelow(1 << 31) + 1}", "-rss_limit_mb=2048", "-timeout=60", "-print_final_stats=1",
         "-verbosity=0", str(output / "corpus" / target), str(directory / "seeds"),
     ]  # fmt: skip
     atheris.Setup(arguments, once, custom_mutator=mutate)

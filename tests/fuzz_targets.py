@@ -7,6 +7,7 @@ and ``tests/test_corpus.py`` gives them again what once broke something.
 from __future__ import annotations
 
 import contextlib
+import copy
 import hashlib
 import json
 import random
@@ -177,7 +178,7 @@ def changed(value: Any, chance: random.Random) -> Any:
     for _ in range(chance.choice((1, 1, 1, 2, 4))):
         places = list(_places(value))
         if not places:
-            return chance.choice(ODD)
+            return copy.deepcopy(chance.choice(ODD))
         holder, key = chance.choice(places)
         match chance.randrange(8):
             case 0:
@@ -199,7 +200,7 @@ def changed(value: Any, chance: random.Random) -> Any:
             case 5:
                 holder[key] = [holder[key]]
             case _:
-                holder[key] = chance.choice(ODD)
+                holder[key] = copy.deepcopy(chance.choice(ODD))
     return value
 
 

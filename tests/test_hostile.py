@@ -19,6 +19,7 @@ import pytest
 from jitlto.database import FragmentDatabase
 from jitlto.errors import CompileError, DatabaseError, JitltoError
 from jitlto.link_options import LinkOptions
+from jitlto.mangling import demangle
 from jitlto.runtime.kernels import KernelFamily
 
 from .fuzz_targets import rows, with_rows
@@ -430,6 +431,23 @@ def test_an_interface_header_includes_no_file_of_the_machine(copy: Path, tmp_pat
         planner.add_source("namespace mini { template <> __device__ float op<float>(float a) { return a; } }")
         with pytest.raises(CompileError):
             planner.plan(arch="sm_90")
+
+
+def doubling(levels: int) -> str:
+    """The mangled name of a function whose parameters are each twice as long as the one before."""
+    digits = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    references = [f"S{digits[n // 36] if n >= 36 else ''}{digits[n % 36]}_" for n in range(levels)]
+    return "_Z1f1AIiiE" + "".join(f"S_I{reference}{reference}E" for reference in references)
+
+
+def test_a_name_that_says_more_than_memory_holds_is_left_as_it_is() -> None:
+    begin = time.monotonic()
+    assert demangle(doubling(4)).startswith("f(A<int, int>, A<A<int, int>, A<int, int> >, A<")
+    assert len(demangle(doubling(12))) > 10_000  # in a process of its own
+    assert demangle(doubling(60)) == doubling(60)
+    deep = f"_Z1f{'P' * 1_000_000}i"
+    assert demangle(deep) == deep
+    assert time.monotonic() - begin < 30
 
 
 def odd_values() -> Iterator[tuple[str, Any]]:
