@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from jitlto.compiler_options import leaves
 from jitlto.errors import FamilyError, JitltoError
 from jitlto.fragment import ImageKind, Role, is_name
 from jitlto.link_options import LinkOptions
@@ -245,6 +246,8 @@ class CompilerTables(Tables):
                     f"option {option!r} does not begin with a dash",
                     "write an option and its value as one string, joined by =",
                 )
+            if leaves(option):
+                raise self._error(where, f"option {option!r} is not allowed: it reads or writes files")
         return options
 
 

@@ -136,8 +136,8 @@ def part_to(part: PartRecord) -> bytes:
     return canonical(asdict(part) | lists)
 
 
-# The readers raise KeyError, TypeError, ValueError, AttributeError, RecursionError or JitltoError of what they were not
-# written for: one of a reader's own words would be read by nobody but who forged the record.
+# Of a record that is not as they expect, readers raise KeyError, TypeError, ValueError, AttributeError, RecursionError
+# or JitltoError: no jitlto has written it, and the database says so in its own words.
 
 
 def fragment_from(record: bytes) -> Fragment:

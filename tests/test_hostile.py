@@ -46,7 +46,9 @@ def opened_by_strace(path: Path, *more: str) -> list[str]:
     log = path.with_name("strace.txt")
     command = ["strace", "-f", "-e", "trace=%file,write", "-o", str(log), sys.executable, "-c", program, str(path)]
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    subprocess.run(command, check=True, env=environment, capture_output=True)
+    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"strace does not work here: {done.stderr[-200:]}")
     lines = log.read_text("utf-8", "replace").splitlines()
     begin = next(n for n, line in enumerate(lines) if '"begin' in line)
     return [line for line in lines[begin + 1 :] if "write(" not in line and "exit" not in line]
