@@ -145,6 +145,12 @@ def test_whatever_the_umask_no_directory_is_made_for_others(tmp_path: Path) -> N
     assert store.get("units", KEY) == b"payload"
 
 
+def test_a_group_that_may_write_above_it_is_no_hindrance(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home").chmod(0o2775)  # as a umask of 002 makes them
+    assert refusal(tmp_path / "home" / ".cache" / "jitlto" / "cubins") == ""
+
+
 def test_a_refused_directory_is_a_warning_and_no_cache(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
