@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from jitlto import family, mangling, ptx
+from jitlto import declaration, mangling, ptx
 from jitlto.build import matrix
 from jitlto.build.cache import NOT_A_UNIT, Cache
 from jitlto.build.merge import merge
@@ -431,7 +431,7 @@ def _family(ground: Ground, data: bytes) -> None:
             assert isinstance(content, bytes)
             path.write_bytes(content)
     (directory / "family.toml").write_bytes(data)
-    loaded = family.load(directory / "family.toml")
+    loaded = declaration.load(directory / "family.toml")
     for rendered in islice(render_family(loaded), 50):
         str(rendered.key).encode()
 

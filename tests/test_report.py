@@ -22,7 +22,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitlto import family
+from jitlto import declaration
 from jitlto.build.pipeline import build
 from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord, write
 from jitlto.errors import JitltoError
@@ -338,7 +338,7 @@ def test_the_result_of_a_check_is_read_back(mini_path: Path, tmp_path: Path) -> 
 
 def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
     source = MINI | {"op.json": MINI["op.json"].replace('["float", "double"]', '["float"]')}
-    path = build([family.load(write_family(tmp_path / "gap", source))], tmp_path / "gap.fragdb", jobs=1).path
+    path = build([declaration.load(write_family(tmp_path / "gap", source))], tmp_path / "gap.fragdb", jobs=1).path
     file = tmp_path / "check.json"
     file.write_text(checked(path))
     found = verdict.read(file)

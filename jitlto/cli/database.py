@@ -90,8 +90,7 @@ def show(database: Path, key: str, as_json: bool) -> None:
 def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
     """Read and check everything in each DB. Exit status 1 if anything does not hold.
 
-    A file that the manifest does not list, or lists with another SHA-256, fails and is not opened; with a manifest, DB is
-    therefore a path.
+    A file that the manifest does not list, or lists with another SHA-256, fails and is not opened. DB is then a path.
     """
     if manifest is None and not databases:
         raise click.UsageError("give a DB, or --manifest")
