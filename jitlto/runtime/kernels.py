@@ -218,7 +218,7 @@ class KernelFamily:
         """The launcher of a configuration on the current device: linked at the first call, found at the next.
 
         What an earlier process of this user was given for the same request is found without planning
-        (:mod:`jitlto.runtime.shortcuts`); :attr:`Launcher.plan` then plans when it is asked for.
+        (``jitlto.runtime.shortcuts``); :attr:`Launcher.plan` then plans when it is asked for.
 
         Raises
         ------

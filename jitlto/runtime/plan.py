@@ -117,7 +117,7 @@ class Plan:
 
     @property
     def code(self) -> str:
-        """For what code is made: ``sm_90``, or ``compute_90`` for PTX."""
+        """What code is made for, ``sm_90``, or ``compute_90`` for PTX."""
         return self.jit_base.compute if self.jit_base else self.target.sm
 
     @cached_property

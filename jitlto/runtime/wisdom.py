@@ -36,7 +36,7 @@ _log = logging.getLogger(__name__)
 
 # Named tuples, not dataclasses: every program that plans makes these classes at its start.
 
-#: What a caller supplies beside fragments: its name, its content, and its kind (None: CUDA C++).
+#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
 Given: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
 
 
