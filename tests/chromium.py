@@ -69,12 +69,15 @@ class Page:
         answer: dict[str, Any] = json.loads(message)
         return answer
 
-    def open(self, path: Path, **media: str) -> None:
-        """Load a file and wait until it is loaded, with media features such as ``prefers_color_scheme="dark"``."""
+    def open(self, path: Path, query: str = "", **media: str) -> None:
+        """Load a file and wait until it is loaded.
+
+        With a query such as ``?q=word``, and media features such as ``prefers_color_scheme="dark"``.
+        """
         features = [{"name": name.replace("_", "-"), "value": value} for name, value in media.items()]
         self.send("Emulation.setEmulatedMedia", features=features)
         self.events.clear()
-        self.send("Page.navigate", url=path.resolve().as_uri())
+        self.send("Page.navigate", url=path.resolve().as_uri() + query)
         while not any(event.get("method") == "Page.loadEventFired" for event in self.events):
             self.events.append(self._receive())
         self.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
@@ -109,7 +112,7 @@ class Page:
                     said.append(str(parameters["exceptionDetails"]))
                 case "Log.entryAdded":
                     said.append(str(parameters["entry"]["text"]))
-                case "Runtime.consoleAPICalled":
+                case "Runtime.consoleAPICalled" if parameters["type"] in ("error", "warning", "assert"):
                     said.append(str(parameters["args"]))
         return said
 

@@ -1,0 +1,139 @@
+"""How Sphinx builds these pages into a site: ``sphinx-build -W --keep-going docs site``.
+
+The pages are Markdown that GitHub shows too; what lies in ``reference/`` is generated from the code.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import groupby
+from pathlib import Path
+
+DOCS = Path(__file__).resolve().parent
+sys.path.insert(0, str(DOCS.parent))  # the code of this checkout, wherever jitlto is installed
+
+import click  # noqa: E402
+from docutils import nodes  # noqa: E402
+from sphinx.addnodes import pending_xref  # noqa: E402
+from sphinx.application import Sphinx  # noqa: E402
+from sphinx.domains.python import PythonDomain  # noqa: E402
+from sphinx.environment import BuildEnvironment  # noqa: E402
+
+import jitlto  # noqa: E402 - found by the line above
+
+project = "jitlto"
+author = "the authors of jitlto"
+version = release = jitlto.__version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
+exclude_patterns = ["workflows"]
+templates_path = ["_templates"]
+default_role = "code"  # docstrings and help texts mark code with single backticks, as Markdown does
+
+# The order of the pages. It is here, and no directive in index.md, for GitHub would show that as text.
+PAGES = {
+    "Start": ["quickstart", "comparison"],
+    "Guides": ["author-guide", "packaging", "ci-guide", "caller-guide"],
+    "Facts": ["compatibility", "security", "benchmarks/README"],
+    "Reference": ["configuration", "errors", "database", "reference/index"],
+}
+
+# Markdown: anchors as GitHub makes them. A link to a page, a heading or a file that is not there is a warning.
+myst_heading_anchors = 4
+
+# References: every class and function that a signature or a docstring names must be in the reference, but for Python's
+# own, which only the network could look up, and for what a caller gets and never makes.
+nitpicky = True
+nitpick_ignore_regex = [
+    ("py:class", r"(collections\.abc|concurrent\.futures|enum|os|pathlib)\..*"),
+    ("py:class", r"Path|callable|defaultdict|function|mapping|path|sequence"),
+    ("py:class", r"\(\w+|\w+\)"),  # of "tuple of (str, str)"
+    ("py:class", r"Chosen|DatabaseFile|Project|Resolution|UserInput|jitlto\.(build\.pipeline\.Project|store\.Store)"),
+]
+
+napoleon_google_docstring = False
+napoleon_preprocess_types = True
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_mock_imports = ["cuda"]  # the site is built without a CUDA toolchain too
+autodoc_default_options = {"members": True}
+python_maximum_signature_line_length = 100
+
+html_theme = "pydata_sphinx_theme"
+html_title = "jitlto"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "logo": {"text": "jitlto"},
+    "navbar_align": "right",
+    "navbar_center": [],
+    "show_prev_next": True,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
+    "footer_start": [],
+    "footer_end": [],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+html_sidebars = {"**": ["all-pages"]}
+
+# `sphinx-build -b linkcheck docs build/links` asks the network for every link that leads outside.
+linkcheck_timeout = 20
+linkcheck_workers = 4
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]  # GitHub makes them in the browser
+
+
+def _by_last_name(
+    app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
+) -> nodes.reference | None:
+    """Docstrings say ``Plan`` for ``jitlto.Plan``: what only one thing in the reference is called."""
+    python = env.domains["py"]
+    if node["refdomain"] != "py" or not isinstance(python, PythonDomain):
+        return None
+    ends = f".{node['reftarget']}"
+    found = {entry.node_id: entry.docname for name, entry in python.objects.items() if name.endswith(ends)}
+    if len(found) != 1:
+        return None
+    [(anchor, page)] = found.items()
+    uri = app.builder.get_relative_uri(node["refdoc"], page)
+    return nodes.reference("", "", content, internal=True, refuri=f"{uri}#{anchor}")
+
+
+def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - Sphinx gives it
+    """Put the order of the pages into the front page."""
+    if page != "index":
+        return
+    for caption, pages in PAGES.items():
+        there = [name for name in pages if any((DOCS / name).with_suffix(kind).is_file() for kind in (".md", ".rst"))]
+        source[0] += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {caption}", *there, "```", ""])
+
+
+def _keep_layout(app: Sphinx, context: click.Context, lines: list[str]) -> None:  # noqa: ARG001
+    """Show what a help text lays out by blanks (after a ``\\b``) as it is, and not as a paragraph."""
+    shown: list[str] = []
+    for laid_out, run in groupby(lines, key=lambda line: line.startswith("| ")):
+        if laid_out:
+            shown += ["", ".. code-block:: text", "", *(f"   {line[2:]}" for line in run), ""]
+        else:
+            shown += run
+    lines[:] = shown
+
+
+def _options_are_code(app: Sphinx, context: click.Context, lines: list[str]) -> None:  # noqa: ARG001
+    """Mark ``--option`` in help texts, of whose dashes prose would make one."""
+    pattern = re.compile(r"`[^`]*`|(?<![\w-])--[a-z][a-z-]*")
+    for number, line in enumerate(lines):
+        if not line.startswith(("..", "   ..", "| ")):
+            lines[number] = pattern.sub(lambda found: found[0] if found[0][0] == "`" else f"``{found[0]}``", line)
+
+
+def setup(app: Sphinx) -> None:
+    """Sphinx calls it."""
+    app.connect("source-read", _with_contents)
+    for part in ("description", "epilog", "options"):
+        app.connect(f"sphinx-click-process-{part}", _options_are_code)
+        app.connect(f"sphinx-click-process-{part}", _keep_layout)
+    app.connect("missing-reference", _by_last_name)
