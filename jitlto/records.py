@@ -87,7 +87,7 @@ class PartRecord:
     keys : tuple of FragmentKey
         Every fragment of the whole, sorted.
     toolchains : tuple of (str, str)
-        Each family's name and the :attr:`~jitlto.build.toolchain.Toolchain.identity` of its compiler, sorted.
+        Each family's name and its compiler, with all that tells it from another one; sorted.
     includes : tuple of (FragmentKey, tuple of str)
         The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
         fragments that reach none.
