@@ -53,8 +53,9 @@ def url(cluster: Any) -> str:
 
 @pytest.fixture
 def executor(cluster: Any) -> Iterator[DaskExecutor]:
-    with connect(url(cluster)) as made:
-        yield made
+    made = connect(url(cluster))
+    yield made
+    made.shutdown(cancel_futures=True)  # what a failed test leaves, nobody may be there to do
 
 
 def jobs(count: int, identity: str | None = None) -> list[Job]:
@@ -108,7 +109,16 @@ def kill_parent(job: Job) -> None:
     time.sleep(60)
 
 
-def test_a_job_that_kills_every_worker_is_one_clear_error(executor: DaskExecutor) -> None:
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Schedulers give a call up with the first worker that dies of it."""
+    from dask import config
+
+    with config.set({"distributed.scheduler.allowed-failures": 0}):
+        yield
+
+
+def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, executor: DaskExecutor) -> None:
     with pytest.raises(BuildError, match=r"\d+ workers died over one job") as caught:
         travel.submit(executor, jobs(1)[0], kill_parent).result(timeout=120)
     assert "tcp://" in str(caught.value.where)

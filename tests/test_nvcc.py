@@ -11,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from jitlto import nvrtc, toolkit
+from jitlto import declaration, nvrtc, toolkit
 from jitlto.build import nvcc
 from jitlto.build.nvcc import Compiler
 from jitlto.build.pipeline import build
@@ -84,8 +84,8 @@ def compile_text(
 def nvcc_mini(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelFamily]:
     """The family ``mini``, compiled with nvcc."""
     directory = tmp_path_factory.mktemp("mini")
-    declaration = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
-    path = write_family(directory, MINI | {"family.toml": declaration})
+    toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
+    path = write_family(directory, MINI | {"family.toml": toml})
     report = build([declaration.load(path)], directory / "mini.fragdb", jobs=1)
     with FragmentDatabase(report.path) as database:
         yield KernelFamily("mini", database)

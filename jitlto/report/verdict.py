@@ -117,15 +117,15 @@ def read(path: Path) -> Verdict:
 
 def _verdict(document: Any) -> Verdict:
     link = document["link"]
-    linked = {item["family"]: item for item in link["families"]} if link else {}
+    linked = {item["family"]: item for item in _list(link["families"])} if link else {}
     verdict = Verdict(
         _text(document["digest"]),
         _flag(document["holds"]),
-        tuple(_family(item, linked.get(item["family"])) for item in document["families"]),
+        tuple(_family(item, linked.get(item["family"])) for item in _list(document["families"])),
     )
     if not link:
         return verdict
-    archs, mode, nvjitlink = tuple(map(_text, link["archs"])), _text(link["mode"]), _text(link["nvjitlink"])
+    archs, mode, nvjitlink = tuple(map(_text, _list(link["archs"]))), _text(link["mode"]), _text(link["nvjitlink"])
     return replace(verdict, archs=archs, mode=mode, nvjitlink=nvjitlink)
 
 
@@ -135,8 +135,8 @@ def _family(item: Any, link: Any) -> FamilyVerdict:
         _flag(item["holds"]),
         _count(item["kernels"]),
         _count(item["completed_by_callers"]),
-        tuple(map(_cause, item["failures"])),
-        tuple(Cause(_text(n["kind"]), _text(n["message"]), None, "", (), (_place(n),)) for n in item["notes"]),
+        tuple(map(_cause, _list(item["failures"]))),
+        tuple(Cause(_text(n["kind"]), _text(n["message"]), None, "", (), (_place(n),)) for n in _list(item["notes"])),
     )
     if link is None:
         return verdict
@@ -147,7 +147,7 @@ def _family(item: Any, link: Any) -> FamilyVerdict:
         linkable=_count(link["kernels"]),
         strength=None if link["cover"] is None else _count(link["cover"]),
         tuples=None if link["tuples"] is None else _count(link["tuples"]),
-        link_failures=tuple(map(_cause, link["failures"])),
+        link_failures=tuple(map(_cause, _list(link["failures"]))),
     )
 
 
@@ -158,8 +158,8 @@ def _cause(item: Any) -> Cause:
         _text(item["message"]),
         None if hint is None else _text(hint),
         _text(item["log"]),
-        tuple(map(_text, item["archs"])),
-        tuple(map(_place, item["at"])),
+        tuple(map(_text, _list(item["archs"]))),
+        tuple(map(_place, _list(item["at"]))),
     )
 
 
@@ -172,6 +172,12 @@ def _place(item: Mapping[str, Any]) -> Place:
 def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _list(value: object) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
     return value
 
 
