@@ -4,6 +4,7 @@ Format (schema 1; ``docs/database.md`` describes it for readers in other languag
 
     meta(name, value)             digest: SHA-256 over the sorted (kind, name, sha256) of all other rows
                                   part: JSON, a PartRecord; only in one shard's share of a build
+                                  gaps: JSON, the keys of fragments that a merge left out; only where it did
     family(name, record, sha256)  record: JSON, what the run side must know of a family.toml
     fragment(key, record, sha256) record: JSON, a Fragment
     blob(sha256, data)            the bytes of images, by content
@@ -112,10 +113,10 @@ class FragmentDatabase:
                 families = self._rows("family", "name")
                 fragments = self._rows("fragment", "key")
                 meta = {name: value for name, value in self._scan("meta", "name", "value")}  # noqa: C416
-                recorded, part = meta.get(b"digest"), meta.get(b"part")
+                recorded, part, gaps = (meta.get(name) for name in (b"digest", b"part", b"gaps"))
                 rows = [("family", name, sha) for name, (_, sha) in families.items()]
                 rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
-                rows += [] if part is None else [("meta", "part", _sha(part))]
+                rows += [("meta", name, _sha(row)) for name, row in (("part", part), ("gaps", gaps)) if row is not None]
                 self.digest = _digest(rows)
                 if recorded != self.digest.encode():
                     raise self._damaged("its rows are not those that were written")
@@ -134,6 +135,8 @@ class FragmentDatabase:
                 raise ValueError("a family stands under another's name")
             #: Which part of a whole it is; None if it is complete.
             self.part = None if part is None else records.part_from(part)
+            #: The fragments that belong to the whole and that a merge has left out, for no part held them; sorted.
+            self.gaps = () if gaps is None else records.gaps_from(gaps)
         # A hand-made file, whose checksums are right and whose records are not ours.
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
             self._connection.close()
@@ -291,6 +294,7 @@ def write(
     blobs: Mapping[str, bytes],
     *,
     part: PartRecord | None = None,
+    gaps: Iterable[FragmentKey] = (),
 ) -> str:
     """Write a database, whole or not at all; an existing file is replaced.
 
@@ -304,6 +308,8 @@ def write(
         The bytes of every image, by SHA-256 in hexadecimal.
     part : PartRecord, optional
         Which part of a whole it is, where it is not complete.
+    gaps : iterable of FragmentKey, optional
+        What a merge has left out.
 
     Returns
     -------
@@ -320,6 +326,8 @@ def write(
     family_rows = {family.name: records.family_to(family) for family in families}
     fragment_rows = {str(fragment.key): records.fragment_to(fragment) for fragment in fragments}
     meta = {} if part is None else {"part": records.part_to(part)}
+    if left_out := sorted(gaps):
+        meta["gaps"] = records.gaps_to(left_out)
     digest = _digest(
         [("family", name, _sha(record)) for name, record in family_rows.items()]
         + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -136,6 +136,11 @@ def part_to(part: PartRecord) -> bytes:
     return canonical(asdict(part) | lists)
 
 
+def gaps_to(keys: Iterable[FragmentKey]) -> bytes:
+    """Write the record of what a merge has left out."""
+    return canonical({"keys": list(map(str, keys))})
+
+
 # Of a record that is not as they expect, readers raise KeyError, TypeError, ValueError, AttributeError, RecursionError
 # or JitltoError: no jitlto has written it, and the database says so in its own words.
 
@@ -186,6 +191,11 @@ def part_from(record: bytes) -> PartRecord:
         tuple(sorted((FragmentKey.parse(key), _texts(headers)) for key, headers in r["includes"].items())),
         _texts(r["advice"]),
     )
+
+
+def gaps_from(record: bytes) -> tuple[FragmentKey, ...]:
+    """Read the record of what a merge has left out."""
+    return tuple(sorted(map(FragmentKey.parse, _texts(_read(record)["keys"]))))
 
 
 def _read(record: bytes, without: str = "") -> dict[str, Any]:

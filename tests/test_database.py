@@ -273,6 +273,30 @@ def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
         FragmentDatabase(copy)
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM meta WHERE name = 'gaps'",
+        "UPDATE meta SET value = '{\"keys\":[]}' WHERE name = 'gaps'",
+        "UPDATE meta SET value = NULL WHERE name = 'gaps'",
+        "UPDATE meta SET name = 'part' WHERE name = 'gaps'",
+    ],
+)
+def test_a_changed_list_of_gaps_is_noticed_at_opening(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "gaps"
+    gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
+    database.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
+    with FragmentDatabase(path) as opened:
+        assert opened.gaps == tuple(sorted(gaps))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("ALTER TABLE meta RENAME TO old; CREATE TABLE meta(name, value)")
+        connection.execute("INSERT INTO meta SELECT * FROM old")
+        connection.execute(statement)
+    with pytest.raises(DatabaseError, match="is damaged") as caught:
+        FragmentDatabase(path)
+    assert caught.value.where == str(path)
+
+
 # --- Files and paths ---
 
 

@@ -385,3 +385,18 @@ def test_a_part_record_is_small(mini: Whole, tmp_path: Path) -> None:
     with FragmentDatabase(path) as opened:
         assert isinstance(opened.part, PartRecord)
         assert {names for _, names in opened.part.includes} == {("op.cuh",)}
+
+
+def test_what_a_merge_leaves_out_stays_known_until_it_is_there(hand: Whole, tmp_path: Path) -> None:
+    one, two, three = hand.parts(tmp_path, 3)
+    held = {fragment.key for path in (one, three) for fragment in FragmentDatabase(path).fragments()}
+    gone = tuple(sorted(fragment.key for fragment in hand.fragments if fragment.key not in held))
+    path = merge([one, three], tmp_path / "gaps", allow_gaps=True).path
+    again = merge([path], tmp_path / "again").path
+    assert again.read_bytes() == path.read_bytes()
+    with FragmentDatabase(path) as opened:
+        assert (opened.gaps, opened.part) == (gone, None)
+        assert opened.digest != database.write(tmp_path / "whole", hand.families, opened.fragments(), {})
+        assert opened.verify()
+    merge([one, two, three], tmp_path / "merged")
+    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()

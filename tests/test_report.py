@@ -49,6 +49,7 @@ def sample(
     names: tuple[str, str, str] = ("f", "kernel", "called"),
     symbol: str = "called",
     part: PartRecord | None = None,
+    gaps: Iterable[FragmentKey] = (),
 ) -> FragmentDatabase:
     """A database of entrypoints with these parameters, which call one device function. Its images are no code."""
     name, kernel, called = names
@@ -82,7 +83,7 @@ def sample(
         GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False),
     )
     record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, ())
-    write(directory / "sample.fragdb", [record], fragments, blobs, part=part)
+    write(directory / "sample.fragdb", [record], fragments, blobs, part=part, gaps=gaps)
     return FragmentDatabase(directory / "sample.fragdb")
 
 
@@ -155,6 +156,30 @@ def test_what_another_part_holds_is_not_missing(tmp_path: Path) -> None:
     kernels = group(report, "kernel")
     assert (kernels.coverage.exist, kernels.coverage.apart, kernels.coverage.missing) == (2, 1, 1)
     assert states(kernels.grid) == {State.EXISTS: 2, State.APART: 1, State.MISSING: 1}
+
+
+def test_what_a_merge_left_out_is_marked_and_makes_no_rule(tmp_path: Path) -> None:
+    cells = [dict(zip("ab", cell, strict=True)) for cell in product("12", "12")]
+    gone = [cells[1], cells[2]]  # without these, b seems to follow from a
+    gaps = (*(FragmentKey.make("f", "kernel", cell) for cell in gone), FragmentKey.make("f", "other", {"n": "7"}))
+    with sample(tmp_path, [cells[0], cells[3]]) as database:
+        pretended = page.to_html(model.describe(database))
+    assert "follows from" in pretended
+    assert "missing:</strong>" not in pretended
+    with sample(tmp_path, [cells[0], cells[3]], gaps=gaps) as database:
+        report = model.describe(database)
+    kernels, other = group(report, "kernel"), group(report, "other")
+    assert (report.part, report.gaps) == (None, 3)
+    assert (kernels.coverage.rules, kernels.coverage.apart, kernels.coverage.missing) == ((), 2, 0)
+    assert states(kernels.grid) == {State.EXISTS: 2, State.APART: 2}
+    assert (other.coverage.product, other.apart) == (1, ((("n", "7"),),))
+    text = page.to_html(report)
+    assert "Parts of the build are missing:" in text
+    assert "3 of 6 fragments are left out" in text
+    assert text.count('<td class="lost">!') == 2
+    assert "1 left out by the merge: <code>n=7</code>" in text
+    assert "another part" not in text
+    assert "follows from" not in text
 
 
 _CELLS = st.integers(1, 4).flatmap(

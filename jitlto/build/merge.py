@@ -41,12 +41,16 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """A family, where each of its fragments lies, and what these include if their build left checks to the merge."""
+    """A family, where each of its fragments lies, and what these include if their build left checks to the merge.
+
+    ``gaps`` are the fragments that belong to it and that nobody holds.
+    """
 
     record: FamilyRecord
     fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]
     includes: Mapping[FragmentKey, frozenset[str]] | None
     path: Path
+    gaps: tuple[FragmentKey, ...]
 
 
 def merge(
@@ -122,7 +126,8 @@ def merge(
             for fragment, source in family.fragments.values()
             for image in fragment.images
         }
-        digest = database.write(output, [family.record for family in held.values()], fragments, blobs)
+        gaps = [key for family in held.values() for key in family.gaps]
+        digest = database.write(output, [family.record for family in held.values()], fragments, blobs, gaps=gaps)
     return MergeReport(output, digest, tuple(fragments), tuple(advice))
 
 
@@ -147,7 +152,8 @@ def _families(
         if one.part is None:
             for name, record in one.families.items():
                 fragments = {fragment.key: (fragment, one) for fragment in one.fragments(name)}
-                yield _Held(record, fragments, None, one.path)
+                gaps = tuple(key for key in one.gaps if key.family == name)
+                yield _Held(record, fragments, None, one.path, gaps)
         elif one is parts[0][0]:
             _check_whole(parts)
             _check_toolchains(parts, advice if allow_mixed else None)
@@ -205,7 +211,7 @@ def _joined(parts: _Parts, advice: list[str], prefer: bool, allow_gaps: bool) ->
                     "leave one of them out, or take one with --prefer first or --prefer last",
                     advice if prefer else None,
                 )
-    _check_gaps(parts, fragments, advice if allow_gaps else None)
+    missing = _check_gaps(parts, fragments, advice if allow_gaps else None)
     includes: dict[FragmentKey, frozenset[str]] = dict.fromkeys(fragments, frozenset())
     for source, part in parts:
         for key, names in part.includes:
@@ -215,13 +221,15 @@ def _joined(parts: _Parts, advice: list[str], prefer: bool, allow_gaps: bool) ->
     advice += dict.fromkeys(text for _, part in parts for text in part.advice)
     for name, record in parts[0][0].families.items():
         own = {key: held for key, held in fragments.items() if key.family == name}
-        yield _Held(record, own, includes, parts[0][0].path)
+        gaps = tuple(key for key in missing if key.family == name)
+        yield _Held(record, own, includes, parts[0][0].path, gaps)
 
 
-def _check_gaps(parts: _Parts, fragments: Mapping[FragmentKey, object], advice: list[str] | None) -> None:
+def _check_gaps(parts: _Parts, fragments: Mapping[FragmentKey, object], advice: list[str] | None) -> list[FragmentKey]:
+    """What no part holds; an error, unless it is allowed."""
     missing = [key for key in parts[0][1].keys if key not in fragments]
     if not missing:
-        return
+        return missing
     listed = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
     counts = sorted({part.count for _, part in parts})
     absent = sorted(set(range(1, counts[0] + 1)) - {part.number for _, part in parts})
@@ -242,6 +250,7 @@ def _check_gaps(parts: _Parts, fragments: Mapping[FragmentKey, object], advice: 
         f"{hint}, or leave out what is missing with --allow-gaps",
         advice,
     )
+    return missing
 
 
 def _difference(one: _Held, other: _Held) -> str | None:
@@ -254,7 +263,7 @@ def _difference(one: _Held, other: _Held) -> str | None:
             return f"{key} is in {(one if b is None else other).path} only"
         if a[0] != b[0]:
             return f"{key} is not the same"
-    return None
+    return "it lacks other fragments" if one.gaps != other.gaps else None
 
 
 def _refuse_or_advise(what: str, done: str, hint: str, advice: list[str] | None) -> None:

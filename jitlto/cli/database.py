@@ -36,6 +36,7 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
                 {
                     "digest": opened.digest,
                     "part": str(opened.part) if opened.part else None,
+                    "gaps": [str(key) for key in opened.gaps],
                     "fragments": [_as_dict(fragment) for fragment in fragments],
                 }
             )
@@ -127,6 +128,8 @@ def _open(target: Path) -> tuple[FragmentDatabase, str | None]:
     opened, family = open_database(target)
     if opened.part is not None:
         click.echo(f"{opened.path}: {opened.part}", err=True)
+    if opened.gaps:
+        click.echo(f"{opened.path}: merged with gaps: {len(opened.gaps)} of its fragments are left out", err=True)
     return opened, family
 
 

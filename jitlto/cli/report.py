@@ -8,34 +8,35 @@ from pathlib import Path
 
 import click
 
-from jitlto.database import FragmentDatabase
+from jitlto.cli.families import DATABASE, open_database
 from jitlto.errors import JitltoError
 
 _file = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
-@click.argument("database", metavar="DB", type=click.Path(path_type=Path))
+@click.argument("database", metavar=DATABASE, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=_file, required=True, help="The page, e.g. report.html.")
 @click.option(
     "--timings", type=_file, multiple=True, help="What `jitlto build --timings FILE.json` wrote; several times."
 )
 @click.option("--check", "check_file", type=_file, help="What `jitlto check --json` printed of DB.")
 def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
-    """Write a page that shows DB: groups as grids, sizes, calls, toolchains and architectures.
+    """Write a page that shows DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
 
     One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
     """
     from jitlto.build.timings import read_costs
     from jitlto.report import model, page, verdict
 
-    _refuse_input(output, (database, *timings, *((check_file,) if check_file else ())))
-    seconds: dict[str, float] = {}
-    for path in timings:
-        seconds |= read_costs(path)
-    with FragmentDatabase(database) as opened:
+    opened, family = open_database(database)
+    with opened:
+        _refuse_input(output, (opened.path, *timings, *((check_file,) if check_file else ())))
+        seconds: dict[str, float] = {}
+        for path in timings:
+            seconds |= read_costs(path)
         found = verdict.read(check_file) if check_file else None
-        described = model.describe(opened, seconds=seconds if timings else None, verdict=found)
+        described = model.describe(opened, family=family, seconds=seconds if timings else None, verdict=found)
     _write(page.to_html(described), output)
     click.echo(f"{described.fragments} fragments in {output}")
 

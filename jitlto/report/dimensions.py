@@ -67,7 +67,7 @@ class Coverage:
     exist : int
         How many of them are in the database.
     apart : int
-        How many belong to another part of the same build.
+        How many belong to the same build and are not here.
     rules : tuple of Follows or Never
         What two parameters at a time leave out.
     holes : tuple of Cell or None
@@ -113,7 +113,7 @@ def cover(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] =
     present : iterable of Cell
         What is in the database.
     apart : iterable of Cell
-        What is known to belong there and is not, for it is in another part of the same build.
+        What is known to belong there and is not here: another part holds it, or a merge has left it out.
     """
     here = set(present)
     elsewhere = set(apart) - here

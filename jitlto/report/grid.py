@@ -26,7 +26,7 @@ class State(StrEnum):
     """What is known of a cell."""
 
     EXISTS = "exists"
-    #: In another part of the same build.
+    #: Belongs to the build and is not here: another part holds it, or a merge has left it out.
     APART = "apart"
     #: Left out by a rule: two of its values never occur together.
     MISSING = "missing"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord
 from jitlto.errors import DatabaseError, JitltoError
@@ -18,7 +19,11 @@ from jitlto.report.views import FamilyView, FragmentView, GroupView, Making, Rep
 
 
 def describe(
-    database: FragmentDatabase, *, seconds: Mapping[str, float] | None = None, verdict: Verdict | None = None
+    database: FragmentDatabase,
+    *,
+    family: str | None = None,
+    seconds: Mapping[str, float] | None = None,
+    verdict: Verdict | None = None,
 ) -> Report:
     """Gather what a report says. No image is read.
 
@@ -26,6 +31,8 @@ def describe(
     ----------
     database : FragmentDatabase
         What is reported.
+    family : str, optional
+        The only one of its families that is reported.
     seconds : mapping of str to float, optional
         The seconds that each compile took, by the fragment's key.
     verdict : Verdict, optional
@@ -39,7 +46,7 @@ def describe(
         If a name in the database is no text.
     """
     try:
-        return _describe(database, seconds, verdict)
+        return _describe(database, family, seconds, verdict)
     except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
         raise DatabaseError(
             f"is damaged: a name holds {error.object!r}",
@@ -48,8 +55,10 @@ def describe(
         ) from error
 
 
-def _describe(database: FragmentDatabase, seconds: Mapping[str, float] | None, verdict: Verdict | None) -> Report:
-    fragments = database.fragments()
+def _describe(
+    database: FragmentDatabase, only: str | None, seconds: Mapping[str, float] | None, verdict: Verdict | None
+) -> Report:
+    fragments = database.fragments(only)
     where = str(database.path)
     if verdict is not None and verdict.digest != database.digest:
         raise JitltoError(
@@ -60,12 +69,20 @@ def _describe(database: FragmentDatabase, seconds: Mapping[str, float] | None, v
     timed = None if seconds is None else sum(str(fragment.key) in seconds for fragment in fragments)
     if fragments and timed == 0:
         raise JitltoError("the timings are of other fragments", where=where, hint="give those of this database's build")
+    if verdict is not None and only is not None:
+        verdict = replace(verdict, families=tuple(found for found in verdict.families if found.family == only))
     faults = Counter(_faulty(verdict) if verdict else ())
     expected: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
-    for key in database.part.keys if database.part else ():
-        expected[key.family, key.group].append(key)
+    for key in database.part.keys if database.part else database.gaps:
+        if only in (None, key.family):
+            expected[key.family, key.group].append(key)
     families, number = [], 0
-    for name in sorted({*database.families, *(fragment.key.family for fragment in fragments)}):
+    names = (
+        {only}
+        if only
+        else {*database.families, *(fragment.key.family for fragment in fragments), *(name for name, _ in expected)}
+    )
+    for name in sorted(names):
         own = database.fragments(name)
         record = database.families.get(name)
         families.append(
@@ -77,6 +94,7 @@ def _describe(database: FragmentDatabase, seconds: Mapping[str, float] | None, v
         database.path.name,
         database.digest,
         str(database.part) if database.part else None,
+        sum(only in (None, key.family) for key in database.gaps),
         tuple(families),
         len(fragments),
         Size.of(images),
@@ -114,7 +132,7 @@ def _family(
         members[fragment.key.group].append((number, fragment))
     groups = [
         _group(group, declared.get(group), members[group], seconds, expected.get((name, group), ()), faults, by_name)
-        for group in sorted({*declared, *members})
+        for group in sorted({*declared, *members, *(group for family, group in expected if family == name)})
     ]
     groups.sort(key=lambda group: (group.role is not Role.ENTRYPOINT, group.name))
     called = calls(found, fragments, described)
@@ -148,7 +166,7 @@ def _group(
     keys = [fragment.key for _, fragment in members]
     # The author's order; a file that jitlto has not written may hold keys that do not fit their group.
     names = list(record.key if record else ())
-    names += sorted({name for key in keys for name, _ in key.parameters} - set(names))
+    names += sorted({name for key in (*keys, *expected) for name, _ in key.parameters} - set(names))
     present, apart = _cells(names, keys), _cells(names, expected)
     coverage = cover(names, present, apart)
     views = []
@@ -166,13 +184,14 @@ def _group(
                 faults.get(str(fragment.key), 0),
             )
         )
-    role = record.role if record else members[0][1].role
+    role = record.role if record else members[0][1].role if members else Role.DEVICE
     return GroupView(
         name,
         role,
         record.interface if record else None,
         record.supplied if record else False,
         tuple(views),
+        tuple(tuple(zip(names, cell, strict=True)) for cell in sorted(set(apart) - set(present))),
         Size.of(image for _, fragment in members for image in fragment.images),
         _sum(view.seconds for view in views),
         coverage,

@@ -80,6 +80,8 @@ class GroupView:
         Whether callers supply its definition; then it has no fragments.
     fragments : tuple of FragmentView
         By key.
+    apart : tuple of tuple of (str, str)
+        The parameters of fragments that belong to it and are not here.
     grid : Grid or None
         Its product laid out; None where it has less than two dimensions, or too many cells to look at.
     seconds : float or None
@@ -91,6 +93,7 @@ class GroupView:
     interface: str | None
     supplied: bool
     fragments: tuple[FragmentView, ...]
+    apart: tuple[tuple[tuple[str, str], ...], ...]
     size: Size
     seconds: float | None
     coverage: Coverage
@@ -176,6 +179,8 @@ class Report:
         The file's name.
     part : str or None
         Which part of a build it is, if it is none in one piece.
+    gaps : int
+        How many fragments of the whole a merge has left out.
     stored : int
         Bytes of images as the database keeps them, equal ones once.
     timed : int or None
@@ -187,6 +192,7 @@ class Report:
     title: str
     digest: str
     part: str | None
+    gaps: int
     families: tuple[FamilyView, ...]
     fragments: int
     size: Size
