@@ -52,7 +52,7 @@ class Manifest:
         ManifestError
             If it cannot be read, a line is none of ``sha256sum``'s, or a name is given twice or leads elsewhere.
         """
-        text = _bytes(path)
+        text = bytes_of(path)
         digests: dict[str, str] = {}
         try:
             lines = text.decode().removesuffix("\n").split("\n") if text else []
@@ -115,6 +115,12 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
     digests = {}
     for file in listed:
         name = Path(os.path.relpath(os.path.abspath(file), directory)).as_posix()  # noqa: PTH100
+        if not name.isprintable():
+            raise ManifestError(
+                f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line",
+                where=repr(str(file)),
+                hint="rename it",
+            )
         if not _is_inside(name):
             raise ManifestError(
                 f"cannot be listed in {path}: it does not lie beside the manifest or below",
@@ -217,7 +223,7 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
             "is not signed: it has no signature beside it", where=str(manifest.path), hint=f"fetch {path} too"
         )
     for file in (path, signers):
-        _bytes(file)  # says what is wrong with it, which ssh-keygen does not always
+        bytes_of(file)  # says what is wrong with it, which ssh-keygen does not always
     common = [program, "-Y"], ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
     if signer is None:
         found = subprocess.run(
@@ -266,7 +272,14 @@ def _is_inside(name: str) -> bool:
     return str(plain) == name and bool(parts) and ".." not in parts and not plain.is_absolute() and name.isprintable()
 
 
-def _bytes(path: Path) -> bytes:
+def bytes_of(path: Path) -> bytes:
+    """What a manifest, a signature or a list of signers says.
+
+    Raises
+    ------
+    ManifestError
+        If it cannot be read, or is longer than any of them.
+    """
     try:
         with files.open_regular(path) as (file, status):
             if status.st_size > _LARGEST:

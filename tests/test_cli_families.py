@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from jitlto.build.merge import merge
 from jitlto.cli import cli
 from jitlto.database import FragmentDatabase
 from jitlto.errors import JitltoError
@@ -157,3 +158,25 @@ def test_a_recorded_plan_is_warmed_from_an_installed_package(site: Path, mini_pa
     with wisdom.recording(tmp_path / "used.jsonl"):
         family("mini").plan(arch="sm_90", data_type="float", op_name="twice").link()
     assert "1 kernel" in run("warm", tmp_path / "used.jsonl").stdout
+
+
+def test_report_and_manifest_take_an_installed_family_and_its_database(
+    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = install_mini(site, mini_path)
+    rewritten(mini_path, tmp_path / "two.fragdb", name="other")
+    merge([mini_path, tmp_path / "two.fragdb"], place)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini").mkdir()  # a directory is no database
+    for name in ("mini", "my-package:mini"):
+        run("report", name, "-o", "page.html")
+        text = (tmp_path / "page.html").read_text()
+        assert "fragments.fragdb" in text
+        assert 'id="family0">mini' in text
+        assert "family1" not in text, "the family that is named, and no other"
+        run("manifest", name, "-o", site / "SHA256SUMS")
+        assert str(place.relative_to(site)) in (site / "SHA256SUMS").read_text()
+    with pytest.raises(JitltoError, match="did you mean mini"):
+        run("report", "mimi", "-o", "page.html")
+    run("report", place, "-o", "page.html")
+    assert 'id="family1">other' in (tmp_path / "page.html").read_text()

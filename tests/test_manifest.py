@@ -207,7 +207,9 @@ def test_files_elsewhere_and_strange_names_are_not_listed(release: Path, databas
     (tmp_path / "inner").mkdir()
     assert "does not lie beside" in refused("manifest", database, "-o", tmp_path / "inner" / "SHA256SUMS")
     strange = Path(shutil.copy(database, release / "a\nb.fragdb"))
-    assert "does not lie beside" in refused("manifest", strange, "-o", release / "SHA256SUMS")
+    told = refused("manifest", strange, "-o", release / "SHA256SUMS")
+    assert "characters that cannot stand in a line" in told
+    assert "a\nb" not in told, "nor in a message"
     assert not (release / "SHA256SUMS").exists()
 
 
@@ -253,6 +255,22 @@ def test_openssh_checks_what_jitlto_signs_and_the_other_way_round(release: Path,
 
 
 @needs_ssh
+def test_a_signature_stays_while_the_manifest_does_and_its_removal_is_said(
+    release: Path, database: Path, key: Path
+) -> None:
+    path = listed(release, "--sign", key)
+    signature = path.with_name("SHA256SUMS.sig")
+    signed = signature.read_bytes()
+    assert run("manifest", database, "-o", path).stderr == ""
+    assert signature.read_bytes() == signed
+    shutil.copy(database, release / "pkg" / "more.fragdb")
+    done = run("manifest", database, release / "pkg" / "more.fragdb", "-o", path)
+    assert done.exit_code == 0
+    assert not signature.exists()
+    assert f"{signature}: removed, for the manifest has changed" in done.stderr
+
+
+@needs_ssh
 def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, key: Path) -> None:
     path = listed(release, "--sign", key)
     signature, signers = Path(f"{path}.sig"), signers_of(key)
@@ -273,7 +291,8 @@ def test_a_missing_signature_is_a_failure_where_one_is_asked_for(release: Path, 
     assert "is not signed" in refused("verify", "--manifest", path, "--signers", signers_of(key), database)
     listed(release, "--sign", key)
     assert "its signature is not checked" in run("verify", "--manifest", path).output
-    listed(release)  # anew, and unsigned: the old signature is not left beside it
+    shutil.copy(release / "pkg" / "mini.sm_90.pack", release / "pkg" / "mini.sm_80.pack")
+    listed(release)  # of another content, and unsigned: the old signature is not left beside it
     assert "is not signed" in refused("verify", "--manifest", path, "--signers", signers_of(key), database)
 
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from jitlto.cli.families import DATABASE, open_database
+
 
 @click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
-@click.argument("databases", metavar="DB...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The manifest.")
 @click.option(
     "--sign", "key", metavar="KEY", type=click.Path(path_type=Path),
@@ -17,18 +19,23 @@ import click
 def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
     """Write the SHA-256 of each DB, and of the packs beside it, to a file that `sha256sum --check` reads too.
 
-    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it.
+    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. A signature FILE.sig stays
+    if FILE stays the same, and is removed if not.
     """
     from jitlto import manifest as manifests
-    from jitlto.database import FragmentDatabase
 
-    for path in databases:
-        with FragmentDatabase(path) as opened:
+    paths = []
+    for target in databases:
+        with open_database(target)[0] as opened:
             opened.verify()
+            paths.append(opened.path)
     signature = manifests.signature_of(output)
-    written = manifests.write(output, manifests.with_packs(databases))
+    before = manifests.bytes_of(output) if signature.exists() and output.exists() else None
+    written = manifests.write(output, manifests.with_packs(paths))
     if key is not None:
         manifests.sign(output, key)
-    elif signature.exists():
-        signature.unlink()  # of another manifest
-    click.echo(f"{len(written.digests)} files listed in {output}" + (f", signed in {signature}" if key else ""))
+    elif signature.exists() and written.text != before:
+        signature.unlink()
+        click.echo(f"{signature}: removed, for the manifest has changed; sign it again with --sign KEY", err=True)
+    files = "1 file" if len(written.digests) == 1 else f"{len(written.digests)} files"
+    click.echo(f"{files} listed in {output}" + (f", signed in {signature}" if key else ""))
