@@ -266,7 +266,7 @@ def annotate(error: CompileError, name: str, text: str, where: str) -> CompileEr
         return CompileError(
             f"the compiler refuses its options: {log}",
             where=where,
-            hint="look at std, archs and options in family.toml",
+            hint="look at std, archs and options in family.toml, and in a package at those under [tool.jitlto]",
             log=log,
         )
     lines = text.splitlines()

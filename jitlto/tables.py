@@ -35,8 +35,10 @@ class Tables:
             return tomllib.loads(path.read_text("utf-8-sig"))
         except RecursionError:
             raise self._error("", "is nested too deep") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise self._error("", f"cannot be read: {error}") from None
+        except OSError as error:
+            raise self._error("", f"cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise self._error("", "cannot be read: it is no text in UTF-8") from None
         except ValueError as error:  # TOMLDecodeError, and what int() refuses: literals of thousands of digits
             raise self._error("", f"not TOML: {error}") from None
 

@@ -261,6 +261,26 @@ def test_setuptools_projects_without_kernels_are_left_alone(tmp_path: Path, monk
         assert "build_fragments" not in dict(distribution.get_command_class("build").sub_commands)
 
 
+@pytest.mark.parametrize("table", ["", "[tool.jitlo]\nx = 1\n", "[tool.jitlto]\n"])
+def test_a_setuptools_project_that_promises_families_and_declares_none_is_warned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, table: str
+) -> None:
+    hooks = pytest.importorskip("jitlto.build.hooks.setuptools", reason="setuptools is not installed")
+    monkeypatch.chdir(tmp_path)
+    points = '[project]\nname = "a"\n[project.entry-points."jitlto.fragments"]\nf = "a.fragments"\n'
+    (tmp_path / "pyproject.toml").write_text(points + table)
+    hooks.add_to_build(hooks.Distribution())
+    told = caplog.text
+    assert ("promise a/fragments.fragdb, and there is no table [tool.jitlto]" in told) == ("jitlto" not in table)
+    assert ("is it [tool.jitlo]?" in told) == ("jitlo]" in table)
+    # A database that is a file of the package is no slip.
+    caplog.clear()
+    (tmp_path / "src" / "a").mkdir(parents=True)
+    (tmp_path / "src" / "a" / "fragments.fragdb").touch()
+    hooks.add_to_build(hooks.Distribution())
+    assert not caplog.text
+
+
 def _two_lines(language: str) -> str:
     """The lines for a build system that the guide shows, for the package ``alpha-kernels``."""
     guide = (ROOT / "docs" / "packaging.md").read_text("utf-8")

@@ -251,6 +251,20 @@ def test_a_missing_database_names_the_package_and_the_remedy(site: Path, mini_pa
     assert "pip install --force-reinstall --no-deps my-package" in str(caught.value.hint)
 
 
+def test_a_wheel_that_was_built_without_its_database_is_its_authors_to_mend(site: Path, mini_path: Path) -> None:
+    path = install_mini(site, mini_path)
+    path.unlink()
+    record = next(site.glob("*.dist-info")) / "RECORD"
+    record.write_text("my_package/__init__.py,sha256=x,9\nmy_package-1.0.dist-info/RECORD,,\n")
+    with pytest.raises(DatabaseError, match="its wheel was built without it") as caught:
+        jitlto.family("mini")
+    assert "[tool.hatch.build.hooks.jitlto]" in str(caught.value.hint)
+    assert "--force-reinstall" not in str(caught.value.hint)
+    record.write_text(f"{path.relative_to(site)},sha256=x,9\n")
+    with pytest.raises(DatabaseError, match=r"there is no such file\n.*--force-reinstall"):
+        jitlto.family("mini")
+
+
 def test_a_database_without_the_family_is_said(site: Path, mini_path: Path) -> None:
     install(site, "liar", families={"other": "liar.fragments"}, databases={"liar.fragments": mini_path})
     with pytest.raises(RegistryError, match="holds no family 'other'\n  hint: it holds mini"):

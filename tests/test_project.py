@@ -80,6 +80,13 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
             assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
 
 
+def test_options_that_a_compiler_refuses_may_be_those_of_the_project(tmp_path: Path) -> None:
+    with pytest.raises(JitltoError, match="refuses its options") as caught:
+        project.build_project(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
+    assert "family.toml" in str(caught.value.hint)
+    assert "[tool.jitlto]" in str(caught.value.hint)
+
+
 def test_the_toolchain_of_the_project_is_taken(tmp_path: Path) -> None:
     (found,) = project.load(make(tmp_path, 'toolchain = "nvcc"')).families
     assert found.toolchain == "nvcc"

@@ -610,6 +610,7 @@ def test_a_report_is_written_with_timings_and_a_check(tmp_path: Path) -> None:
         (("m.fragdb", "-o", "r.html", "--check", "no.json"), 1, ["no.json", "cannot be read", "jitlto check"]),
         (("m.fragdb", "-o", "r.html", "--check", "bad.json"), 1, ["bad.json", "no JSON"]),
         (("m.fragdb", "-o", "r.html", "--check", "list.json"), 1, ["list.json", "no result of a check"]),
+        (("m.fragdb", "-o", "r.html", "--check", "{}.json"), 1, ["no result of a check: it has no 'link'\n"]),
         (("m.fragdb", "-o", "r.html", "--timings", "list.json"), 1, ["list.json", "no timings"]),
     ],
 )
@@ -619,12 +620,13 @@ def test_what_cannot_be_reported_is_one_message(
     (tmp_path / "m.fragdb").write_bytes(mini_path.read_bytes())
     (tmp_path / "bad.json").write_text("{")
     (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "{}.json").write_text("{}")
     done = jitlto("report", *arguments, cwd=tmp_path)
     assert done.returncode == status, done.stderr
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "list.json", "m.fragdb"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "list.json", "m.fragdb", "{}.json"]
 
 
 def test_the_report_imports_neither_wing() -> None:

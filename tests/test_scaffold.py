@@ -109,6 +109,13 @@ def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
     assert project.sources(found)
 
 
+def test_it_says_what_to_install_and_what_to_do_while_jitlto_is_on_no_index(package: Path) -> None:
+    readme = (package / "README.md").read_text()
+    assert "pip install build && python -m build" in readme
+    for text in (readme, (package / ".github" / "workflows" / "ci.yml").read_text()):
+        assert "PIP_FIND_LINKS" in text
+
+
 def test_its_family_builds_without_advice_and_every_kernel_links(package: Path, tmp_path: Path) -> None:
     report = project.build_project(package, tmp_path / "fragments.fragdb", jobs=1)
     assert report.advice == ()

@@ -134,6 +134,7 @@ def test_a_file_that_cannot_be_used_is_said_to_be_none(tmp_path: Path, content: 
         ({}, "no entry point says where to find mini"),
         ({"mini": "my_package.fragment"}, "the entry point of mini is 'my_package.fragment'"),
         ({"mini": "my_package.fragments", "mimi": "my_package.fragments"}, "no family of this package: mimi"),
+        ({"rival": "r.f"}, "where to find mini; entry points for what is no family of this package: rival"),
     ],
 )
 def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are_told(
@@ -145,10 +146,31 @@ def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are
     with pytest.raises(ProjectError) as caught:
         settings.check_entry_points(found, ["mini"])
     assert what in caught.value.what
-    assert caught.value.hint == 'write\n[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
+    first, _, told = str(caught.value.hint).partition("\n")
+    # A table that is there is not to be written a second time.
+    assert first == ("let the table that is there hold just" if points else "write")
+    assert told == '[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
     # What it tells to write is right.
-    told = caught.value.hint.removeprefix("write\n")
     settings.check_entry_points(settings.read(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"])
+
+
+@pytest.mark.parametrize("layout", ["", "src"])
+def test_a_database_in_a_package_that_is_not_there_is_the_slip_and_not_the_entry_point(
+    tmp_path: Path, layout: str
+) -> None:
+    found = settings.read(project(tmp_path, TABLE.replace("my_package", "other")))
+    (tmp_path / layout / "my_package").mkdir(parents=True)
+    with pytest.raises(ProjectError) as caught:
+        settings.check_entry_points(found, ["mini"])
+    assert 'no package other: write database = "my_package/fragments.fragdb"' in str(caught.value.hint)
+    (tmp_path / layout / "other").mkdir()
+    with pytest.raises(ProjectError, match=r'mini = "other\.fragments"'):
+        settings.check_entry_points(found, ["mini"])
+
+
+def test_a_path_without_a_family_is_told_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
+    assert error.hint == f"there is no {tmp_path / 'fragments' / 'other' / 'family.toml'}"
 
 
 def test_a_name_with_a_dot_is_quoted_in_the_lines_to_write(tmp_path: Path) -> None:

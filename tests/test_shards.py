@@ -54,10 +54,13 @@ def test_what_is_no_shard_is_said_with_an_example(text: str) -> None:
     assert "2/4 is the second of four" in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["0/4", "5/4", "1/0"])
-def test_shards_are_counted_from_one(text: str) -> None:
-    with pytest.raises(BuildError, match=f"there is no shard {text}"):
+@pytest.mark.parametrize(
+    ("text", "counted"), [("0/4", "from 1/4 to 4/4"), ("5/4", "from 1/4 to 4/4"), ("1/0", "from 1/N to N/N")]
+)
+def test_shards_are_counted_from_one(text: str, counted: str) -> None:
+    with pytest.raises(BuildError, match=f"there is no shard {text}") as caught:
         Shard.parse(text)
+    assert counted in str(caught.value.hint)
 
 
 # --- Spreading ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os.path
 import re
 import tomllib
@@ -73,6 +74,29 @@ def declared(pyproject: Path) -> bool:
         return False  # whoever needs the file will say so
 
 
+def undeclared(pyproject: Path) -> str | None:
+    """What is wrong if a ``pyproject.toml`` has entry points for families and no ``[tool.jitlto]``; None if nothing.
+
+    A package may also bring databases as files of its own, which then lie in its source tree.
+    """
+    try:
+        document = tomllib.loads(pyproject.read_text("utf-8-sig"))
+        tools, points = list(document.get("tool", ())), document["project"]["entry-points"][GROUP]
+        places = [Path(*value.split(".")).with_suffix(".fragdb") for value in points.values()]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None  # whoever needs the file will say so
+    roots = (pyproject.parent, pyproject.parent / "src")
+    lacking = [place for place in places if not any((root / place).is_file() for root in roots)]
+    if "jitlto" in tools or not lacking:
+        return None
+    near = difflib.get_close_matches("jitlto", tools, 1)
+    meant = f"; is it [tool.{near[0]}]?" if near else ""
+    return (
+        f"entry points of the group {GROUP} promise {lacking[0]}, and there is no table [{_TABLE}] to build it by"
+        f"{meant}: this package comes without it"
+    )
+
+
 def read(project: Path) -> Settings:
     """Read the settings of a package.
 
@@ -127,10 +151,14 @@ class _Reader(CompilerTables):
         names = self._texts(_TABLE, table, "families", ())
         if not names:
             raise self._error(_TABLE, "families is empty", "leave the key out for all under fragments/")
-        try:
-            return tuple(dict.fromkeys(declaration.find(name, root) for name in names))
-        except FamilyError as error:
-            raise self._error(_TABLE, f"families: {error.what}", error.hint) from None
+        found = []
+        for name in names:
+            try:
+                found.append(declaration.find(name, root))
+            except FamilyError as error:
+                hint = f"there is no {root / name / 'family.toml'}" if "/" in name else error.hint
+                raise self._error(_TABLE, f"families: {error.what}", hint) from None
+        return tuple(dict.fromkeys(found))
 
     def _database(self, document: Mapping[str, object], table: Mapping[str, object]) -> PurePosixPath:
         project = document.get("project")
@@ -183,16 +211,28 @@ def check_entry_points(settings: Settings, names: list[str]) -> None:
     given = settings.entry_points
     missing = [name for name in wanted if name not in given]
     strange = [name for name in given if name not in wanted]
+    faults = []
     if missing:
-        what = f"no entry point says where to find {', '.join(missing)}"
-    elif strange:
-        what = f"entry points for what is no family of this package: {', '.join(strange)}"
-    else:
-        other = next(name for name in wanted if given[name] != wanted[name])
-        what = f"the entry point of {other} is {given[other]!r}, but the database is {str(settings.database)!r}"
+        faults.append(f"no entry point says where to find {', '.join(missing)}")
+    if strange:
+        faults.append(f"entry points for what is no family of this package: {', '.join(strange)}")
     lines = [f'[project.entry-points."{GROUP}"]']
     lines += [f'{_toml_key(name)} = "{value}"' for name, value in wanted.items()]
-    raise ProjectError(what, where=str(settings.path), hint="\n".join(["write", *lines]))
+    # A table that is there already cannot be written a second time.
+    hint = "\n".join(["let the table that is there hold just" if given else "write", *lines])
+    if not faults:
+        other = next(name for name in wanted if given[name] != wanted[name])
+        faults.append(f"the entry point of {other} is {given[other]!r}, but the database is {str(settings.database)!r}")
+        meant = given[other].split(".")
+        if not _is_package(settings, settings.database.parts[0]) and _is_package(settings, meant[0]):
+            named = f'database = "{"/".join(meant)}.fragdb"'
+            hint = f"this project has no package {settings.database.parts[0]}: write {named} under [{_TABLE}]"
+    raise ProjectError("; ".join(faults), where=str(settings.path), hint=hint)
+
+
+def _is_package(settings: Settings, name: str) -> bool:
+    """Whether a project has a package of that name, in one of the two usual layouts."""
+    return any((root / name).is_dir() for root in (settings.root, settings.root / "src"))
 
 
 def _toml_key(name: str) -> str:

@@ -37,7 +37,8 @@ class Shard:
             raise BuildError(f"not a shard: {text!r}", hint="write I/N: 2/4 is the second of four")
         number, count = int(match[1]), int(match[2])
         if not 1 <= number <= count:
-            raise BuildError(f"there is no shard {text}", hint=f"shards are counted from 1/{count} to {count}/{count}")
+            counted = f"from 1/{count} to {count}/{count}" if count else "from 1/N to N/N"
+            raise BuildError(f"there is no shard {text}", hint=f"shards are counted {counted}")
         return cls(number, count)
 
     def __str__(self) -> str:

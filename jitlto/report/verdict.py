@@ -112,7 +112,8 @@ def read(path: Path) -> Verdict:
     try:
         return _verdict(document)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise JitltoError(f"is no result of a check ({error!r})", where=str(path), hint=_HINT) from error
+        lacks = f": it has no {error.args[0]!r}" if isinstance(error, KeyError) else ""
+        raise JitltoError(f"is no result of a check{lacks}", where=str(path), hint=_HINT) from error
 
 
 def _verdict(document: Any) -> Verdict:

@@ -115,12 +115,28 @@ class InstalledFamily(Record):
 
             return editable.database(self, self.source)
         if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise DatabaseError(
-                f"{self.title} names this database for the family {self.family!r}, and there is no such file",
-                where=str(location),
-                hint=f"the package is not whole: pip install --force-reinstall --no-deps {self.distribution}",
-            )
+            raise self._lost(location)
         return location
+
+    def _lost(self, location: Path) -> DatabaseError:
+        """What to say of a database that is not there: its wheel did not hold it, or it has gone since."""
+        named = f"{self.title} names this database for the family {self.family!r}, and"
+        try:
+            record = Path(self.metadata, "RECORD").read_text("utf-8", "replace")
+        except OSError:
+            record = ""  # an egg has none
+        if record and f"{'/'.join(self.parts)}{SUFFIX}," not in record:
+            return DatabaseError(
+                f"{named} its wheel was built without it",
+                where=str(location),
+                hint="tell its author, who is to check that pyproject.toml has [tool.jitlto] and, with hatchling, "
+                "[tool.hatch.build.hooks.jitlto]; installing it again would not help",
+            )
+        return DatabaseError(
+            f"{named} there is no such file",
+            where=str(location),
+            hint=f"the package is not whole: pip install --force-reinstall --no-deps {self.distribution}",
+        )
 
 
 def families(family: str | None = None) -> list[InstalledFamily]:

@@ -6,12 +6,14 @@ editable install gets neither: the database is then built from the source tree w
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from setuptools import Distribution
 
-from jitlto.build.settings import declared
+from jitlto.build.settings import declared, undeclared
 
+_log = logging.getLogger(__name__)
 _COMMAND = "build_fragments"
 
 
@@ -20,7 +22,10 @@ def add_to_build(distribution: Distribution) -> None:
 
     setuptools calls it in every project that is built where jitlto is installed, so that it looks before it loads.
     """
-    if not declared(Path("pyproject.toml")):
+    pyproject = Path("pyproject.toml")
+    if not declared(pyproject):
+        if (fault := undeclared(pyproject)) is not None:
+            _log.warning("jitlto: %s", fault)
         return
     from jitlto.build.hooks.build_fragments import BuildFragments
 
