@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.database import FragmentDatabase
+from jitlto.fragment import FragmentKey
 from jitlto.report import model, page
 
 from . import chromium
@@ -54,11 +55,13 @@ def pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def every_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report with a hole and what a rule leaves out, in a small grid and in a large one."""
+    """A report with a hole, what a rule leaves out, and what a merge did."""
     directory = tmp_path_factory.mktemp("states")
     cells = [dict(zip(("name", "length", "type"), c, strict=True)) for c in product("ab", map(str, range(20)), "xyz")]
     del cells[31]
-    with sample(directory, [cell for cell in cells if (cell["name"], cell["type"]) != ("a", "z")]) as database:
+    lost = FragmentKey.make("f", "kernel", cells.pop())
+    own = [cell for cell in cells if (cell["name"], cell["type"]) != ("a", "z")]
+    with sample(directory, own, gaps=[lost]) as database:
         return _page(database, directory / "states.html")
 
 
@@ -183,6 +186,8 @@ def test_a_hole_is_told_from_what_is_left_out_without_colour(tab: chromium.Page,
     told = tab.evaluate("[...document.querySelectorAll('.grid td.hole')].map(cell => cell.innerText.trim())")
     assert len(told) == 1
     assert told[0].startswith("×")
+    (lost,) = tab.evaluate("[...document.querySelectorAll('.grid td.lost')].map(cell => cell.innerText.trim())")
+    assert lost.startswith("!")
     drawn = "getComputedStyle(document.querySelector('.grid .missing')).backgroundImage"
     assert tab.evaluate(drawn).startswith("repeating-linear-gradient")
 
