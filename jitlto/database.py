@@ -386,7 +386,7 @@ def check_writable(path: Path) -> None:
         raise DatabaseError(
             "cannot be written: it exists and is no regular file", where=str(path), hint="give another name with -o"
         )
-    if path.is_file() and path.stat().st_size and not _is_database(path):
+    if path.is_file() and path.stat().st_size and not is_database(path):
         raise DatabaseError(
             "exists and is no fragment database: it is not replaced", where=str(path), hint="give another name with -o"
         )
@@ -398,8 +398,14 @@ def check_writable(path: Path) -> None:
         )
 
 
-def _is_database(path: Path) -> bool:
-    """Whether a file carries our application id (SQLite file format, 1.3: offset 68), whatever its state."""
+def is_database(path: Path) -> bool:
+    """Whether a file carries our application id (SQLite file format, 1.3: offset 68), whatever its state.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    """
     with path.open("rb") as file:
         header = file.read(72)
     return header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION_ID.to_bytes(4, "big")

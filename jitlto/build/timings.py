@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
@@ -142,7 +143,7 @@ def check(path: Path) -> None:
     Raises
     ------
     BuildError
-        If its ending is not ``.json``, ``.html`` or ``.svg``, or its directory does not exist.
+        If its ending is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be written.
     """
     if path.suffix.lower() not in _FORMS:
         raise BuildError(
@@ -152,6 +153,15 @@ def check(path: Path) -> None:
         )
     if not path.parent.is_dir():
         raise BuildError(f"the directory {path.parent} does not exist", where=str(path), hint="create it first")
+    try:
+        file = os.path.realpath(path)  # a link stays, wherever it leads
+        there = os.path.lexists(file)
+        # Opened as it will be: permissions alone do not tell. A FIFO without a reader is an error at once.
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666))
+        if not there:
+            os.unlink(file)  # noqa: PTH108 - a string
+    except OSError as error:
+        raise _unwritable(path, error) from error
 
 
 def write(timings: Timings, path: Path) -> None:
@@ -167,9 +177,13 @@ def write(timings: Timings, path: Path) -> None:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        raise BuildError(
-            f"timings cannot be written: {error.strerror}", where=str(path), hint="name a file that you may write"
-        ) from error
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> BuildError:
+    return BuildError(
+        f"timings cannot be written: {error.strerror}", where=str(path), hint="name a file that you may write"
+    )
 
 
 def read_costs(path: Path) -> dict[str, float]:

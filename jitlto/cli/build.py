@@ -13,6 +13,7 @@ from urllib.parse import quote
 import click
 
 from jitlto import declaration
+from jitlto.cli import overwrite
 from jitlto.cli.output import print_built, print_json
 from jitlto.errors import JitltoError, RenderError
 from jitlto.fragment import FragmentKey
@@ -41,11 +42,13 @@ def render(name: str, output: Path, as_json: bool) -> None:
     from jitlto.build.render import render_family
 
     listing = []
-    for rendered in render_family(declaration.load(declaration.find(name))):
+    family = declaration.load(declaration.find(name))
+    for rendered in render_family(family):
         stem = quote(",".join(f"{n}={v}" for n, v in rendered.key.parameters), safe="=, ") or rendered.group.name
         if len(stem) > _LONGEST_NAME:
             stem = hashlib.sha256(stem.encode()).hexdigest()
         path = output / rendered.group.name / f"{stem}.cu"
+        overwrite.refuse({"-o": path}, overwrite.sources([family]))
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(rendered.text, "utf-8")
@@ -153,6 +156,8 @@ def build(
     only_tells = plan_shards is not None or explain is not None or dry_run
     if output is None and not only_tells:
         raise click.UsageError("Missing option '-o' / '--output'.")
+    written = {"-o": None if only_tells else output, "--timings": timings}
+    overwrite.refuse(written, costs, database="-o")
     if timings is not None:
         record.check(timings)
     recorded = read_costs(costs)
@@ -163,6 +168,7 @@ def build(
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = package.families if package else [declaration.load(path) for path in _paths(names)]
+    overwrite.refuse(written, overwrite.sources(families), database="-o")
     project = pipeline.Project(families, keep_going=keep_going)
     cache = None if no_cache else open_cache(cache_dir)
     if plan_shards is not None:

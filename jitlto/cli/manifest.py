@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 
 
@@ -24,12 +25,13 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
     """
     from jitlto import manifest as manifests
 
+    signature = manifests.signature_of(output)
     paths = []
     for target in databases:
         with open_database(target)[0] as opened:
             opened.verify()
             paths.append(opened.path)
-    signature = manifests.signature_of(output)
+    overwrite.refuse({"-o": output, "the signature": signature}, (*paths, key))
     before = manifests.bytes_of(output) if signature.exists() and output.exists() else None
     written = manifests.write(output, manifests.with_packs(paths))
     if key is not None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
+from jitlto.cli import overwrite
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
+from jitlto.errors import JitltoError
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.sass import disassemble
 
@@ -43,6 +45,7 @@ def plan(
     """
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
+    overwrite.refuse({"-o": output}, (database, *sources))
     configuration = {}
     for setting in settings:
         parameter, equals, value = setting.partition("=")
@@ -97,7 +100,9 @@ def _write(data: bytes, output: Path | None) -> None:
         try:
             output.write_bytes(data)
         except OSError as error:
-            raise click.UsageError(f"{output} cannot be written: {error.strerror}") from None
+            raise JitltoError(
+                f"cannot be written: {error.strerror}", where=str(output), hint="name a file that you may write with -o"
+            ) from error
     elif b"\0" in data and sys.stdout.isatty():
         raise click.UsageError("a cubin is no text: write it to a file with -o")
     else:

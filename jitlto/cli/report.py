@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.errors import JitltoError
 
@@ -31,7 +32,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
 
     opened, family = open_database(database)
     with opened:
-        _refuse_input(output, (opened.path, *timings, *((check_file,) if check_file else ())))
+        overwrite.refuse({"-o": output}, (opened.path, *timings, check_file))
         seconds: dict[str, float] = {}
         for path in timings:
             seconds |= read_costs(path)
@@ -39,13 +40,6 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
         described = model.describe(opened, family=family, seconds=seconds if timings else None, verdict=found)
     _write(page.to_html(described), output)
     click.echo(f"{described.fragments} fragments in {output}")
-
-
-def _refuse_input(output: Path, inputs: tuple[Path, ...]) -> None:
-    """A page must not take the place of what it is made from."""
-    for path in inputs:
-        if output.exists() and path.exists() and output.samefile(path):
-            raise click.UsageError(f"-o {output} would replace what the report is made from")
 
 
 def _write(text: str, output: Path) -> None:
