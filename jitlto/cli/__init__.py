@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 
@@ -57,7 +58,10 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage."""
+    """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage, 130 interrupted."""
+    # What the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) is escaped, as on standard error.
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(cli.main(prog_name="jitlto", standalone_mode=False) or 0)
     except click.ClickException as error:

@@ -14,6 +14,7 @@ import click
 from jitlto import config
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
+from jitlto.config import Config
 from jitlto.errors import JitltoError
 from jitlto.store import Store, Usage
 
@@ -57,7 +58,7 @@ class Place:
     def trouble(self, *, readonly: bool = False) -> str | None:
         """Why it cannot be read, or added to; None if it can."""
         nearest = next(path for path in (self.directory, *self.directory.absolute().parents) if os.path.lexists(path))
-        if not nearest.is_dir():
+        if not os.path.isdir(nearest):  # noqa: PTH112 - Path.is_dir raises where it may not look
             return f"{nearest} is no directory"
         if not readonly and not os.access(nearest, os.W_OK | os.X_OK):
             return f"{nearest} cannot be written"
@@ -77,9 +78,9 @@ class Place:
         )
 
 
-def places() -> tuple[Place, Place]:
-    """The cache of linked kernels, and the build cache."""
-    settings = config.current()
+def places(settings: Config | None = None) -> tuple[Place, Place]:
+    """The cache of linked kernels, and the build cache, by the settings of this process or by others."""
+    settings = settings or config.current()
     return (
         Place("cubins", "linked kernels and what leads to them", settings.cache_dir / "cubins", settings.cache_size),
         Place("build", "build cache", settings.cache_dir / "build", settings.build_cache_size),

@@ -11,15 +11,20 @@ from pathlib import Path
 
 import click
 
-from jitlto import config, mangling, toolkit
+from jitlto import mangling, toolkit
+from jitlto.cli.cache import places
+from jitlto.cli.families import installed
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
+from jitlto.config import Config
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.runtime import device, driver, registry
 from jitlto.runtime.compatibility import Way, refusal, verdict
 from jitlto.runtime.driver import Driver, Forward
 from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
+
+_DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
 
 
 @dataclass
@@ -55,7 +60,9 @@ class Report:
 @click.option("--driver", "cuda", metavar="VERSION", help="Suppose a driver for this CUDA, e.g. 12.4.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_json: bool) -> None:
-    """Show the toolchain, driver, devices and databases found. Exit status 1 if building or linking cannot work.
+    """Show the toolchain, driver, devices, caches, databases and installed families found, and what is wrong.
+
+    Exit status 1 if building or linking cannot work.
 
     With DB, show instead which of its fragments link here, how, and why not: for the targets given, or the current
     device's, or without a device all that this nvJitLink links for. Exit status 1 if fragments cannot be used.
@@ -72,8 +79,10 @@ def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_j
     nvrtc, nvjitlink = _toolchain(report)
     _compatibility(report, nvrtc, nvjitlink)
     _driver(report, nvjitlink)
-    _places(report)
-    _databases(report, nvjitlink)
+    settings = _settings(report)
+    _places(report, settings)
+    _databases(report, settings, nvjitlink)
+    _installed(report, nvjitlink)
     if as_json:
         print_json({"well": report.well, "findings": [asdict(finding) for finding in report.findings]})
     else:
@@ -91,7 +100,12 @@ def _print(report: Report) -> None:
         if finding.remedy and not finding.ok:
             click.echo(f"   {'':<{width}} → {finding.remedy}")
     click.echo()
-    click.echo("building and linking work" if report.well else "building or linking cannot work yet: see ✗ above")
+    if not report.well:
+        click.echo("building or linking cannot work yet: see ✗ above")
+    elif all(finding.ok for finding in report.findings if finding.name in (_DATABASE, _INSTALLED)):
+        click.echo("building and linking work")
+    else:
+        click.echo("building and linking work, but not all is well with the databases found: see – above")
 
 
 def _packages(report: Report) -> None:
@@ -220,29 +234,46 @@ def describe_driver(report: Report, found: Driver, nvjitlink: Version | None) ->
     )
 
 
-def _places(report: Report) -> None:
-    cache = config.current().cache_dir
-    parent = next(path for path in (cache, *cache.parents) if path.exists())
-    usable = os.access(parent, os.W_OK)
-    state = "exists" if cache.exists() else "not yet made"
+def _settings(report: Report) -> Config:
+    """The settings of this process, without those that every other command refuses."""
+    environment = dict(os.environ)
+    while True:
+        try:
+            return Config.read(environment)
+        except JitltoError as error:
+            if environment.pop(str(error.where), None) is None:
+                raise
+            report.add(str(error.where), error.what, ok=False, remedy=error.hint)
+
+
+def _places(report: Report, settings: Config) -> None:
+    troubles = [
+        place.trouble(readonly=place.name == "cubins" and settings.cache == "readonly")
+        for place in places(settings)
+        if place.name != "cubins" or settings.cache != "off"
+    ]
+    trouble = next(filter(None, troubles), None)
+    state = "exists" if os.path.lexists(settings.cache_dir) else "not yet made"
     report.add(
         "cache directory",
-        f"{cache} ({state})",
-        ok=usable,
+        f"{settings.cache_dir} ({state})" + (f": {trouble}" if trouble else ""),
+        ok=trouble is None,
         required=False,
-        remedy="set JITLTO_CACHE_DIR to a directory of yours",
+        remedy="set JITLTO_CACHE_DIR to a directory of yours, that nobody else may write",
     )
 
 
-def _databases(report: Report, nvjitlink: Version | None) -> None:
-    paths = config.current().database_path
-    if not paths:
-        report.add("databases", "none on JITLTO_DATABASE_PATH")
-    for path in paths:
+def _databases(report: Report, settings: Config, nvjitlink: Version | None) -> None:
+    if not settings.database_path:
+        report.add(_DATABASES, "none on JITLTO_DATABASE_PATH")
+    for path in settings.database_path:
         try:
             databases = registry.Registry((path,)).databases()
-        except DatabaseError as error:
-            report.add("database", f"{error.where}: {error.what}", ok=False, required=False, remedy=error.hint)
+        except JitltoError as error:
+            report.add(_DATABASE, f"{error.where}: {error.what}", ok=False, required=False, remedy=error.hint)
+            continue
+        except OSError as error:
+            report.add(_DATABASE, f"{path}: {error.strerror}", ok=False, required=False)
             continue
         for database in databases:
             made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
@@ -251,7 +282,35 @@ def _databases(report: Report, nvjitlink: Version | None) -> None:
                 f"compiled by {', '.join(map(str, made))}"
             )
             trouble = None if nvjitlink is None else _link_trouble(database, nvjitlink)
-            report.add("database", value, ok=trouble is None, required=False, remedy=trouble)
+            report.add(_DATABASE, value, ok=trouble is None, required=False, remedy=trouble)
+
+
+def _installed(report: Report, nvjitlink: Version | None) -> None:
+    """Add the families that installed packages bring, and what is wrong with their databases."""
+    if any(finding.name.startswith("JITLTO_") for finding in report.findings):
+        report.add(_INSTALLED, "not looked at, before the settings above are mended", ok=False, required=False)
+        return
+    listed = installed()
+    if not listed:
+        report.add("installed families", "none")
+    for each in listed:
+        waits = each.editable is not None and each.database is None  # it is built when it is used
+        trouble, remedy = each.trouble, f"pip install --force-reinstall --no-deps {each.distribution}"
+        if trouble is None and each.database is not None and nvjitlink is not None:
+            try:
+                with FragmentDatabase(each.database) as database:
+                    trouble = _link_trouble(database, nvjitlink)
+                    remedy = ""
+            except DatabaseError as error:
+                trouble = error.what
+        place = each.database or f"editable, from {each.editable}"
+        report.add(
+            _INSTALLED,
+            f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else ""),
+            ok=trouble is None or waits,
+            required=False,
+            remedy=None if each.editable else remedy or None,
+        )
 
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:

@@ -84,14 +84,19 @@ def describe(path: Path, archs: Sequence[str], cuda: str | None, *, as_json: boo
             fragments = database.fragments(family)
             targets = [native(own, fragments)] if own else asked or list(_all(fragments, linker))
             found += group(family, fragments, targets, linker, takes, asked=own is None)
-        digest = database.digest
+        digest, part = database.digest, database.part
     single = asked or own
-    well = all(a.well if single else any(outcome.well for _, outcome in a.outcomes) for a in found)
+    well = part is None and all(a.well if single else any(o.well for _, o in a.outcomes) for a in found)
     if as_json:
-        about = {"database": str(path), "digest": digest, "nvjitlink": str(linker), "driver": takes and str(takes)}
+        about = {"database": str(path), "digest": digest, "part": part and str(part)}
+        about |= {"nvjitlink": str(linker), "driver": takes and str(takes)}
         print_json(about | {"well": well, "groups": [_as_dict(alike) for alike in found]})
     else:
         _print(path, found, linker, takes)
+        if part is not None:
+            click.secho("✗ ", fg="red", nl=False)
+            click.echo(f"is {part} of a build: its kernels lack fragments")
+            click.echo("      → merge all parts first: jitlto merge -o DB PART...")
     return well
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import codecs
 import json
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -18,7 +20,9 @@ if TYPE_CHECKING:  # what other commands need not wait for
 
 def print_json(value: object) -> None:
     """Write a value as JSON to standard output."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    # Escaped by JSON where the encoding lacks characters: the stream's own escapes are not all JSON's.
+    utf8 = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
+    click.echo(json.dumps(value, indent=2, ensure_ascii=not utf8))
 
 
 def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:
