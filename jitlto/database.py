@@ -276,6 +276,8 @@ class FragmentDatabase:
         except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
             if str(error) == "interrupted":
                 raise self._damaged("its pages refer to each other in a circle") from error
+            if "unable to open" in str(error):
+                raise self._error("cannot be read: permission denied", "read it as a user who may") from error
             if "not a database" in str(error):
                 raise self._error("is not a fragment database", "make it with `jitlto build FAMILY -o DB`") from error
             raise self._damaged(str(error)) from error

@@ -15,6 +15,7 @@ import click
 from jitlto import declaration
 from jitlto.cli import overwrite
 from jitlto.cli.output import print_built, print_json
+from jitlto.cli.paths import FILE
 from jitlto.errors import JitltoError, RenderError
 from jitlto.fragment import FragmentKey
 
@@ -84,7 +85,7 @@ Example:
   jitlto build search --explain 'search/apply_filter[filter_name=filter_none,idx_type=uint32_t]'"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The database.")
+@click.option("-o", "--output", type=FILE, help="The database.")
 @click.option(
     "--project",
     "directory",
@@ -104,7 +105,7 @@ Example:
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
     "--costs",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     multiple=True,
     help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
 )
@@ -112,7 +113,7 @@ Example:
 @click.option("--dry-run", is_flag=True, help="Print what would be compiled.")
 @click.option(
     "--timings",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Write where the time went: .json, .html or .svg.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")

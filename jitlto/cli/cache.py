@@ -14,6 +14,7 @@ import click
 from jitlto import config
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
+from jitlto.cli.paths import PATH
 from jitlto.config import Config
 from jitlto.errors import JitltoError
 from jitlto.store import Store, Usage
@@ -150,7 +151,7 @@ def clear(only: str | None, as_json: bool) -> None:
 )
 @click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--db", "database", type=click.Path(path_type=Path), help=DB_HELP)
+@click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--entry", help="The entrypoint's group, where the family has several.")
 @click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)

@@ -14,6 +14,7 @@ from jitlto import toolkit
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
+from jitlto.cli.paths import PATH
 from jitlto.cli.targets import parse_targets
 from jitlto.errors import DatabaseError
 from jitlto.versions import Architecture
@@ -41,7 +42,7 @@ class _Links:
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
-@click.argument("database", metavar=DATABASE, type=click.Path(path_type=Path))
+@click.argument("database", metavar=DATABASE, type=PATH)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("--complete", is_flag=True, help="Fail for combinations that a device group's matrix leaves out, too.")
 @click.option("--link", "archs", metavar="ARCH", multiple=True, help="Link for it too, e.g. sm_90; several times.")

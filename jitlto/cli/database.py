@@ -9,16 +9,17 @@ import click
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
+from jitlto.cli.paths import PATH
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError
 from jitlto.fragment import Fragment, FragmentKey
 from jitlto.mangling import demangle
 
-_database = click.argument("database", metavar=DATABASE, type=click.Path(path_type=Path))
+_database = click.argument("database", metavar=DATABASE, type=PATH)
 
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
-@click.argument("database", metavar=f"[{DATABASE}]", type=click.Path(path_type=Path), required=False)
+@click.argument("database", metavar=f"[{DATABASE}]", type=PATH, required=False)
 @click.option("--installed", is_flag=True, help="List the families that installed packages bring.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def ls(database: Path | None, installed: bool, as_json: bool) -> None:
@@ -78,13 +79,13 @@ def show(database: Path, key: str, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: jitlto verify --manifest SHA256SUMS --signers allowed_signers search.fragdb")
-@click.argument("databases", metavar=f"[{DATABASE}]...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("databases", metavar=f"[{DATABASE}]...", nargs=-1, type=PATH)
 @click.option(
-    "--manifest", type=click.Path(path_type=Path),
+    "--manifest", type=PATH,
     help="Check each DB and its packs against this list of SHA-256 first; without DB, all that it lists.",
 )  # fmt: skip
 @click.option(
-    "--signers", metavar="FILE", type=click.Path(path_type=Path),
+    "--signers", metavar="FILE", type=PATH,
     help="Whose signatures of the manifest are trusted, as OpenSSH's allowed_signers; then it must be signed.",
 )  # fmt: skip
 @click.option("--signer", metavar="NAME", help="Who of them must have signed it.")

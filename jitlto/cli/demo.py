@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from jitlto import declaration, toolkit
+from jitlto.cli.paths import FILE
 from jitlto.cli.progress import progress
 from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
@@ -37,7 +38,7 @@ _ROWS, _QUERIES, _DIM = 20_000, 64, 96
 
 
 @click.command(epilog="Example: jitlto demo")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Keep the database there.")
+@click.option("-o", "--output", type=FILE, help="Keep the database there.")
 @click.option("--arch", help=f"Link for this architecture [default: the device's, or {_WITHOUT_DEVICE} without one].")
 def demo(output: Path | None, arch: str | None) -> None:
     """Build the family `search`, plan and link some of its 96 kernels, and run them if there is a GPU.

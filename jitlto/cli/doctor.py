@@ -16,6 +16,7 @@ from jitlto.cli.cache import places
 from jitlto.cli.families import installed
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
+from jitlto.cli.paths import PATH
 from jitlto.config import Config
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
@@ -55,7 +56,7 @@ class Report:
 
 
 @click.command(epilog="Example: jitlto doctor search.fragdb --arch sm_90 --driver 12.4")
-@click.argument("database", metavar="[DB]", required=False, type=click.Path(path_type=Path))
+@click.argument("database", metavar="[DB]", required=False, type=PATH)
 @click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90; several times.")
 @click.option("--driver", "cuda", metavar="VERSION", help="Suppose a driver for this CUDA, e.g. 12.4.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

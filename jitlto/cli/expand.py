@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 
 from jitlto.build import matrix
+from jitlto.cli.paths import PATH
 
 
 @click.command()
-@click.argument("file", metavar="MATRIX", type=click.Path(path_type=Path))
+@click.argument("file", metavar="MATRIX", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one combination a line.")
 @click.option("--count", "only_count", is_flag=True, help="Print only how many combinations there are.")
 @click.option(

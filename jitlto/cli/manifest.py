@@ -8,13 +8,14 @@ import click
 
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
+from jitlto.cli.paths import FILE, PATH
 
 
 @click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
-@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The manifest.")
+@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The manifest.")
 @click.option(
-    "--sign", "key", metavar="KEY", type=click.Path(path_type=Path),
+    "--sign", "key", metavar="KEY", type=PATH,
     help="Sign it with this SSH key; the signature becomes FILE.sig.",
 )  # fmt: skip
 def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:

@@ -8,11 +8,12 @@ from typing import Literal
 import click
 
 from jitlto.cli.output import print_built
+from jitlto.cli.paths import FILE, PATH
 
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
-@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), required=True, help="The database.")
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Take parts that different compilers made.")
 @click.option(

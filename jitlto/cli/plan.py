@@ -10,6 +10,7 @@ import click
 from jitlto.cli import overwrite
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
+from jitlto.cli.paths import FILE, PATH
 from jitlto.errors import JitltoError
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.sass import disassemble
@@ -21,13 +22,13 @@ from jitlto.runtime.sass import disassemble
 )
 @click.argument("name", metavar=FAMILY)
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--db", "database", type=click.Path(path_type=Path), help=DB_HELP)
+@click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--entry", help="The entrypoint's group, where the family has several.")
-@click.option("--source", "sources", type=click.Path(path_type=Path), multiple=True, help="A device function to add.")
+@click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add.")
 @click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write there what is dumped.")
+@click.option("-o", "--output", type=FILE, help="Write there what is dumped.")
 def plan(
     name: str,
     settings: tuple[str, ...],

@@ -10,18 +10,17 @@ import click
 
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
+from jitlto.cli.paths import FILE, PATH
 from jitlto.errors import JitltoError
-
-_file = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
-@click.argument("database", metavar=DATABASE, type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=_file, required=True, help="The page, e.g. report.html.")
+@click.argument("database", metavar=DATABASE, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
 @click.option(
-    "--timings", type=_file, multiple=True, help="What `jitlto build --timings FILE.json` wrote; several times."
+    "--timings", type=FILE, multiple=True, help="What `jitlto build --timings FILE.json` wrote; several times."
 )
-@click.option("--check", "check_file", type=_file, help="What `jitlto check --json` printed of DB.")
+@click.option("--check", "check_file", type=FILE, help="What `jitlto check --json` printed of DB.")
 def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
     """Write a page that shows DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
 

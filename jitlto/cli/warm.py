@@ -19,6 +19,7 @@ from jitlto.cli.check import cause_as_dict, print_cause
 from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
+from jitlto.cli.paths import FILE, PATH
 from jitlto.cli.targets import parse_targets
 from jitlto.errors import JitltoError, LoggedError, NoDeviceError, RegistryError
 from jitlto.versions import Architecture
@@ -77,8 +78,8 @@ _Get = Callable[["Plan"], "LinkedKernel"]
 @click.argument("target", metavar="FILE|[PACKAGE:]FAMILY")
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
 @click.option("--arch", "archs", multiple=True, metavar="ARCH[,ARCH]...", help="Targets, e.g. sm_90,sm_100.")
-@click.option("--db", "database", type=click.Path(path_type=Path), help=DB_HELP)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a pack there.")
+@click.option("--db", "database", type=PATH, help=DB_HELP)
+@click.option("-o", "--output", type=FILE, help="Write a pack there.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Links at once [default: as cores and memory bear].")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def warm(
