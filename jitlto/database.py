@@ -35,6 +35,8 @@ __all__ = ["SCHEMA", "FamilyRecord", "FragmentDatabase", "GroupRecord", "PartRec
 
 SCHEMA = 1
 _APPLICATION_ID = 0x6A6C746F  # "jlto"
+#: What to do about a file that is no database, or none any more.
+MAKE, AGAIN = "make it with `jitlto build FAMILY -o DB`", "fetch, install or build it again"
 _DDL = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE family(name TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;
@@ -94,15 +96,13 @@ class FragmentDatabase:
         self.location = self.path.absolute()
         self._lock = threading.Lock()
         if not os.path.isfile(self.path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            what = "is a directory" if os.path.isdir(self.path) else "there is no such file"  # noqa: PTH112
-            what = "is no regular file" if os.path.lexists(self.path) and what.startswith("there") else what
-            raise self._error(what, "make it with `jitlto build FAMILY -o DB`")
+            raise self._error(*_no_file(self.path))
         try:
             #: Which file it is.
             self.identity = identity(self.path.stat())
         except OSError as error:  # gone since
             raise self._error(
-                f"cannot be read: {error.strerror}", "make it with `jitlto build FAMILY -o DB`"
+                f"cannot be read: {error.strerror}", MAKE
             ) from error
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
         self._uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
@@ -232,7 +232,7 @@ class FragmentDatabase:
         (application,) = self._connection.execute("PRAGMA application_id").fetchone()
         (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
         if application != _APPLICATION_ID:
-            raise self._error("is not a fragment database", "make it with `jitlto build FAMILY -o DB`")
+            raise self._error("is not a fragment database", MAKE)
         if schema != SCHEMA:
             raise self._error(
                 f"has schema {schema}; this jitlto reads schema {SCHEMA}", "upgrade jitlto, or build the database again"
@@ -279,11 +279,11 @@ class FragmentDatabase:
             if "unable to open" in str(error):
                 raise self._error("cannot be read: permission denied", "read it as a user who may") from error
             if "not a database" in str(error):
-                raise self._error("is not a fragment database", "make it with `jitlto build FAMILY -o DB`") from error
+                raise self._error("is not a fragment database", MAKE) from error
             raise self._damaged(str(error)) from error
 
     def _damaged(self, why: str) -> DatabaseError:
-        return self._error(f"is damaged: {why}", "fetch, install or build it again")
+        return self._error(f"is damaged: {why}", AGAIN)
 
     def _error(self, what: str, hint: str) -> DatabaseError:
         return DatabaseError(what, where=str(self.path), hint=hint)
@@ -398,6 +398,15 @@ def check_writable(path: Path) -> None:
             where=str(path),
             hint="give a path in a directory that exists and that you may write",
         )
+
+
+def _no_file(path: Path) -> tuple[str, str]:
+    """What stands there in the place of a file, and what to do about it."""
+    if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
+        return "is a directory", MAKE
+    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
+        return f"is a link to {os.readlink(path)}, which leads to no file", "make the link anew, or name the file"
+    return "is no regular file" if os.path.lexists(path) else "there is no such file", MAKE
 
 
 def is_database(path: Path) -> bool:

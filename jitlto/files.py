@@ -45,7 +45,7 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
     with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(f"{path} is no regular file")
+            raise OSError(None, "it is no regular file", str(path))
         yield file, status
 
 
@@ -55,7 +55,8 @@ def beside(path: Path, suffix: str) -> list[Path]:
         names = os.listdir(path.parent)  # noqa: PTH208 - names are what is asked for
     except OSError:
         return []
-    return [path.with_name(n) for n in sorted(names) if n.startswith(f"{path.stem}.") and n.endswith(suffix)]
+    begin = f"{path.stem}."
+    return [path.with_name(n) for n in sorted(names) if n.startswith(begin) and n.endswith(suffix)]
 
 
 def site_packages() -> list[str]:

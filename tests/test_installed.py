@@ -265,6 +265,32 @@ def test_a_wheel_that_was_built_without_its_database_is_its_authors_to_mend(site
         jitlto.family("mini")
 
 
+@pytest.mark.parametrize("how", ["empty", "cut", "no database"])
+def test_a_damaged_database_of_a_package_is_to_be_had_by_installing_it_again(
+    site: Path, mini_path: Path, how: str
+) -> None:
+    path = install_mini(site, mini_path)
+    path.write_bytes({"empty": b"", "cut": path.read_bytes()[:8192], "no database": b"text" * 5000}[how])
+    with pytest.raises(DatabaseError) as refused:
+        jitlto.family("mini")
+    assert refused.value.where == str(path)
+    assert refused.value.hint == "the package is not whole: pip install --force-reinstall --no-deps my-package"
+
+
+def test_a_bad_file_on_the_search_path_is_named_with_the_package_that_has_the_family_too(
+    site: Path, mini_path: Path, tmp_path: Path
+) -> None:
+    install_mini(site, mini_path)
+    bad = tmp_path / "bad.fragdb"
+    bad.write_bytes(b"no database")
+    with pytest.raises(DatabaseError, match=r"bad\.fragdb: is not a fragment database") as refused:
+        Registry((bad,)).find("mini")
+    assert "take it off, and the family 'mini' is that of my-package 1.0; or make it" in str(refused.value)
+    with pytest.raises(DatabaseError) as refused:
+        Registry((bad,)).find("another")
+    assert "JITLTO_DATABASE_PATH" not in str(refused.value)
+
+
 def test_a_database_without_the_family_is_said(site: Path, mini_path: Path) -> None:
     install(site, "liar", families={"other": "liar.fragments"}, databases={"liar.fragments": mini_path})
     with pytest.raises(RegistryError, match="holds no family 'other'\n  hint: it holds mini"):

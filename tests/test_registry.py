@@ -118,6 +118,19 @@ def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
         Registry((missing,)).find("mini")
 
 
+@pytest.mark.parametrize("leads_to", ["loop.fragdb", "gone.fragdb"])
+def test_a_link_that_leads_nowhere_or_to_itself_is_one_clear_error(tmp_path: Path, leads_to: str) -> None:
+    link = tmp_path / "loop.fragdb"
+    link.symlink_to(leads_to)
+    said = rf"loop\.fragdb: is a link to {leads_to}, which leads to no file"
+    for ask in (FragmentDatabase, Registry().open, lambda path: load("mini", path)):
+        with pytest.raises(DatabaseError, match=said):
+            ask(link)
+    for path in (link, tmp_path / ("long" * 100)):
+        with pytest.raises(DatabaseError, match=path.name):
+            Registry((path,)).find("mini")
+
+
 def test_a_damaged_file_on_the_search_path_is_an_error_and_not_passed_over(mini_path: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.fragdb"
     damaged.write_bytes(mini_path.read_bytes()[:8192])

@@ -294,7 +294,8 @@ def call_local(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     return local_executor().submit(fn, *args, **kwargs).result()
 
 
-def _close_local() -> None:
+def close_local() -> None:
+    """End what :func:`local_executor` has made, in the midst of what it does."""
     if _local is not None:
         _local.shutdown(cancel_futures=True)
 
@@ -304,5 +305,5 @@ def _after_fork() -> None:
     _local, _local_lock = None, threading.Lock()
 
 
-atexit.register(_close_local)
+atexit.register(close_local)
 os.register_at_fork(after_in_child=_after_fork)

@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from jitlto.cli.outcome import end_in_order, interrupted
 from jitlto.errors import JitltoError
 
 # command → the module that holds a click command of that name (dashes and keywords spelled with underscores)
@@ -58,7 +59,8 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage, 130 interrupted."""
+    """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage, 128 + N ended by signal N."""
+    end_in_order()
     # What the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) is escaped, as on standard error.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -68,8 +70,7 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except click.Abort:
-        click.echo("interrupted", err=True)
-        sys.exit(130)
+        sys.exit(interrupted())
     except OSError as error:
         click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
         os._exit(1)  # whatever is left in the buffers cannot be written either

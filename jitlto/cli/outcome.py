@@ -1,22 +1,49 @@
-"""How commands end that link much and say whether all of it holds."""
+"""How commands end: what they say of their work, and what a signal that asks them to end leads to."""
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable
+from types import FrameType
 
 import click
 
+_asked: list[int] = []  # the signals that have asked this process to end, but for an interrupt
+
+
+def end_in_order() -> None:
+    """Have SIGTERM and SIGHUP clean up as an interrupt does, but where somebody has decided otherwise, as nohup."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end)
+
+
+def _end(number: int, _: FrameType | None) -> None:
+    _asked.append(number)
+    if len(_asked) == 1:  # a second one, as timeout(1) sends, must not stop the cleaning up
+        raise KeyboardInterrupt
+
+
+def interrupted() -> int:
+    """Say what has ended the command; returns its exit status, 128 and the signal's number."""
+    number = signal.Signals(_asked[0]) if _asked else signal.SIGINT
+    click.echo("interrupted" if number is signal.SIGINT else f"ended by {number.name}", err=True)
+    return 128 + number
+
 
 def conclude(run: Callable[[], bool]) -> None:
-    """Run a command's work; exit with 1 if it returns False, and with 130 at once if it is interrupted."""
+    """Run a command's work; exit with 1 if it returns False, and at once if it is interrupted."""
     try:
         holds = run()
     except KeyboardInterrupt:
         # A link that runs cannot be stopped, and leaving in order would wait for it.
-        click.echo("interrupted", err=True)
+        status = interrupted()
         sys.stdout.flush()
-        os._exit(130)
+        # Of what would be done at exit, one thing is not done by the system too: workers' directories.
+        if (workers := sys.modules.get("jitlto.build.workers")) is not None:
+            workers.close_local()
+        os._exit(status)
     if not holds:
         raise SystemExit(1)

@@ -49,7 +49,7 @@ def current() -> Device:
         raise NoDeviceError(
             f"no CUDA device can be used: {reason}",
             hint="launching needs an NVIDIA driver and a GPU; to plan and link without: arch='sm_90', --arch sm_90",
-        ) from error
+        ) from None  # the libraries' own errors tell nothing more
     return device
 
 
@@ -67,7 +67,8 @@ def kind() -> int:
     try:
         return _thread.kind  # type: ignore[no-any-return]
     except AttributeError:
-        return _kind()
+        pass  # outside of which an error that is raised stands alone
+    return _kind()
 
 
 def _kind() -> int:

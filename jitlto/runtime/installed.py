@@ -63,6 +63,11 @@ class InstalledFamily(Record):
         return f"{self.distribution} {self.version}"
 
     @property
+    def reinstall(self) -> str:
+        """What to do where its database is missing or damaged."""
+        return f"the package is not whole: pip install --force-reinstall --no-deps {self.distribution}"
+
+    @property
     def parts(self) -> list[str]:
         """The parts of the dotted path.
 
@@ -135,7 +140,7 @@ class InstalledFamily(Record):
         return DatabaseError(
             f"{named} there is no such file",
             where=str(location),
-            hint=f"the package is not whole: pip install --force-reinstall --no-deps {self.distribution}",
+            hint=self.reinstall,
         )
 
 

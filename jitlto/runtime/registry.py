@@ -98,7 +98,7 @@ class Registry:
         DatabaseError
             If it cannot be read.
         """
-        resolved = Path(path).resolve()
+        resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
         if self._process != os.getpid():
             # A fork: a thread of the parent may have held the lock.
             self._lock, self._process = threading.Lock(), os.getpid()
@@ -144,7 +144,8 @@ class Registry:
     def _files(self) -> Iterable[Path]:
         files: list[Path] = []
         for path in self._paths:
-            files += sorted(path.glob("*.fragdb")) if path.is_dir() else [path]
+            directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+            files += sorted(path.glob("*.fragdb")) if directory else [path]
         return dict.fromkeys(files)
 
     def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
@@ -164,7 +165,7 @@ class Registry:
         DatabaseError
             If a database that has to be looked at cannot be read.
         """
-        files = [] if distribution else [self.file(path) for path in self._files()]
+        files = [] if distribution else self._on_path(family)
         holders = [file for file in files if family in file.contents.families]
         if len({file.contents.digest for file in holders}) > 1:
             raise RegistryError(
@@ -182,10 +183,37 @@ class Registry:
         if len(found) > 1:
             return self.file(_only_one(family, found))
         if found:
-            return self.file(found[0].database())
+            return self._of_package(found[0])
         if distribution:
             raise _not_in(distribution, family)
         raise _unknown(family, {name for file in files for name in file.contents.families})
+
+
+    def _on_path(self, family: str) -> list[DatabaseFile]:
+        """The databases on the search path; one that cannot be read may be the one that holds the family."""
+        try:
+            return [self.file(path) for path in self._files()]
+        except DatabaseError as error:
+            from jitlto.runtime import installed
+
+            titles = ", ".join(each.title for each in installed.families(family))
+            if titles:
+                error.hint = (
+                    f"it is on JITLTO_DATABASE_PATH, which comes before installed packages: take it off, and the "
+                    f"family {family!r} is that of {titles}; or {error.hint}"
+                )
+            raise
+
+    def _of_package(self, package: InstalledFamily) -> DatabaseFile:
+        path = package.database()
+        try:
+            return self.file(path)
+        except DatabaseError as error:
+            from jitlto.database import AGAIN, MAKE
+
+            if package.source is None and error.hint in (AGAIN, MAKE):
+                error.hint = package.reinstall
+            raise
 
 
 def _only_one(family: str, found: list[InstalledFamily]) -> Path:
