@@ -49,6 +49,25 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
         yield file, status
 
 
+def read(path: str | os.PathLike[str]) -> bytes:
+    """Read a file, or what a process writes (``<(command)``); a FIFO that nobody writes to is not waited for.
+
+    Raises
+    ------
+    OSError
+        If it cannot be read, is neither, or is a FIFO into which nothing is written.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+        mode = os.fstat(file.fileno()).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # some devices never end
+            raise OSError(None, "it is no file", str(path))
+        os.set_blocking(file.fileno(), True)
+        data = file.read()
+    if stat.S_ISFIFO(mode) and not data:
+        raise OSError(None, "it is a FIFO that nobody writes to", str(path))
+    return data
+
+
 def beside(path: Path, suffix: str) -> list[Path]:
     """The files ``STEM.suffix`` and ``STEM.*.suffix`` in the directory of ``path``, whose stem is ``STEM``; sorted."""
     try:

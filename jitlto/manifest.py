@@ -21,6 +21,7 @@ from jitlto.errors import ManifestError
 #: What a signature is for: one that was made for something else does not count.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
 _PIECE = 1 << 20
 
@@ -181,6 +182,8 @@ def sign(path: Path, key: Path) -> Path:
         If there is no ssh-keygen, or it refuses.
     """
     signature = signature_of(path)
+    if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
+        raise ManifestError(f"cannot be signed: {key} is no regular file", where=str(path), hint=_KEY)
     signature.unlink(missing_ok=True)  # else ssh-keygen asks
     command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key)]  # noqa: PTH100
     command.append(os.path.abspath(path))  # noqa: PTH100
@@ -189,7 +192,7 @@ def sign(path: Path, key: Path) -> Path:
         raise ManifestError(
             f"cannot be signed: {done.stderr.strip() or 'ssh-keygen fails'}",
             where=str(path),
-            hint="make a key with `ssh-keygen -t ed25519 -f KEY`",
+            hint=_KEY,
         )
     return signature
 

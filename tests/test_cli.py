@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,22 @@ def _refused(done: subprocess.CompletedProcess[bytes], status: int, *words: str)
     assert message.lower().count("error:") >= 1
     for word in words:
         assert word in message
+
+
+def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_path: Path) -> None:
+    fifo, out = tmp_path / "fifo", tmp_path / "out"
+    os.mkfifo(fifo)
+    kernel = ("mini", *_CONFIGURATION, "--db", mini_path, "--arch", "sm_90")
+    for command, status in (
+        (("expand", fifo), 1),
+        (("plan", *kernel, "--source", fifo), 2),
+        (("build", "search", "-o", out, "--costs", fifo), 1),
+        (("report", mini_path, "-o", out, "--timings", fifo), 1),
+        (("report", mini_path, "-o", out, "--check", fifo), 1),
+    ):
+        _refused(jitlto(*command), status, f"{fifo}", "cannot be read: it is a FIFO that nobody writes to")
+    copy = shutil.copy(mini_path, tmp_path)
+    _refused(jitlto("manifest", copy, "-o", tmp_path / "SUMS", "--sign", fifo), 1, f"{fifo} is no regular file")
 
 
 @pytest.mark.parametrize("command", sorted(cli.list_commands(None)))  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.database import FragmentDatabase
-from jitlto.files import beside, digest_of, identity
+from jitlto.files import beside, digest_of, identity, read
 
 from .conftest import BuildFamily
 from .families import MINI
@@ -96,3 +96,17 @@ def test_what_is_no_database_has_no_digest(mini_path: Path, tmp_path: Path) -> N
     os.mkfifo(tmp_path / "fifo")
     for name in ("fifo", "missing", "."):
         assert digest_of(tmp_path / name) is None
+
+
+def test_what_a_process_writes_is_read_and_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    assert read(tmp_path / "file") == b"text"
+    ours, theirs = os.pipe()
+    os.write(theirs, b"from a process")
+    os.close(theirs)
+    assert read(f"/dev/fd/{ours}") == b"from a process"
+    os.close(ours)
+    os.mkfifo(tmp_path / "fifo")
+    for path, why in ((tmp_path / "fifo", "a FIFO that nobody writes to"), (Path("/dev/zero"), "is no file")):
+        with pytest.raises(OSError, match=why):
+            read(path)

@@ -208,6 +208,33 @@ def test_a_file_that_cannot_be_written_is_said_once_and_harms_nothing(
         assert str(path) in said.getMessage()
 
 
+@pytest.mark.parametrize("what", ["database", "text", "json"])
+def test_a_file_that_holds_something_else_stays_as_it_is_with_one_warning(
+    mini: KernelFamily, mini_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, what: str
+) -> None:
+    path = tmp_path / "mine"
+    path.write_bytes({"database": mini_path.read_bytes(), "text": b"\nnotes\n", "json": b'{"a": 1}\n'}[what])
+    before = path.read_bytes()
+    with caplog.at_level(logging.WARNING), wisdom.recording(path):
+        for arch in ("sm_80", "sm_90"):
+            mini.plan(arch=arch, **_CHOSEN).link()
+    assert path.read_bytes() == before
+    (said,) = caplog.records
+    assert f"{path} is not added to, so plans are not recorded: it holds something else" in said.getMessage()
+
+
+def test_recording_goes_on_in_a_file_whose_first_line_was_cut_off_anywhere(
+    mini: KernelFamily, tmp_path: Path
+) -> None:
+    whole = UsedPlan(Request("mini", None, _CHOSEN), Architecture(80), "mini.fragdb").to_line()
+    for kept in (0, 1, 5, 12, 50, len(whole) - 1):
+        path = tmp_path / f"used-{kept}.jsonl"
+        path.write_bytes(b"\n" + whole[:kept])
+        with wisdom.recording(path):
+            mini.plan(arch="sm_90", **_CHOSEN).link()
+        assert wisdom.read(path)[-1].arch.number == 90
+
+
 def test_a_plan_that_cannot_be_written_down_is_said(
     mini: KernelFamily, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

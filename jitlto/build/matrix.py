@@ -8,14 +8,12 @@ deep a document may be is the JSON parser's business alone.
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jitlto import files
 from jitlto.build.matrix_rules import check
 from jitlto.build.matrix_tree import Member, Node, Repeating, Value, combinations, compile_document, pointer
 from jitlto.errors import MatrixError
@@ -130,7 +128,7 @@ def load(path: Path, *, lenient: bool = False) -> Matrix:
         The file cannot be read, is not JSON (``where`` gives line and column), or breaks a rule.
     """
     try:
-        data = _read(path)
+        data = files.read(path)
         text = data.decode("utf-8-sig")
     except OSError as error:
         raise MatrixError(f"the matrix cannot be read: {error.strerror}", where=str(path)) from error
@@ -153,16 +151,6 @@ def load(path: Path, *, lenient: bool = False) -> Matrix:
         hint = "write long numbers as strings"
         raise MatrixError("a number in the matrix has too many digits", where=str(path), hint=hint) from error
     return Matrix(value, str(path), lenient)
-
-
-def _read(path: Path) -> bytes:
-    """Read a file or what a process writes (``<(command)``); a FIFO that nobody writes to is empty, not waited for."""
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-        mode = os.fstat(file.fileno()).st_mode
-        if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # some devices never end
-            raise OSError(errno.EINVAL, "it is no file")
-        os.set_blocking(file.fileno(), True)
-        return file.read()
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from jitlto import files
 from jitlto.build import timings_page
 from jitlto.build.events import Observer, Span
 from jitlto.errors import BuildError
@@ -201,7 +202,7 @@ def read_costs(path: Path) -> dict[str, float]:
     """
     hint = "write it with jitlto build --timings FILE.json"
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(files.read(path).decode())
     except OSError as error:
         raise BuildError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     except (ValueError, RecursionError) as error:

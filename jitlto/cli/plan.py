@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from jitlto import files
 from jitlto.cli import overwrite
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
@@ -58,7 +59,7 @@ def plan(
     planner = find_family(name, database).planner(entry, **configuration)
     for source in sources:
         try:
-            planner.add_source(source.read_text("utf-8"), str(source))
+            planner.add_source(files.read(source).decode(), str(source))
         except OSError as error:
             raise click.UsageError(f"{source} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from jitlto import files
 from jitlto.errors import JitltoError
 
 _HINT = "write it with jitlto check DB --json > FILE"
@@ -104,7 +105,7 @@ def read(path: Path) -> Verdict:
         If the file cannot be read or is no such result.
     """
     try:
-        document = json.loads(path.read_text("utf-8"))
+        document = json.loads(files.read(path).decode())
     except OSError as error:
         raise JitltoError(f"cannot be read: {error.strerror}", where=str(path), hint=_HINT) from error
     except (ValueError, RecursionError) as error:

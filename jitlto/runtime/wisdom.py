@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.plan import Plan
 
 _SCHEMA = 1
+_BEGIN = b'{"arch": "'  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
 
 # Named tuples, not dataclasses: every program that plans makes these classes at its start.
@@ -254,7 +255,7 @@ class _Recorder:
             _append(self._path, UsedPlan(plan.request, plan.target, plan.database.path.name).to_line())
         except OSError as error:
             if not self._broken:
-                _log.warning("%s cannot be written, so plans are not recorded: %s", self._path, error.strerror or error)
+                _log.warning("%s is not added to, so plans are not recorded: %s", self._path, error.strerror or error)
             self._broken = True
 
 
@@ -271,6 +272,10 @@ def _append(path: Path, line: bytes) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     try:
         size = os.fstat(descriptor).st_size
+        # As far as it goes: whoever was cut off in the first line has written a part of this.
+        begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
+        if not _BEGIN.startswith(begin):
+            raise OSError("it holds something else than recorded plans")
         # Whoever was cut off in a line did not end it. (Seen while another writes, this makes an empty line: no harm.)
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line
