@@ -101,9 +101,7 @@ class FragmentDatabase:
             #: Which file it is.
             self.identity = identity(self.path.stat())
         except OSError as error:  # gone since
-            raise self._error(
-                f"cannot be read: {error.strerror}", MAKE
-            ) from error
+            raise self._error(f"cannot be read: {error.strerror}", MAKE) from error
         # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
         self._uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
         with self._reading():
@@ -405,7 +403,7 @@ def _no_file(path: Path) -> tuple[str, str]:
     if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
         return "is a directory", MAKE
     if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
-        return f"is a link to {os.readlink(path)}, which leads to no file", "make the link anew, or name the file"
+        return f"is a link to {path.readlink()}, which leads to no file", "make the link anew, or name the file"
     return "is no regular file" if os.path.lexists(path) else "there is no such file", MAKE
 
 

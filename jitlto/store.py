@@ -87,6 +87,8 @@ class Store:
         self.directory = directory = directory.absolute()  # whatever becomes the current directory later
         self.size = size
         self.readonly = readonly
+        #: Why the last entry that could not be written could not be; None before there is one.
+        self.refused: str | None = None
         self._warnings = Warnings(__name__)
         self._written: int | None = None  # bytes since the store was last pruned; None before the first time
         ownership.require_own(str(directory))
@@ -135,7 +137,8 @@ class Store:
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
-            self._warnings.say(self.directory, "%s takes no more entries: %s", self.directory, error)
+            self.refused = error.strerror or str(error)
+            self._warnings.say(self.directory, "%s takes no more entries: %s", self.directory, self.refused)
 
     def claim(self, key: str) -> BaseFileLock | None:
         """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.

@@ -42,6 +42,27 @@ def _refused(done: subprocess.CompletedProcess[bytes], status: int, *words: str)
         assert word in message
 
 
+def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: Path, tmp_path: Path) -> None:
+    database, pack = Path(shutil.copy(mini_path, tmp_path / "mini.fragdb")), tmp_path / "mini.pack"
+    done = jitlto("warm", "mini", *_CONFIGURATION, "--arch", "sm_90", "--db", database, "-o", pack)
+    assert done.returncode == 0, done.stderr
+    assert f"{pack}: 1 kernel holds" in _text(jitlto("verify", database))
+    assert _text(jitlto("verify", pack, pack)) == f"{pack}: 1 kernel holds\n"
+    whole = pack.read_bytes()
+    why = ("cache", "why", "mini", *_CONFIGURATION, "--arch", "sm_90", "--db", database, "--json")
+    assert json.loads(_text(jitlto(*why)))["layer"] == "pack"
+    for damaged, said in (
+        (whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:], "is damaged: the kernel"),
+        (whole[:-1], "lists entries that lie nowhere"),
+        (b"", "is no pack of linked kernels"),
+    ):
+        pack.write_bytes(damaged)
+        for target in (database, pack):
+            _refused(jitlto("verify", target), 1, f"{pack}: {said}", "jitlto warm")
+        assert json.loads(_text(jitlto(*why)))["layer"] != "pack"
+    _refused(jitlto("verify", tmp_path / "none.pack"), 1, "none.pack: there is no such file")
+
+
 def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_path: Path) -> None:
     fifo, out = tmp_path / "fifo", tmp_path / "out"
     os.mkfifo(fifo)

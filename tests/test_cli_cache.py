@@ -107,6 +107,43 @@ def test_a_cache_that_is_off_or_cannot_be_used_is_said(mini_copy: Path, own: dic
     assert "is no directory" in str(_info(under)["cubins"]["note"])
 
 
+def test_why_a_cache_cannot_be_used_is_said_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+    _warm(mini_copy, own)
+    place = tmp_path / "cache" / "cubins"
+    place.chmod(0o777)
+    said = f"cannot be used: {place} can be written by others"
+    described = _text(jitlto("cache", "info", **own))
+    assert (f"\n  {said}" in described, described.count("cannot be used")) == (True, 1)
+    assert said.replace("used:", f"used: {place}:") in _why(mini_copy, own)
+    command = ("warm", "mini", "--arch", "sm_90", "--db", mini_copy)
+    refused = jitlto(*command, **own)
+    _refused(refused, 1, f"{place}: cannot be used as a cache")
+    assert b"goes without" not in refused.stderr
+    packed = jitlto(*command, "-o", tmp_path / "mini.pack", **own)
+    assert (packed.returncode, packed.stderr.count(b"cannot be used")) == (0, 1)
+
+
+def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
+    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 bytes" in _text(jitlto("cache", "info", **own))
+    kept = tmp_path / "cache" / "editable" / "ab"
+    kept.mkdir(parents=True, mode=0o700)
+    (tmp_path / "cache" / "editable").chmod(0o700)
+    for name, data in (("fragments.fragdb", bytes(5000)), ("fragments.json", b"[]"), ("fragments.lock", b"")):
+        (kept / name).write_bytes(data)
+    (tmp_path / "cache" / "editable" / "link").symlink_to(tmp_path)
+    (tmp_path / "mine.fragdb").touch()
+    assert f"{tmp_path}/cache/editable: 1 database, 4.9 KiB\n" in _text(jitlto("cache", "info", **own))
+    listed = _info(own)["editable"]
+    assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5000, None)
+    assert "cache/editable" not in _text(jitlto("cache", "clear", "--only", "build", **own))
+    (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
+    done = json.loads(_text(jitlto("cache", "clear", "--json", **own)))["caches"][-1]
+    assert (done["name"], done["removed"], done["bytes"], done["bytes_left"]) == ("editable", 1, 5000, 0)
+    assert [path.name for path in kept.iterdir()] == ["fragments.lock"]
+    assert (tmp_path / "mine.fragdb").exists()
+    assert "removed 0 databases" in _text(jitlto("cache", "clear", "--only", "editable", **own))
+
+
 def test_a_hit_names_its_file_by_the_layer_that_a_program_would_take(
     mini_copy: Path, own: dict[str, str], tmp_path: Path
 ) -> None:

@@ -46,7 +46,7 @@ def _working(directory: Path) -> list[str]:
             words = process.read_bytes()
         except OSError:
             continue
-        if f"{directory}/tmp/jitlto-workers-".encode() in words:
+        if str(directory / "tmp" / "jitlto-workers-").encode() in words:
             found.append(process.parent.name)
     return found
 
@@ -79,10 +79,10 @@ def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
-    code = "import os, signal; from jitlto.cli import outcome; outcome.end_in_order(); os.kill(os.getpid(), 1); print(2)"
+    code = "import os; from jitlto.cli.outcome import end_in_order; end_in_order(); os.kill(os.getpid(), 1); print(2)"
     command = f"trap '' HUP; exec {sys.executable} -c '{code}'"
     environment = os.environ | {"PYTHONPATH": str(_ROOT)}
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
     assert done.stdout.split() == ["2"]
 
 

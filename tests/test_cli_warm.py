@@ -199,6 +199,25 @@ def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) ->
     assert FragmentDatabase(mini_path).verify()
 
 
+def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(mini_path: Path, tmp_path: Path) -> None:
+    # A limit on the size of files fails as a full disk does, at the same writes.
+    python = f"exec {sys.executable} -m jitlto warm mini --arch sm_90 --db {mini_path}"
+    environment = os.environ | {"PYTHONPATH": str(_ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    full = tmp_path / "full.pack"
+    for more, cache, words, wrong in (
+        (f"-o {full}", "off", (f"{full}: cannot be written: File too large", "make room"), "standard output"),
+        ("", "on", (f"not kept it: {tmp_path}/cache/cubins: File too large", "make room"), "JITLTO_CACHE_SIZE"),
+    ):
+        shell = ["/bin/sh", "-c", f"ulimit -f 4; {python} {more}"]
+        done = subprocess.run(shell, capture_output=True, env=environment | {"JITLTO_CACHE": cache}, timeout=300)
+        said = (done.stdout + done.stderr).decode()
+        assert (done.returncode, [word for word in words if word not in said]) == (1, []), said
+        assert wrong not in said
+        assert "Traceback" not in said
+        assert "Errno" not in said
+    assert not full.exists()
+
+
 def test_values_that_no_kernel_has_together_are_an_error(shipped: Path) -> None:
     command = ("warm", "search", "optimized_name=standard", "veclen=4", "--arch", "sm_90", "--db", shipped)
     _refused(jitlto(*command), 1, "no kernel has these values together")

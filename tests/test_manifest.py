@@ -18,6 +18,8 @@ from jitlto.cli import cli
 from jitlto.errors import ManifestError
 from jitlto.manifest import Manifest
 from jitlto.runtime import packs
+from jitlto.runtime.linked import LinkedKernel, pack
+from jitlto.runtime.recipe import Recipe
 
 ZERO = "0" * 64
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
@@ -28,7 +30,9 @@ def release(mini_path: Path, tmp_path: Path) -> Path:
     """A directory with a database in a folder, and a pack beside it."""
     (tmp_path / "release" / "pkg").mkdir(parents=True)
     shutil.copy(mini_path, tmp_path / "release" / "pkg" / "mini.fragdb")
-    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {"ab" * 32: b"kernel"})
+    recipe = Recipe(b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", ())
+    kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: pack(recipe, kernel)})
     return tmp_path / "release"
 
 

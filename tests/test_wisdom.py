@@ -223,9 +223,7 @@ def test_a_file_that_holds_something_else_stays_as_it_is_with_one_warning(
     assert f"{path} is not added to, so plans are not recorded: it holds something else" in said.getMessage()
 
 
-def test_recording_goes_on_in_a_file_whose_first_line_was_cut_off_anywhere(
-    mini: KernelFamily, tmp_path: Path
-) -> None:
+def test_recording_goes_on_in_a_file_whose_first_line_was_cut_off_anywhere(mini: KernelFamily, tmp_path: Path) -> None:
     whole = UsedPlan(Request("mini", None, _CHOSEN), Architecture(80), "mini.fragdb").to_line()
     for kept in (0, 1, 5, 12, 50, len(whole) - 1):
         path = tmp_path / f"used-{kept}.jsonl"

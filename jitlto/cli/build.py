@@ -18,6 +18,7 @@ from jitlto.cli.output import print_built, print_json
 from jitlto.cli.paths import FILE
 from jitlto.errors import JitltoError, RenderError
 from jitlto.fragment import FragmentKey
+from jitlto.words import many
 
 if TYPE_CHECKING:  # what the other commands need not wait for
     from concurrent.futures import Executor
@@ -63,7 +64,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
     if as_json:
         print_json(listing)
     else:
-        click.echo(f"{len(listing)} sources in {output}")
+        click.echo(f"{many(len(listing), 'source')} in {output}")
 
 
 def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
@@ -283,4 +284,4 @@ def _print_missing(project: Project, cache: Cache | None, as_json: bool) -> None
         return
     for key in missing:
         click.echo(str(key))
-    click.echo(f"{len(missing)} of {len(project.keys)} fragments would be compiled", err=True)
+    click.echo(f"{len(missing)} of {many(len(project.keys), 'fragment')} would be compiled", err=True)

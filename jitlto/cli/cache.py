@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,11 +18,13 @@ from jitlto.cli.paths import PATH
 from jitlto.config import Config
 from jitlto.errors import JitltoError
 from jitlto.store import Store, Usage
+from jitlto.words import many
 
 if TYPE_CHECKING:  # what looking into a directory need not wait for
     from jitlto.runtime.plan import Plan
     from jitlto.runtime.recipe import Recipe
 
+_EDITABLE = "databases of packages that are installed editable"
 _OFF = "JITLTO_CACHE=off: nothing is looked up in it or added"
 
 
@@ -64,11 +66,11 @@ class Place:
         if not readonly and not os.access(nearest, os.W_OK | os.X_OK):
             return f"{nearest} cannot be written"
         try:
-            self.open(readonly=True)
+            Store(self.directory, self.bound, readonly=True)
         except FileNotFoundError:
             pass
-        except JitltoError as error:
-            return error.what
+        except OSError as error:
+            return error.strerror or str(error)
         return None
 
     def _unusable(self, why: str) -> JitltoError:
@@ -96,6 +98,9 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 
 
 _only = click.option("--only", type=click.Choice(["cubins", "build"]), help="One of the two caches [default: both].")
+_only_of_all = click.option(
+    "--only", type=click.Choice(["cubins", "build", "editable"]), help="One of the three [default: all]."
+)
 _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 
 
@@ -115,13 +120,17 @@ def info(as_json: bool) -> None:
             {"name": place.name, "directory": str(place.directory), "bound": place.bound, **asdict(state)}
             for place, state in states
         ]
-        print_json({"caches": listed, "mode": mode})
+        print_json({"caches": [*listed, _editable()], "mode": mode})
         return
     for place, state in states:
-        entries = ", ".join(f"{count} {kind}" for kind, count in sorted(state.entries.items())) or "empty"
+        kinds = (many(count, kind.removesuffix("s")) for kind, count in sorted(state.entries.items()))
+        entries = ", ".join(kinds) or "empty"
         click.echo(f"{place.holds}: {place.directory}: {entries}, {size(state.bytes)} of {size(place.bound)}")
         if state.note:
             click.echo(f"  {state.note}")
+    built = _editable()
+    held = many(built["entries"]["databases"], "database") if built["entries"] else "empty"
+    click.echo(f"{_EDITABLE}: {built['directory']}: {held}, {size(built['bytes'])}")
     if mode == "cached":
         click.echo("JITLTO_MODE=cached: a kernel that is neither there nor in a pack is an error")
 
@@ -138,10 +147,13 @@ def prune(bound: int | None, only: str | None, as_json: bool) -> None:
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
-@_only
+@_only_of_all
 @_json
 def clear(only: str | None, as_json: bool) -> None:
-    """Remove every entry. What is needed again is linked or compiled again."""
+    """Remove every entry, and the databases of packages that are installed editable.
+
+    What is needed again is linked or compiled again.
+    """
     _remove(only, None, as_json, all_of_it=True)
 
 
@@ -179,7 +191,7 @@ def why(
     place = places()[0]
     looked, trouble = _sources(plan, place)
     # A damaged entry is as good as none.
-    hit = next((source for source in looked if plan.digest in source.files and source.get(plan.digest)), None)
+    hit = next((source for source in looked if plan.digest in source.files and source.holds(plan.digest)), None)
     nearest = None if hit else _nearest(plan, looked)
     if as_json:
         print_json(
@@ -202,7 +214,7 @@ def why(
     else:
         click.echo(f"miss: {plan.recipe.kernel} for {plan.target.sm}")
         for source in looked:
-            click.echo(f"  not in {source.words}: {source.path} ({_kernels(source.files)})")
+            click.echo(f"  not in {source.words}: {source.path} ({many(len(source.files), 'kernel')})")
         if not any(source.layer == "pack" for source in looked):
             click.echo(f"  no pack lies beside {plan.database.path}")
     if trouble:
@@ -267,6 +279,20 @@ def _state(place: Place) -> _State:
     return _State(usage.entries, usage.size, setting, trouble is None, note)
 
 
+def _editable() -> dict[str, Any]:
+    """What is kept of packages that are installed editable, in the words of the other caches; nothing bounds it."""
+    from jitlto.runtime import editable
+
+    kept = editable.kept()
+    return {
+        "name": editable.DIRECTORY,
+        "directory": str(config.current().cache_dir / editable.DIRECTORY),
+        "bound": None,
+        "entries": {"databases": len(kept)} if kept else {},
+        "bytes": sum(kept.values()),
+    }
+
+
 def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bool) -> None:
     removed = []
     for place in places():
@@ -291,6 +317,17 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
         if not as_json:
             entry = "1 entry" if entries == 1 else f"{entries} entries"
             click.echo(f"{place.holds}: {place.directory}: removed {entry}, {size(freed)}; {size(left)} are left")
+    if all_of_it and only in (None, "editable"):
+        from jitlto.runtime import editable
+
+        built, entries = _editable(), editable.clear()
+        left = _editable()["bytes"]
+        freed = built["bytes"] - left
+        about = {"name": built["name"], "directory": built["directory"]}
+        removed.append({**about, "removed": entries, "bytes": freed, "bytes_left": left})
+        if not as_json:
+            gone = many(entries, "database")
+            click.echo(f"{_EDITABLE}: {about['directory']}: removed {gone}, {size(freed)}; {size(left)} are left")
     if as_json:
         print_json({"caches": removed})
 
@@ -304,6 +341,13 @@ class _Source:
     path: Path
     files: Mapping[str, Path]  # by digest
     get: Callable[[str], bytes | None]  # an entry, by digest
+
+    def holds(self, digest: str) -> bool:
+        """Whether a program would take the entry."""
+        from jitlto.runtime.linked import unpack
+
+        payload = self.get(digest)
+        return payload is not None and unpack(digest, payload, 0.0, self.layer) is not None
 
     def recipes(self) -> Iterator[Recipe]:
         from jitlto.runtime.linked import unpack
@@ -417,7 +461,3 @@ def _plain(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "none"
     return "none" if value is None else str(value)
-
-
-def _kernels(digests: Sized) -> str:
-    return "1 kernel" if len(digests) == 1 else f"{len(digests)} kernels"

@@ -18,6 +18,7 @@ from jitlto.cli.paths import PATH
 from jitlto.cli.targets import parse_targets
 from jitlto.errors import DatabaseError
 from jitlto.versions import Architecture
+from jitlto.words import many
 
 if TYPE_CHECKING:
     from jitlto.runtime.check import FamilyProof
@@ -180,8 +181,6 @@ def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], i
 
 
 def _print_proof(proof: FamilyProof, causes: Causes, notes: Causes) -> None:
-    from jitlto.runtime.findings import many
-
     state = "every kernel plans, every fragment is used" if proof.holds else "DOES NOT HOLD"
     click.echo(f"{proof.family}: {many(proof.fragments, 'fragment')}, {many(len(proof.kernels), 'kernel')}: {state}")
     for alike in notes.all():
@@ -194,8 +193,6 @@ def _print_proof(proof: FamilyProof, causes: Causes, notes: Causes) -> None:
 
 
 def _print_links(links: Sequence[_Links], targets: Sequence[Architecture], mode: str, seconds: float) -> None:
-    from jitlto.runtime.findings import many
-
     for item in links:
         for cause in item.causes:
             print_cause(item.family, cause)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from jitlto import files
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
@@ -14,6 +15,7 @@ from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError
 from jitlto.fragment import Fragment, FragmentKey
 from jitlto.mangling import demangle
+from jitlto.words import many
 
 _database = click.argument("database", metavar=DATABASE, type=PATH)
 
@@ -45,7 +47,7 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
         for fragment in fragments:
             size = sum(image.size for image in fragment.images)
             click.echo(f"{fragment.role:<10} {size:>8}  {fragment.key}")
-        click.echo(f"{len(fragments)} fragments, digest {opened.digest}", err=True)
+        click.echo(f"{many(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
 
 
 @click.command(
@@ -90,9 +92,10 @@ def show(database: Path, key: str, as_json: bool) -> None:
 )  # fmt: skip
 @click.option("--signer", metavar="NAME", help="Who of them must have signed it.")
 def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
-    """Read and check everything in each DB. Exit status 1 if anything does not hold.
+    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything does not hold.
 
-    A file that the manifest does not list, or lists with another SHA-256, fails and is not opened. DB is then a path.
+    DB may be a pack too: NAME.pack. A file that the manifest does not list, or lists with another SHA-256, fails and is
+    not opened; with a manifest, DB is a path.
     """
     if manifest is None and not databases:
         raise click.UsageError("give a DB, or --manifest")
@@ -100,11 +103,28 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
     if manifest is not None:
         databases = _vouched_for(databases, manifest, signers, signer)
+    read: set[Path] = set()
     for path in databases:
+        if path.suffix == ".pack":
+            _verify_pack(path, read)
+            continue
         with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
             images = opened.verify()
             count = len(opened.fragments())
-            click.echo(f"{opened.path}: {count} fragments and {images} images hold, digest {opened.digest}")
+            held = f"{many(count, 'fragment')} and {many(images, 'image')}"
+            click.echo(f"{opened.path}: {held} hold, digest {opened.digest}")
+            for pack in files.beside(opened.path, ".pack"):
+                _verify_pack(pack, read)
+
+
+def _verify_pack(path: Path, read: set[Path]) -> None:
+    """Check a pack, each once."""
+    from jitlto.runtime import packs
+
+    if path.absolute() not in read:
+        read.add(path.absolute())
+        count = packs.verify(path)
+        click.echo(f"{path}: {many(count, 'kernel')} {'holds' if count == 1 else 'hold'}")
 
 
 def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
@@ -121,7 +141,8 @@ def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, 
     checked = with_packs(given) + ([] if databases else list(listed))
     for file in dict.fromkeys(checked):
         manifest.check(file)
-    click.echo(f"{path}: {len(dict.fromkeys(checked))} files are those that it lists")
+    count = len(dict.fromkeys(checked))
+    click.echo(f"{path}: {many(count, 'file')} {'is one' if count == 1 else 'are those'} that it lists")
     return given
 
 

@@ -15,8 +15,8 @@ from jitlto.errors import JitltoError, NoDeviceError
 from jitlto.fragment import Fragment
 from jitlto.runtime import device, driver
 from jitlto.runtime.compatibility import Refusal, Verdict, Way, native, refusal, verdict
-from jitlto.runtime.findings import many
 from jitlto.versions import Architecture, Version, knows, linkable, newest_ptx_isa
+from jitlto.words import many
 
 _WAYS = {
     Way.LTO: "links, with link-time optimisation",

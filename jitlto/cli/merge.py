@@ -9,6 +9,7 @@ import click
 
 from jitlto.cli.output import print_built
 from jitlto.cli.paths import FILE, PATH
+from jitlto.words import many
 
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
@@ -36,4 +37,4 @@ def merge(
     from jitlto.build.merge import merge as merge_parts
 
     report = merge_parts(parts, output, allow_gaps=allow_gaps, allow_mixed=allow_mixed, prefer=prefer)
-    print_built(report, f"of {len(parts)} files in {report.path}", as_json=as_json)
+    print_built(report, f"of {many(len(parts), 'file')} in {report.path}", as_json=as_json)

@@ -13,6 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from jitlto.words import many
+
 if TYPE_CHECKING:  # what other commands need not wait for
     from jitlto.build.merge import MergeReport
     from jitlto.build.pipeline import BuildReport
@@ -41,7 +43,7 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
             }
         )
     else:
-        click.echo(f"{len(report.fragments)} fragments {summary}")
+        click.echo(f"{many(len(report.fragments), 'fragment')} {summary}")
         click.echo(f"digest {report.digest}")
 
 

@@ -12,6 +12,7 @@ from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.paths import FILE, PATH
 from jitlto.errors import JitltoError
+from jitlto.words import many
 
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
@@ -38,7 +39,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
         found = verdict.read(check_file) if check_file else None
         described = model.describe(opened, family=family, seconds=seconds if timings else None, verdict=found)
     _write(page.to_html(described), output)
-    click.echo(f"{described.fragments} fragments in {output}")
+    click.echo(f"{many(described.fragments, 'fragment')} in {output}")
 
 
 def _write(text: str, output: Path) -> None:

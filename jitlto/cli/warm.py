@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +22,7 @@ from jitlto.cli.paths import FILE, PATH
 from jitlto.cli.targets import parse_targets
 from jitlto.errors import JitltoError, LoggedError, NoDeviceError, RegistryError
 from jitlto.versions import Architecture
+from jitlto.words import many
 
 if TYPE_CHECKING:  # what usage errors need not wait for
     from jitlto.runtime.cubins import CubinCache
@@ -32,8 +32,6 @@ if TYPE_CHECKING:  # what usage errors need not wait for
     from jitlto.runtime.plan import Plan
     from jitlto.runtime.recipe import Recipe
     from jitlto.runtime.wisdom import Request
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,15 +114,15 @@ def _warm(
     jobs: int | None,
     as_json: bool,
 ) -> bool:
+    if Path(target).is_file() and settings:
+        raise click.UsageError(f"{target} is a file, which NAME=VALUE does not restrict")
+    cache = _cache(output)  # before a family is loaded, which goes without a cache that cannot be used, and says so
     if Path(target).is_file():
-        if settings:
-            raise click.UsageError(f"{target} is a file, which NAME=VALUE does not restrict")
         work = _recorded(Path(target), targets, database)
     else:
         work = _of_family(target, settings, targets, database)
     begin = time.perf_counter()
     entries: dict[str, bytes] = {}
-    cache = _cache(output)
     get = _cache_get(cache) if output is None else _pack_get(cache, output, entries)
     outcomes = _link_all(work.jobs, get, jobs)
     if output is None:
@@ -132,7 +130,14 @@ def _warm(
     elif entries:
         from jitlto.runtime import packs
 
-        packs.write(output, entries)
+        try:
+            packs.write(output, entries)
+        except OSError as error:
+            raise JitltoError(
+                f"cannot be written: {error.strerror or error}",
+                where=str(output),
+                hint="make room there, or name a file elsewhere: -o PACK",
+            ) from None
     causes = _causes(outcomes)
     if as_json:
         _print_as_json(work, outcomes, causes, output, time.perf_counter() - begin)
@@ -236,18 +241,13 @@ def _wanted(family: KernelFamily, settings: Sequence[str]) -> dict[str, set[str]
 
 def _cache(output: Path | None) -> CubinCache:
     """The user's cache: to fill it, or, for a pack, to take from it what is there."""
+    from jitlto.runtime import cubins
     from jitlto.runtime.cubins import CubinCache
 
     setting, place = config.current().cache, places()[0]
     if output is not None:
         _refuse_unwritable(output)
-        try:
-            return CubinCache(None if setting == "off" else place.open(readonly=True))
-        except FileNotFoundError:
-            return CubinCache(None)
-        except JitltoError as error:
-            _log.warning("%s: %s", error.where, error.what)
-            return CubinCache(None)
+        return CubinCache(cubins.default().store)
     if setting != "on":
         raise JitltoError(
             f"JITLTO_CACHE={setting}: nothing is added to the cache of linked kernels",
@@ -281,7 +281,7 @@ def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Ge
         try:
             if not output.is_file():
                 raise ValueError("is no file")
-            old = Pack(output)
+            old = Pack(output.absolute())  # as a family's own packs are named, for what is said of it once
         except (OSError, ValueError, TypeError, AttributeError) as error:
             raise JitltoError(
                 f"is no pack that can be replaced: it {error}", where=str(output), hint="remove it, or name another"
@@ -333,15 +333,24 @@ def _kept(outcomes: Sequence[_Outcome], cache: CubinCache) -> list[_Outcome]:
     for outcome in outcomes:
         recipe, database = outcome.recipe, outcome.database
         if recipe and database and outcome.layer != "pack" and cache.find(recipe.digest, database) is None:
-            error = JitltoError(
-                "was linked, and the cache has not kept it: its directory takes no more, or its bound is too low "
-                f"({size(places()[0].bound)})",
-                hint="raise JITLTO_CACHE_SIZE, or write a pack: -o PACK",
-            )
-            kept.append(replace(outcome, layer="", error=error))
+            kept.append(replace(outcome, layer="", error=_not_kept(cache)))
         else:
             kept.append(outcome)
     return kept
+
+
+def _not_kept(cache: CubinCache) -> JitltoError:
+    """Why a kernel that was linked is not in the cache: nothing can be written there, or its bound is too low."""
+    refused = cache.store.refused if cache.store else None
+    if refused:
+        return JitltoError(
+            f"was linked, and the cache has not kept it: {places()[0].directory}: {refused}",
+            hint="make room there, name another directory with JITLTO_CACHE_DIR, or write a pack: -o PACK",
+        )
+    return JitltoError(
+        f"was linked, and the cache has not kept it: its bound is too low ({size(places()[0].bound)})",
+        hint="raise JITLTO_CACHE_SIZE, or write a pack: -o PACK",
+    )
 
 
 def _causes(outcomes: Sequence[_Outcome]) -> list[Cause]:
@@ -374,8 +383,6 @@ def _counts(outcomes: Sequence[_Outcome]) -> tuple[int, int, int]:
 
 
 def _print(work: _Work, outcomes: Sequence[_Outcome], causes: Sequence[Cause], seconds: float) -> None:
-    from jitlto.runtime.findings import many
-
     for cause in causes:
         print_cause("linking", cause)
     linked, found, failed = _counts(outcomes)
@@ -388,8 +395,6 @@ def _print(work: _Work, outcomes: Sequence[_Outcome], causes: Sequence[Cause], s
 
 
 def _print_pack(output: Path, entries: Mapping[str, bytes], outcomes: Sequence[_Outcome]) -> None:
-    from jitlto.runtime.findings import many
-
     if not entries:
         click.echo(f"{output}: not written, for there is nothing to put into it")
         return

@@ -22,9 +22,10 @@ from jitlto.errors import (
 from jitlto.fragment import Fragment, FragmentKey, Role
 from jitlto.mangling import base_name, demangle
 from jitlto.runtime.enumeration import DeadEnd, Kernel, kernels, left_to_callers
-from jitlto.runtime.findings import Finding, Kind, many
+from jitlto.runtime.findings import Finding, Kind
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.resolve import Index
+from jitlto.words import many
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ def current() -> Device:
         if int(status) or not int(context):
             device.set_current()
     # cuda.core raises its own CUDAError, a RuntimeError, or an ImportError, by what is missing.
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         if "driver library" in reason:
             reason = "the NVIDIA driver (libcuda) is not found"

@@ -8,6 +8,7 @@ missed; the build then finds in its own cache what has not changed.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -24,6 +25,7 @@ from jitlto.errors import DatabaseError, JitltoError
 from jitlto.files import digest_of
 from jitlto.headers import HeaderSearch
 from jitlto.runtime import shortcuts
+from jitlto.runtime.installed import SUFFIX
 from jitlto.store import Store
 
 if TYPE_CHECKING:
@@ -72,6 +74,39 @@ def place(installed: InstalledFamily, source: Path) -> Path:
         If the source tree is gone, or does not say how it is built and has none.
     """
     return _in_tree(installed, source) if _settings(installed, source) is None else _built(installed, source)
+
+
+def kept() -> dict[Path, int]:
+    """The databases that were built for such packages and are kept, with their bytes."""
+    found = {}
+    for folder in _folders():
+        for path in folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError):
+                found[path] = path.lstat().st_size
+    return found
+
+
+def clear() -> int:
+    """Remove what is kept, each with what it was made from; returns how many databases there were.
+
+    Locks stay: another process may wait at one.
+    """
+    removed = 0
+    for path in kept():
+        with contextlib.suppress(OSError):
+            _record(path).unlink(missing_ok=True)
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def _folders() -> list[Path]:
+    """Where databases are kept; nothing else of what lies in a cache directory."""
+    try:
+        directory = Store(config.current().cache_dir / DIRECTORY, 0, readonly=True).directory
+        return [path for path in sorted(directory.iterdir()) if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return []  # nothing was built, or it is not this user's own
 
 
 def _built(installed: InstalledFamily, source: Path) -> Path:

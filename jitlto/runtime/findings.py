@@ -128,8 +128,3 @@ class Causes:
         ordered = [sorted(several, key=lambda item: item[0]) for several in self._found.values()]
         ordered.sort(key=lambda several: (-len(several), several[0][0], several[0][1].message))
         return [Cause(tuple(finding for _, finding in several)) for several in ordered]
-
-
-def many(count: int, what: str) -> str:
-    """A number of things, in words: ``1 kernel``, ``2 kernels``."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

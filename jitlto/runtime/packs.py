@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jitlto import files
+from jitlto.errors import JitltoError
 from jitlto.files import Identity, identity
+from jitlto.runtime.linked import unpack
 from jitlto.store import Warnings
 
 _MAGIC = b"jitlto pack 1\n"
@@ -73,20 +75,59 @@ class Pack:
         return tuple(sorted(self._index))
 
     def get(self, digest: str) -> bytes | None:
-        """The entry of a plan; None if there is none, or if it is damaged."""
-        entry = self._index.get(digest)
-        if entry is None:
+        """The entry of a plan; None if there is none, or if it is damaged, which the log says once."""
+        if digest not in self._index:
             return None
-        offset, size, sha = entry
         try:
-            payload = os.pread(self._file.fileno(), size, self._start + offset)
+            payload = self.read(digest)
         except OSError as error:
             _warnings.say(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
             return None
-        if hashlib.sha256(payload).hexdigest() != sha:
+        if payload is None:
             _warnings.say((self.path, digest), "%s is damaged: the kernel %s in it is not used", self.path, digest)
-            return None
         return payload
+
+    def read(self, digest: str) -> bytes | None:
+        """An entry that is listed; None if it is damaged.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read.
+        """
+        offset, size, sha = self._index[digest]
+        payload = os.pread(self._file.fileno(), size, self._start + offset)
+        return payload if hashlib.sha256(payload).hexdigest() == sha else None
+
+
+def verify(path: Path) -> int:
+    """Read and check everything in a pack.
+
+    Returns
+    -------
+    int
+        The number of kernels in it.
+
+    Raises
+    ------
+    JitltoError
+        At the first thing that does not hold.
+    """
+    try:
+        if not path.is_file():
+            raise ValueError("is no regular file" if path.exists() else "there is no such file")
+        pack = Pack(path)
+        with pack._file:
+            for digest in pack.digests:
+                payload = pack.read(digest)
+                if payload is None or unpack(digest, payload, 0.0, "pack") is None:
+                    raise ValueError(f"is damaged: the kernel {digest} in it does not check")
+        return len(pack.digests)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror or error}"
+    except ValueError as error:
+        what = str(error)
+    raise JitltoError(what, where=str(path), hint="fetch it again, or make it: jitlto warm FAMILY --db DB -o PACK")
 
 
 def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:

@@ -188,7 +188,6 @@ class Registry:
             raise _not_in(distribution, family)
         raise _unknown(family, {name for file in files for name in file.contents.families})
 
-
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """The databases on the search path; one that cannot be read may be the one that holds the family."""
         try:
