@@ -218,6 +218,18 @@ def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(m
     assert not full.exists()
 
 
+def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: Path, tmp_path: Path) -> None:
+    shutil.copy(mini_path, tmp_path / "mini.fragdb")
+    command = ("warm", "mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
+    command += ("--db", "mini.fragdb", "-o", "mini.pack")
+    assert jitlto(*command, cwd=tmp_path).returncode == 0
+    whole = (tmp_path / "mini.pack").read_bytes()
+    (tmp_path / "mini.pack").write_bytes(whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:])
+    done = jitlto(*command, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count(b"is damaged")) == (0, 1), done.stderr
+    assert (tmp_path / "mini.pack").read_bytes() == whole
+
+
 def test_values_that_no_kernel_has_together_are_an_error(shipped: Path) -> None:
     command = ("warm", "search", "optimized_name=standard", "veclen=4", "--arch", "sm_90", "--db", shipped)
     _refused(jitlto(*command), 1, "no kernel has these values together")
