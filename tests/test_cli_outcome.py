@@ -18,12 +18,18 @@ from .families import MINI, write_family
 _ROOT = Path(__file__).parent.parent
 
 
+def _hears() -> None:
+    """Tests may run under nohup, which is inherited."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @contextmanager
 def _started(directory: Path, *command: str | Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
     """A command with a directory of its own for temporary files."""
     (directory / "tmp").mkdir()
     environment = os.environ | {"PYTHONPATH": str(_ROOT), "TMPDIR": str(directory / "tmp")} | variables
-    with subprocess.Popen([*map(str, command)], stderr=subprocess.PIPE, text=True, env=environment) as process:
+    words = [*map(str, command)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=_hears) as process:
         try:
             yield process
         finally:
