@@ -19,13 +19,12 @@ import hashlib
 import os
 import re
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
-from jitlto import records
+from jitlto import files, records
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.files import identity
 from jitlto.fragment import Fragment, FragmentKey, Image
@@ -334,44 +333,47 @@ def write(
         + [("meta", name, _sha(value)) for name, value in meta.items()]
     )
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent or ".", prefix=".jitlto-", suffix=".tmp")
-    except OSError as error:
-        raise DatabaseError(
-            f"cannot be written: {error.strerror}",
-            where=str(path),
-            hint="give a path in a directory that exists and that you may write",
-        ) from error
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        with contextlib.closing(sqlite3.connect(temporary, isolation_level=None)) as connection:
-            connection.executescript(
-                f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={_APPLICATION_ID};"
-                f"PRAGMA user_version={SCHEMA}; BEGIN; {_DDL}"
-            )
-            rows_of_meta = [("digest", digest), *((name, value.decode()) for name, value in meta.items())]
-            connection.executemany("INSERT INTO meta VALUES (?, ?)", rows_of_meta)
-            for table, rows in (("family", family_rows), ("fragment", fragment_rows)):
-                values = ((key, rows[key].decode(), _sha(rows[key])) for key in sorted(rows))
-                connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
-            connection.executemany("INSERT INTO blob VALUES (?, ?)", sorted(blobs.items()))
-            connection.execute("COMMIT")
-        with temporary.open("r+b") as file:
-            # Header fields 24 and 92 count writes (SQLite file format, 1.3): they say nothing of the content.
-            for offset in (24, 92):
-                file.seek(offset)
-                file.write((1).to_bytes(4, "big"))
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
+        with files.replacing(path) as temporary:
+            try:
+                temporary.touch(exist_ok=False)
+            except OSError as error:
+                raise DatabaseError(
+                    f"cannot be written: {error.strerror}",
+                    where=str(path),
+                    hint="give a path in a directory that exists and that you may write",
+                ) from error
+            rows_of_meta = {"digest": digest.encode()} | meta
+            _fill(temporary, rows_of_meta, {"family": family_rows, "fragment": fragment_rows}, blobs)
     except (sqlite3.Error, OSError) as error:
         raise DatabaseError(f"cannot be written: {error}", where=str(path)) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return digest
+
+
+def _fill(
+    path: Path,
+    meta: Mapping[str, bytes],
+    tables: Mapping[str, Mapping[str, bytes]],
+    blobs: Mapping[str, bytes],
+) -> None:
+    """Write the tables into an empty file: the same bytes for the same rows."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.executescript(
+            f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={_APPLICATION_ID};"
+            f"PRAGMA user_version={SCHEMA}; BEGIN; {_DDL}"
+        )
+        connection.executemany("INSERT INTO meta VALUES (?, ?)", [(name, meta[name].decode()) for name in meta])
+        for table, rows in tables.items():
+            values = ((key, rows[key].decode(), _sha(rows[key])) for key in sorted(rows))
+            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
+        connection.executemany("INSERT INTO blob VALUES (?, ?)", sorted(blobs.items()))
+        connection.execute("COMMIT")
+    with path.open("r+b") as file:
+        # Header fields 24 and 92 count writes (SQLite file format, 1.3): they say nothing of the content.
+        for offset in (24, 92):
+            file.seek(offset)
+            file.write((1).to_bytes(4, "big"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def check_writable(path: Path) -> None:

@@ -6,7 +6,7 @@ import os
 import site
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -16,6 +16,11 @@ _PAGE = 4096
 _APPLICATION_ID = b"jlto"  # at offset 68 of the header
 _ROW = b"digest"
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
+
+#: What a database's file name ends in, which an entry point's value leaves out.
+SUFFIX = ".fragdb"
+#: The group of entry points by which an installed package says which families it brings, and in which file.
+GROUP = "jitlto.fragments"
 
 #: What tells a file from any other that stands, or has stood, under its name.
 Identity: TypeAlias = "tuple[int, ...]"
@@ -66,6 +71,21 @@ def read(path: str | os.PathLike[str]) -> bytes:
     if stat.S_ISFIFO(mode) and not data:
         raise OSError(None, "it is a FIFO that nobody writes to", str(path))
     return data
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` to write to: the file takes the place of ``path`` at the end, whole, or leaves nothing.
+
+    Not mkstemp's, which nobody else may read: here umask decides.
+    """
+    temporary = path.with_name(f".jitlto-{os.urandom(8).hex()}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def beside(path: Path, suffix: str) -> list[Path]:

@@ -132,13 +132,10 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
     text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
     if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_head(path)))):
         raise ManifestError("exists and is no manifest: it is not replaced", where=str(path), hint="give another -o")
-    temporary = path.with_name(f".{os.urandom(8).hex()}")
     try:
-        with temporary.open("xb") as output:
+        with files.replacing(path) as temporary, temporary.open("xb") as output:
             output.write(text)
-        temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ManifestError(f"cannot be written: {error.strerror}", where=str(path)) from error
     return Manifest(path, text, digests)
 

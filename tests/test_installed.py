@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import jitlto
-from jitlto import database
+from jitlto import database, files
 from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError, JitltoError, RegistryError
 from jitlto.runtime import installed, registry
@@ -383,7 +383,7 @@ def test_what_is_seen_is_what_importlib_metadata_sees(
             file.write(tmp_path / "zipped" / "zipped-4.0.dist-info" / name, f"zipped-4.0.dist-info/{name}")
     monkeypatch.setattr(sys, "path", [str(site), str(egg), str(old), str(archive), *sys.path])
     seen = {(f.family, f.value, f.distribution, f.version) for f in installed.families()}
-    points = importlib.metadata.entry_points(group=installed.GROUP)
+    points = importlib.metadata.entry_points(group=files.GROUP)
     assert seen == {(p.name, p.value, p.dist.name, p.dist.version) for p in points if p.dist}
     assert {family for family, *_ in seen} >= {"mini", "one", "two", "egged", "old", "zipped"}
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-from jitlto import config, database
+from jitlto import config, database, files
 from jitlto.build.pipeline import BuildReport, family_record
 from jitlto.build.render import render_family
 from jitlto.build.settings import Settings
@@ -132,9 +131,7 @@ def _copy(path: Path, output: Path) -> None:
     if output.exists() and path.samefile(output):
         return
     try:
-        with tempfile.TemporaryDirectory(dir=output.parent, prefix=".jitlto-") as directory:
-            copy = Path(directory) / output.name
-            shutil.copyfile(path, copy)
-            copy.replace(output)
+        with files.replacing(output) as temporary:
+            shutil.copyfile(path, temporary)
     except OSError as error:
         raise DatabaseError(f"cannot be written: {error.strerror}", where=str(output)) from error

@@ -13,10 +13,8 @@ from pathlib import Path, PurePosixPath
 from jitlto import declaration
 from jitlto.declaration import CompilerTables
 from jitlto.errors import FamilyError, ProjectError
+from jitlto.files import GROUP, SUFFIX
 from jitlto.versions import Architecture
-
-#: The group of entry points by which an installed package says which families it brings, and in which file.
-GROUP = "jitlto.fragments"
 
 _TABLE = "tool.jitlto"
 _KEYS = ("families", "database", "archs", "toolchain", "options")
@@ -82,7 +80,7 @@ def undeclared(pyproject: Path) -> str | None:
     try:
         document = tomllib.loads(pyproject.read_text("utf-8-sig"))
         tools, points = list(document.get("tool", ())), document["project"]["entry-points"][GROUP]
-        places = [Path(*value.split(".")).with_suffix(".fragdb") for value in points.values()]
+        places = [Path(*value.split(".")).with_suffix(SUFFIX) for value in points.values()]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # whoever needs the file will say so
     roots = (pyproject.parent, pyproject.parent / "src")
@@ -169,7 +167,7 @@ class _Reader(CompilerTables):
             raise self._error(_TABLE, "database is missing: where the database lies in the wheel", hint)
         text = self._text(_TABLE, table, "database")
         *packages, file = text.split("/")
-        stem = file.removesuffix(".fragdb")
+        stem = file.removesuffix(SUFFIX)
         if stem == file or not packages or not all(map(_PART.fullmatch, (*packages, stem))):
             raise self._error(
                 _TABLE,

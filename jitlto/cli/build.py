@@ -45,12 +45,13 @@ def render(name: str, output: Path, as_json: bool) -> None:
 
     listing = []
     family = declaration.load(declaration.find(name))
+    read = overwrite.sources([family])
     for rendered in render_family(family):
         stem = quote(",".join(f"{n}={v}" for n, v in rendered.key.parameters), safe="=, ") or rendered.group.name
         if len(stem) > _LONGEST_NAME:
             stem = hashlib.sha256(stem.encode()).hexdigest()
         path = output / rendered.group.name / f"{stem}.cu"
-        overwrite.refuse({"-o": path}, overwrite.sources([family]))
+        overwrite.refuse({"-o": path}, read)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(rendered.text, "utf-8")

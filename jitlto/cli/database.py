@@ -137,7 +137,7 @@ def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, 
     elif signature_of(path).exists():
         click.echo(f"{path}: its signature is not checked: give --signers", err=True)
     listed = tuple(path.parent / name for name in manifest.digests)
-    given = databases or tuple(file for file in listed if file.suffix == ".fragdb")
+    given = databases or tuple(file for file in listed if file.suffix == files.SUFFIX)
     checked = with_packs(given) + ([] if databases else list(listed))
     for file in dict.fromkeys(checked):
         manifest.check(file)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import click
 
+from jitlto import files
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.paths import FILE, PATH
@@ -46,16 +45,7 @@ def _write(text: str, output: Path) -> None:
     """Write a page, whole or not at all."""
     hint = "give a path in a directory that exists and that you may write"
     try:
-        descriptor, name = tempfile.mkstemp(dir=output.parent, prefix=".jitlto-", suffix=".tmp")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            umask = os.umask(0)
-            os.umask(umask)
-            temporary.chmod(0o666 & ~umask)
-            temporary.replace(output)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with files.replacing(output) as temporary:
+            temporary.write_text(text, "utf-8", newline="\n")
     except OSError as error:
         raise JitltoError(f"cannot be written: {error.strerror}", where=str(output), hint=hint) from error

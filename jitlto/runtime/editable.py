@@ -22,10 +22,9 @@ from typing import TYPE_CHECKING
 
 from jitlto import config, declaration
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.files import digest_of
+from jitlto.files import SUFFIX, digest_of, replacing
 from jitlto.headers import HeaderSearch
 from jitlto.runtime import shortcuts
-from jitlto.runtime.installed import SUFFIX
 from jitlto.store import Store
 
 if TYPE_CHECKING:
@@ -260,7 +259,8 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path) -> None:
         _build(installed, source, path)
         log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
-            _keep(_record(path), json.dumps([state, digest_of(path)]))
+            with replacing(_record(path)) as temporary:
+                temporary.write_text(json.dumps([state, digest_of(path)]))
     finally:
         lock.release()
 
@@ -282,9 +282,3 @@ def _build(installed: InstalledFamily, source: Path, path: Path) -> None:
         where=str(source),
         hint="mend it and ask again; the same by hand: " + " ".join(["jitlto", *arguments[:3], "-o DB"]),
     )
-
-
-def _keep(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{os.urandom(8).hex()}")
-    temporary.write_text(text)
-    temporary.replace(path)

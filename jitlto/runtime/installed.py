@@ -19,12 +19,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jitlto.errors import DatabaseError, RegistryError
+from jitlto.files import GROUP, SUFFIX
 from jitlto.record import Record
-
-#: The group of entry points.
-GROUP = "jitlto.fragments"
-#: What a database's file name ends in, and an entry point's value leaves out.
-SUFFIX = ".fragdb"
 
 
 class InstalledFamily(Record):

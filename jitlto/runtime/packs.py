@@ -157,16 +157,10 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
         index[digest] = (offset, len(payload), hashlib.sha256(payload).hexdigest())
         offset += len(payload)
     listed = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
-    temporary = path.with_name(f".{os.urandom(8).hex()}")  # not mkstemp: everybody may read a pack, if umask lets them
-    try:
-        with temporary.open("xb") as file:
-            file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
-            file.write(listed)
-            file.writelines(entries[digest] for digest in sorted(entries))
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with files.replacing(path) as temporary, temporary.open("xb") as file:
+        file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
+        file.write(listed)
+        file.writelines(entries[digest] for digest in sorted(entries))
 
 
 def beside(database: Path) -> tuple[Pack, ...]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import DatabaseError, JitltoError, RegistryError
-from jitlto.files import Identity, digest_of, identity
+from jitlto.files import SUFFIX, Identity, digest_of, identity
 from jitlto.runtime import shortcuts
 from jitlto.runtime.shortcuts import Contents
 
@@ -145,7 +145,7 @@ class Registry:
         files: list[Path] = []
         for path in self._paths:
             directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-            files += sorted(path.glob("*.fragdb")) if directory else [path]
+            files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
         return dict.fromkeys(files)
 
     def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
