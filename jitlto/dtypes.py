@@ -1,4 +1,4 @@
-"""The one table of C++ scalar names: what NumPy calls them, how wide they are, which of them are the same type.
+"""C++ types as kernels take them: the one table of scalar names, NumPy's among them, and a kernel's parameters.
 
 Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Guide, «Built-in types»).
 """
@@ -16,6 +16,28 @@ class Scalar(Record):
     name: str
     typestr: str
     size: int
+
+
+class Parameter(Record):
+    """One parameter of a kernel.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    type : str
+        Its C++ type, e.g. ``float const*``.
+    size, alignment : int
+        In bytes, from the ``.entry`` that the compiler emitted.
+    """
+
+    name: str
+    type: str
+    size: int
+    alignment: int
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
 
 
 _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
@@ -48,9 +70,8 @@ _NUMPY_NAMES = {
     "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "longlong": "i8",
     "ulonglong": "u8", "bool": "b1", "bool_": "b1", "bfloat16": "bfloat16",
 }  # fmt: skip
-_STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
-# Words that are no part of a parameter's type.
-_NO_PART = r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b"
+#: The namespace that such a name may bear, as a regular expression.
+STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
 
 
 def scalar(type_name: str) -> Scalar | None:
@@ -59,49 +80,8 @@ def scalar(type_name: str) -> Scalar | None:
     >>> scalar("cuda::std::int64_t").name
     'long long'
     """
-    name = re.sub(_STD, "", type_name) if "std::" in type_name else type_name
+    name = re.sub(STD, "", type_name) if "std::" in type_name else type_name
     return _BY_NAME.get(" ".join(word for word in name.split() if word not in ("const", "volatile")))
-
-
-def same_type(a: str, b: str) -> bool:
-    """Whether two C++ type names name one type in a kernel's signature, by this table or by spelling.
-
-    Qualifiers of the parameter itself, ``long`` beside ``long long`` (both 8 bytes), and namespaces that one of the
-    two leaves out, do not count.
-    """
-    left, right = spelling(a), spelling(b)
-    # A declaration may leave out namespaces that the compiler spells out.
-    return left == right or left.endswith(f"::{right}") or right.endswith(f"::{left}")
-
-
-def spelling(type_name: str) -> str:
-    """A C++ parameter type in one spelling: ``const`` behind what it qualifies, scalars by their canonical names."""
-    return _spelling(type_name, parameter=True)
-
-
-def _spelling(type_name: str, *, parameter: bool) -> str:
-    text = re.sub(_NO_PART, " ", re.sub(_STD, "", type_name))
-    match = re.fullmatch(r"(.*?)((?:[*&\s]|\bconst\b)*)", text, re.S)
-    base, tail = match.groups() if match else (text, "")
-    first, *levels = re.split(r"(?=[*&])", tail)
-    name, bracket, inner = base.strip().partition("<")
-    words = name.split()
-    constant = "const" in words or "const" in first
-    plain = " ".join(word for word in words if word != "const")
-    if bracket and inner.endswith(">"):
-        from jitlto.mangling import split_top_level  # which a parameter's type seldom needs
-
-        arguments = (_spelling(part, parameter=False) for part in split_top_level(inner[:-1]))
-        plain += f"<{','.join(arguments)}>"
-    else:
-        plain += bracket + inner
-    known = _BY_NAME.get(plain)
-    result = (known.name if known else plain) + (" const" if constant and (levels or not parameter) else "")
-    for position, level in enumerate(levels):
-        # The last level is the parameter itself, whose own const is no part of its type.
-        own = parameter and position == len(levels) - 1
-        result += level[0] + (" const" if "const" in level and not own else "")
-    return result
 
 
 def cpp_name(value: object) -> str:
@@ -141,7 +121,7 @@ def same_value(a: str, b: str) -> bool:
     """Whether two parameter values are the same: the same text, or two names of one C++ scalar."""
     if a == b:
         return True
-    left, right = (_BY_NAME.get(re.sub(_STD, "", name).strip()) for name in (a, b))
+    left, right = (_BY_NAME.get(re.sub(STD, "", name).strip()) for name in (a, b))
     return left is not None and left is right
 
 

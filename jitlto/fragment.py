@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote, unquote
 
+from jitlto.dtypes import Parameter
 from jitlto.errors import JitltoError
-from jitlto.parameter import Parameter
 from jitlto.versions import Architecture, Version
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")

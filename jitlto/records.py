@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jitlto.compiler_options import leaves
+from jitlto.dtypes import Parameter
 from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind, is_name
 from jitlto.link_options import LinkOptions
-from jitlto.parameter import Parameter
 from jitlto.versions import Architecture, Version
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -10,18 +10,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto import ownership
 from jitlto.files import open_regular
-from jitlto.record import Record
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -29,11 +25,9 @@ if TYPE_CHECKING:
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
 _TOUCHED = 3600.0  # seconds: an entry's time of use is no finer than this
-_STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
 _STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
-
-# What an entry is called below kind and first digits, and the temporary file that becomes one.
-_ENTRY = r"[0-9a-f]{62}|\.jitlto-.*"
+_ROOT = 0  # the user
+_LINKS = 40  # as many as Linux follows (path_resolution(7))
 
 
 class Warnings:
@@ -58,13 +52,6 @@ class Warnings:
             logging.getLogger(self._name).warning(message, *args)
 
 
-class Usage(Record):
-    """What a store holds: entries by kind, and bytes in all."""
-
-    entries: dict[str, int]
-    size: int
-
-
 class Store:
     """Entries in a directory that belongs to this user alone.
 
@@ -73,7 +60,7 @@ class Store:
     directory : Path
         Made if it is missing, with mode 0700.
     size : int
-        Bytes that :meth:`prune` leaves at most.
+        Bytes that :func:`jitlto.upkeep.prune` leaves at most.
     readonly : bool
         Whether entries are read only; the directory then need not be writable, is not made, and nothing in it changes.
 
@@ -91,9 +78,9 @@ class Store:
         self.refused: str | None = None
         self._warnings = Warnings(__name__)
         self._written: int | None = None  # bytes since the store was last pruned; None before the first time
-        ownership.require_own(str(directory))
+        require_own(str(directory))
         if not readonly:
-            ownership.make(str(directory))
+            make(str(directory))
         status = directory.stat()
         if hasattr(os, "getuid") and status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
@@ -165,56 +152,17 @@ class Store:
             logging.getLogger(__name__).debug("no lock at %s", path)
         return lock
 
-    def usage(self) -> Usage:
-        """Count what is there."""
-        counts: dict[str, int] = {}
-        size = 0
-        for path, status in self._files():
-            kind = path.relative_to(self.directory).parts[0]
-            counts[kind] = counts.get(kind, 0) + 1
-            size += status.st_size
-        return Usage(counts, size)
-
-    def prune(self, size: int | None = None) -> int:
-        """Remove what was used longest ago until at most ``size`` bytes are left (by default the store's bound).
-
-        What another process is writing stays. Nothing is removed if the store is read only.
-
-        Returns
-        -------
-        int
-            How many entries were removed.
-        """
-        if self.readonly:
-            return 0
-        size = self.size if size is None else size
-        files = sorted(self._files(), key=lambda item: item[1].st_mtime)
-        total = sum(status.st_size for _, status in files)
-        removed = 0
-        for path, status in files:
-            temporary = path.name.startswith(".")
-            stale = time.time() - status.st_mtime > _STALE
-            if not stale if temporary else total <= size:
-                continue
-            with contextlib.suppress(OSError):
-                path.unlink()
-                removed += 1
-                total -= status.st_size
-        return removed
-
     def keep_bound(self) -> None:
         """Prune if it may be necessary: at a process's first call, and when it has written a sixteenth of the bound."""
         if self._written is None or self._written > self.size // 16:
             self._written = 0
-            self.prune()
+            from jitlto.upkeep import prune
 
-    def clear(self) -> int:
-        """Remove every entry; returns how many there were."""
-        return self.prune(-1)
+            prune(self)
 
     def _make(self, *names: str) -> None:
         """Make directories below this one; no further where somebody else, or a link, has taken the place of ours."""
-        ownership.make(str(self.directory))  # should it have been removed meanwhile
+        make(str(self.directory))  # should it have been removed meanwhile
         directory, status = self.directory, self.directory.stat()
         for name in (*names, None):
             if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
@@ -227,17 +175,6 @@ class Store:
 
     def _path(self, kind: str, key: str) -> Path:
         return self.directory.joinpath(kind, key[:2], key[2:])
-
-    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """The entries and what is being written; whatever else lies in the directory is somebody's own."""
-        for folder in self.directory.glob("*/[0-9a-f][0-9a-f]"):
-            with contextlib.suppress(OSError):
-                if not all(stat.S_ISDIR(directory.lstat().st_mode) for directory in (folder.parent, folder)):
-                    continue  # a link, which leads to what is not ours
-                for path in folder.iterdir():
-                    if re.fullmatch(_ENTRY, path.name):
-                        with contextlib.suppress(OSError):
-                            yield path, path.lstat()
 
 
 def _replace(path: Path, data: bytes) -> None:
@@ -265,3 +202,69 @@ def open_store(directory: Path, size: int, *, readonly: bool = False) -> Store |
             "the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error
         )
         return None
+
+
+def require_own(path: str) -> None:
+    """Check that no user but this one and root decides what a directory's path leads to.
+
+    On the way to it, a directory that everybody may write to has the sticky bit, as ``/tmp`` has, and what stands in
+    such a one, links too, belongs to this user or root. Owners of the other directories above are trusted so far:
+    what they put in the place of entries is not used, for it does not belong to this user.
+
+    Parameters
+    ----------
+    path : str
+        Absolute. What is not there yet is no matter.
+
+    Raises
+    ------
+    PermissionError
+        If that does not hold.
+    OSError
+        If the links on the way are too many.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    own = (_ROOT, os.getuid())
+    place, open_to_all, links = "/", False, 0
+    left = [part for part in path.split("/") if part][::-1]
+    while left:
+        part = left.pop()
+        if part == "..":  # of a link's target
+            place, open_to_all = os.path.dirname(place), False  # noqa: PTH120
+            continue
+        below = os.path.join(place, part)  # noqa: PTH118
+        try:
+            status = os.lstat(below)
+        except FileNotFoundError:
+            return
+        if open_to_all and status.st_uid not in own:
+            raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _LINKS:
+                raise OSError(f"{path} is a circle of links")
+            target = os.readlink(below)  # noqa: PTH115
+            if target.startswith("/"):
+                place, open_to_all = "/", False
+            left += [part for part in target.split("/") if part not in ("", ".")][::-1]
+            continue
+        place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
+        if open_to_all and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(
+                f"{place} can be written by others, who could put another in the place of what is in it"
+            )
+
+
+def make(path: str) -> None:
+    """Make a directory and those above it that are missing, for this user alone."""
+    if os.path.isdir(path):  # noqa: PTH112
+        return
+    above = os.path.dirname(path)  # noqa: PTH120
+    if above != path:
+        make(above)
+    try:
+        os.mkdir(path, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        if not os.path.isdir(path):  # noqa: PTH112 - not a directory that another process has just made
+            raise

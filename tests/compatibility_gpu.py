@@ -29,9 +29,9 @@ from jitlto import toolkit
 from jitlto.database import FragmentDatabase
 from jitlto.errors import JitltoError
 from jitlto.runtime import device, driver
+from jitlto.runtime.cubins import LinkedKernel
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.launcher import Launcher
-from jitlto.runtime.linked import LinkedKernel
 from jitlto.runtime.shortcuts import Chosen
 from jitlto.versions import Architecture, newest_ptx_isa
 

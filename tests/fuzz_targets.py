@@ -27,16 +27,15 @@ from jitlto.build.merge import merge
 from jitlto.build.render import render_family
 from jitlto.build.unit import Unit
 from jitlto.database import FragmentDatabase
+from jitlto.dtypes import Parameter
 from jitlto.errors import JitltoError
 from jitlto.files import digest_of
 from jitlto.fragment import FragmentKey, ImageKind
 from jitlto.manifest import Manifest
-from jitlto.parameter import Parameter
 from jitlto.runtime import check, cubin, packs, wisdom
 from jitlto.runtime.arguments import converter
-from jitlto.runtime.cubins import CubinCache
+from jitlto.runtime.cubins import CubinCache, unpack
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.linked import unpack
 from jitlto.runtime.linker import InputKind, LinkInput
 from jitlto.runtime.recipe import Recipe
 from jitlto.runtime.shortcuts import Contents, Shortcuts
@@ -112,7 +111,7 @@ class Ground:
 
 
 def _packed(plan: Any) -> bytes:
-    from jitlto.runtime.linked import pack
+    from jitlto.runtime.cubins import pack
 
     return pack(plan.recipe, plan.link_anew())
 

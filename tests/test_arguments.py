@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jitlto.dtypes import Parameter
 from jitlto.errors import ArgumentError, LaunchError
-from jitlto.parameter import Parameter
 from jitlto.runtime.arguments import converter
 
 INTEGERS = {

@@ -13,8 +13,8 @@ import pytest
 
 from jitlto.cli.cache import cache as command_group
 from jitlto.cli.cache import size
+from jitlto.runtime.cubins import pack
 from jitlto.runtime.kernels import load
-from jitlto.runtime.linked import pack
 from jitlto.runtime.recipe import Recipe
 from jitlto.store import Store
 

@@ -24,10 +24,10 @@ from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
 from jitlto.fragment import Image, ImageKind
 from jitlto.runtime import driver
 from jitlto.runtime.compatibility import refusal
+from jitlto.runtime.cubins import LinkedKernel
 from jitlto.runtime.driver import Driver, Forward
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.launcher import Launcher
-from jitlto.runtime.linked import LinkedKernel
 from jitlto.runtime.plan import Plan
 from jitlto.runtime.sass import disassemble
 from jitlto.versions import Architecture, Version, newest_ptx_isa

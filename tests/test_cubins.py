@@ -23,12 +23,11 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import config, toolkit
+from jitlto import config, toolkit, upkeep
 from jitlto.errors import LinkError, NotCachedError
 from jitlto.runtime import cubins, events
-from jitlto.runtime.cubins import CubinCache
+from jitlto.runtime.cubins import CubinCache, LinkedKernel, pack
 from jitlto.runtime.kernels import KernelFamily, load
-from jitlto.runtime.linked import LinkedKernel, pack
 from jitlto.runtime.plan import Plan
 from jitlto.store import Store
 from jitlto.versions import Version
@@ -449,7 +448,7 @@ def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> N
         process.ask(plan)
         time.sleep(0.005)
         process.links = 0
-        other.clear()
+        upkeep.clear(other)
     ended.set()
     watcher.join(10)
     assert not missing
@@ -798,7 +797,7 @@ def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan
     claim.release()
     store.put(cubins.ENTRIES, another.digest, b"x")
     store.keep_bound()
-    assert store.clear() == 0
+    assert upkeep.clear(store) == 0
     assert state(directory) == before
 
 
@@ -844,7 +843,7 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
     process = Process(directory, bound)
     for number, plan in enumerate(plans):
         process.ask(plan)
-        assert process.store.usage().size <= bound
+        assert upkeep.usage(process.store).size <= bound
         path = process.store._path(cubins.ENTRIES, plan.digest)
         os.utime(path, (number * 10_000, number * 10_000))
         if number == 2:
@@ -869,7 +868,7 @@ def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: 
     with ThreadPoolExecutor(6) as pool:
         asked = [pool.submit(ask, chance.choice(caches), chance.choice(plans)) for _ in range(600)]
         assert all(each.result(30) for each in asked)
-    assert Store(directory, bound).usage().size <= bound * 19 // 16 + bound
+    assert upkeep.usage(Store(directory, bound)).size <= bound * 19 // 16 + bound
 
 
 def test_the_size_is_set_by_the_environment(
@@ -880,7 +879,7 @@ def test_the_size_is_set_by_the_environment(
         mini.plan(arch=arch, **TWICE).link()
     store = cubins.default().store
     assert store is not None
-    assert 0 < store.usage().size <= 10 << 10
+    assert 0 < upkeep.usage(store).size <= 10 << 10
 
 
 def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory: Path, plan: Plan) -> None:
@@ -892,7 +891,7 @@ def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory:
 def test_the_directory_is_not_walked_at_every_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = Store(tmp_path / "store", 1 << 20)
     walks = []
-    monkeypatch.setattr(store, "_files", lambda whole=store._files: walks.append(1) or whole())
+    monkeypatch.setattr(upkeep, "_files", lambda store, whole=upkeep._files: walks.append(1) or whole(store))
     for number in range(1000):
         store.put(cubins.ENTRIES, hashlib.sha256(bytes(number)).hexdigest(), bytes(4096))
         store.keep_bound()
@@ -931,7 +930,7 @@ def test_lock_files_do_not_accumulate(directory: Path) -> None:
         assert claim is not None
         claim.release()
     assert len(list((directory / "locks").iterdir())) <= 4096
-    assert store.usage().size == 0
+    assert upkeep.usage(store).size == 0
 
 
 def test_pruning_leaves_what_another_process_is_writing(directory: Path) -> None:
@@ -939,8 +938,8 @@ def test_pruning_leaves_what_another_process_is_writing(directory: Path) -> None
     store.put(cubins.ENTRIES, key, bytes(500))
     half = store._path(cubins.ENTRIES, key).with_name(".half")
     half.write_bytes(bytes(500))
-    assert store.prune() == 1
-    assert store.clear() == 0
+    assert upkeep.prune(store) == 1
+    assert upkeep.clear(store) == 0
     assert half.exists()
 
 
@@ -1039,6 +1038,6 @@ def test_found_kernels_are_logged_for_who_looks_and_for_nobody_else(
         Process(directory).ask(plan)
     assert caplog.text == ""
     with caplog.at_level(logging.INFO, "jitlto"):
-        Process(directory).store.clear()
+        upkeep.clear(Process(directory).store)
         Process(directory).ask(plan)
     assert "linked mini/kern[data_type=float] for sm_90 in" in caplog.text

@@ -20,9 +20,8 @@ from jitlto import database
 from jitlto.database import FragmentDatabase
 from jitlto.errors import JitltoError
 from jitlto.runtime import packs
-from jitlto.runtime.cubins import ENTRIES, CubinCache
+from jitlto.runtime.cubins import ENTRIES, CubinCache, LinkedKernel, pack
 from jitlto.runtime.kernels import KernelFamily, load
-from jitlto.runtime.linked import LinkedKernel, pack
 from jitlto.runtime.plan import Plan
 from jitlto.store import Store
 

@@ -8,8 +8,8 @@ import pytest
 
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import device, driver
+from jitlto.runtime.cubins import LinkedKernel
 from jitlto.runtime.driver import Driver, Forward
-from jitlto.runtime.linked import LinkedKernel
 
 OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.dtypes import cpp_name, from_numpy_name, same_type, same_value, scalar, spelling
+from jitlto.dtypes import cpp_name, from_numpy_name, same_value, scalar
 
+#: Names of one type each.
 ALIASES = [
     ("int64_t", "std::int64_t", "cuda::std::int64_t", "::std::int64_t", "long long", "long", "long int", "ptrdiff_t"),
     ("uint64_t", "unsigned long long", "unsigned long", "size_t", "std::size_t"),
@@ -48,13 +49,11 @@ def test_aliases_are_one_type_and_one_value(group: tuple[str, ...]) -> None:
     for alias in group:
         assert scalar(alias) is first
         assert scalar(f"const {alias}") is first
-        assert same_type(alias, group[0])
         assert same_value(alias, group[0])
 
 
 def test_other_types_are_other_types() -> None:
     for left, right in combinations(ALIASES, 2):
-        assert not same_type(left[0], right[0])
         assert not same_value(left[0], right[0])
 
 
@@ -128,66 +127,6 @@ def test_booleans_are_the_words_of_cpp() -> None:
 def test_anything_else_is_a_type_error(value: object) -> None:
     with pytest.raises(TypeError, match="not a parameter value"):
         cpp_name(value)
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("const float*", "float const*"),
-        ("const float* __restrict__", "float const*"),
-        ("const float *__restrict__", "float const*"),
-        ("float* const", "float*"),
-        ("const int", "int"),
-        ("const uint32_t*", "unsigned int const*"),
-        ("int64_t const*", "long const*"),
-        ("float const* const*", "const float* const*"),
-        ("Filter", "ns::Filter"),
-        ("const Filter*", "a::b::Filter const*"),
-        ("struct Filter*", "Filter*"),
-        ("const my_struct*", "my_struct const*"),
-        ("my_enum const*", "const my_enum*"),
-        ("Box<float, 4>", "Box<float,4>"),
-        ("Box<float*>", "Box< float * >"),
-        ("const Box<float>*", "Box<float> const*"),
-        ("const Box<float const*>*", "Box<float const*> const*"),
-        ("Box<Box<uint32_t> >", "Box<Box<unsigned int>>"),
-        ("const float&", "float const&"),
-    ],
-)
-def test_spellings_of_one_type(a: str, b: str) -> None:
-    assert same_type(a, b)
-    assert same_type(b, a)
-
-
-@pytest.mark.parametrize(
-    ("a", "b"),
-    [
-        ("float*", "float const*"),
-        ("float*", "float"),
-        ("float**", "float*"),
-        ("float**", "float* const*"),
-        ("float const**", "float* const*"),
-        ("float*", "double*"),
-        ("int", "unsigned int"),
-        ("Filter", "OtherFilter"),
-        ("Box<float*>", "Box<float*, int>"),
-        ("Box<float*>", "Box<float const*>"),
-        ("Box<float const*>", "Box<float> const*"),
-        ("Box<float>*", "Box<float*>"),
-    ],
-)
-def test_different_types(a: str, b: str) -> None:
-    assert not same_type(a, b)
-    assert not same_type(b, a)
-
-
-@given(st.recursive(
-    st.sampled_from(["float", "unsigned int", "Filter", "Box<float, int>", "ns::T"]),
-    lambda inner: st.tuples(inner, st.sampled_from(["*", " const*", "&"])).map("".join),
-))  # fmt: skip
-def test_a_spelling_spells_itself(type_name: str) -> None:
-    assert spelling(spelling(type_name)) == spelling(type_name)
-    assert same_type(type_name, type_name)
 
 
 def test_values_are_compared_as_text_or_as_scalars() -> None:

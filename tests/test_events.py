@@ -13,10 +13,9 @@ import pytest
 
 from jitlto.errors import LinkError
 from jitlto.runtime import cubins, events, packs
-from jitlto.runtime.cubins import CubinCache
+from jitlto.runtime.cubins import CubinCache, LinkedKernel, pack
 from jitlto.runtime.events import KINDS, Event, Kind
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.linked import LinkedKernel, pack
 from jitlto.runtime.plan import Plan
 from jitlto.store import Store
 

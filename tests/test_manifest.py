@@ -18,7 +18,7 @@ from jitlto.cli import cli
 from jitlto.errors import ManifestError
 from jitlto.manifest import Manifest
 from jitlto.runtime import packs
-from jitlto.runtime.linked import LinkedKernel, pack
+from jitlto.runtime.cubins import LinkedKernel, pack
 from jitlto.runtime.recipe import Recipe
 
 ZERO = "0" * 64

@@ -15,9 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.runtime import packs
-from jitlto.runtime.cubins import CubinCache
+from jitlto.runtime.cubins import CubinCache, pack
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.linked import pack
 from jitlto.runtime.packs import Pack
 from jitlto.runtime.plan import Plan
 from jitlto.store import Store

@@ -25,10 +25,10 @@ from hypothesis import strategies as st
 from jitlto import declaration
 from jitlto.build.pipeline import build
 from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord, write
+from jitlto.dtypes import Parameter
 from jitlto.errors import JitltoError
 from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.link_options import LinkOptions
-from jitlto.parameter import Parameter
 from jitlto.report import dimensions, graph, grid, model, page, verdict
 from jitlto.report.dimensions import Coverage, Follows, Never, cover
 from jitlto.report.grid import State

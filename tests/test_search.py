@@ -12,8 +12,8 @@ import pytest
 from jitlto import ptx, toolkit
 from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.fragment import Role, SymbolKind
+from jitlto.runtime.cubins import LinkedKernel
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.linked import LinkedKernel
 from jitlto.runtime.plan import Plan
 from jitlto.versions import Architecture
 

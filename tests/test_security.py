@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import jitlto
-from jitlto.parameter import Parameter
+from jitlto.dtypes import Parameter
 from jitlto.runtime import specialise
 from jitlto.runtime.arguments import converter
 

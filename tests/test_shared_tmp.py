@@ -15,9 +15,8 @@ from typing import Any
 import filelock  # noqa: F401 - loaded before a process gives up the right to read it
 import pytest
 
-from jitlto import config
-from jitlto.ownership import make, require_own
-from jitlto.store import Store, open_store
+from jitlto import config, upkeep
+from jitlto.store import Store, make, open_store, require_own
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 LARGE = 1 << 30
@@ -193,7 +192,7 @@ def test_a_link_is_no_entry_and_what_it_leads_to_stays(store: Store, tmp_path: P
     assert victim.read_bytes() == whole
     planted.unlink()
     planted.symlink_to(victim)
-    assert store.clear() == 2
+    assert upkeep.clear(store) == 2
     assert victim.read_bytes() == whole
 
 
@@ -267,7 +266,7 @@ def test_a_link_in_the_place_of_a_directory_is_not_written_or_removed_through(
     claim = store.claim(KEY)
     assert claim is not None
     claim.release()
-    store.clear()
+    upkeep.clear(store)
     assert sorted(path.relative_to(victim) for path in victim.rglob("*")) == [
         *map(Path, sorted(["ab", f"ab/{KEY[2:]}", KEY[2:]], key=Path))
     ]

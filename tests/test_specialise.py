@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.dtypes import scalar
+from jitlto.dtypes import Parameter, scalar
 from jitlto.errors import ArgumentError, LaunchError
-from jitlto.parameter import Parameter
 from jitlto.runtime.arguments import converter
 from jitlto.runtime.specialise import specialise
 

@@ -35,8 +35,8 @@ def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: st
     """A kernel compiled from all of its sources in one file, without fragments and without a linker."""
     from cuda.core import Program, ProgramOptions
 
+    from jitlto.runtime.cubins import LinkedKernel
     from jitlto.runtime.launcher import Launcher
-    from jitlto.runtime.linked import LinkedKernel
 
     plan = kernels.plan(arch=architecture, **configuration)
     declared = declaration.load(declaration.find("transport"))

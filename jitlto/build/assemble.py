@@ -6,12 +6,12 @@ import hashlib
 import re
 
 from jitlto.build.render import Rendered
+from jitlto.build.spelling import same_type
 from jitlto.build.unit import Unit
-from jitlto.dtypes import same_type, scalar
+from jitlto.dtypes import Parameter, scalar
 from jitlto.errors import BuildError
 from jitlto.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.mangling import base_name, demangle, parameter_types
-from jitlto.parameter import Parameter
 
 
 def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from jitlto import database, nvrtc
+from jitlto import database, nvrtc, upkeep
 from jitlto.build import explain as explaining
 from jitlto.build import failures, shards, soundness, toolchain, travel
 from jitlto.build.assemble import assemble
@@ -292,7 +292,7 @@ def build(
     observer.phase("write")
     digest = database.write(output, records, fragments, blobs, part=part)
     if cache is not None:
-        cache.store.prune()
+        upkeep.prune(cache.store)
     return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(advice), time.perf_counter() - begin)
 
 

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jitlto import config
+from jitlto import config, upkeep
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
 from jitlto.config import Config
 from jitlto.errors import JitltoError
-from jitlto.store import Store, Usage
+from jitlto.store import Store
+from jitlto.upkeep import Usage
 from jitlto.words import many
 
 if TYPE_CHECKING:  # what looking into a directory need not wait for
@@ -266,7 +267,7 @@ class _State:
 
 def _state(place: Place) -> _State:
     try:
-        usage = place.open(readonly=True).usage()
+        usage = upkeep.usage(place.open(readonly=True))
     except (FileNotFoundError, JitltoError):
         usage = Usage({}, 0)
     setting = config.current().cache if place.name == "cubins" else "on"
@@ -301,9 +302,9 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
         entries = freed = left = 0
         if os.path.lexists(place.directory):
             store = place.open()
-            before = store.usage().size
-            entries = store.clear() if all_of_it else store.prune(bound)
-            left = store.usage().size
+            before = upkeep.usage(store).size
+            entries = upkeep.clear(store) if all_of_it else upkeep.prune(store, bound)
+            left = upkeep.usage(store).size
             freed = max(0, before - left)
         removed.append(
             {
@@ -344,13 +345,13 @@ class _Source:
 
     def holds(self, digest: str) -> bool:
         """Whether a program would take the entry."""
-        from jitlto.runtime.linked import unpack
+        from jitlto.runtime.cubins import unpack
 
         payload = self.get(digest)
         return payload is not None and unpack(digest, payload, 0.0, self.layer) is not None
 
     def recipes(self) -> Iterator[Recipe]:
-        from jitlto.runtime.linked import unpack
+        from jitlto.runtime.cubins import unpack
         from jitlto.runtime.recipe import Recipe
 
         for digest in sorted(self.files):

@@ -25,10 +25,9 @@ from jitlto.versions import Architecture
 from jitlto.words import many
 
 if TYPE_CHECKING:  # what usage errors need not wait for
-    from jitlto.runtime.cubins import CubinCache
+    from jitlto.runtime.cubins import CubinCache, LinkedKernel
     from jitlto.runtime.findings import Cause
     from jitlto.runtime.kernels import KernelFamily
-    from jitlto.runtime.linked import LinkedKernel
     from jitlto.runtime.plan import Plan
     from jitlto.runtime.recipe import Recipe
     from jitlto.runtime.wisdom import Request
@@ -273,7 +272,7 @@ def _cache_get(cache: CubinCache) -> _Get:
 
 def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Get:
     """Find a plan's kernel in the pack that is replaced or where programs do, or link it; add it to the entries."""
-    from jitlto.runtime.linked import pack, unpack
+    from jitlto.runtime.cubins import pack, unpack
     from jitlto.runtime.packs import Pack
 
     old: Pack | None = None

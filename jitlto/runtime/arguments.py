@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from cuda.bindings import driver
 
-from jitlto.dtypes import Scalar, scalar
+from jitlto.dtypes import Parameter, Scalar, scalar
 from jitlto.errors import ArgumentError
-from jitlto.parameter import Parameter
 
 Converter: TypeAlias = "Callable[[Any], Any]"
 

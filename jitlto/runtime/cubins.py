@@ -1,11 +1,12 @@
 """The cubin cache: linked kernels by the digest of their plan, in packs beside databases and in the user's directory.
 
-What is there is found; what is not is linked once, however many threads and processes want it at that moment. A lock
-only saves work: who waits too long for another's link makes its own.
+What is not there is linked, by :mod:`jitlto.runtime.linking`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import time
@@ -14,23 +15,100 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import config, files
-from jitlto.errors import NotCachedError
+from jitlto.record import Record
 from jitlto.runtime import events
 from jitlto.runtime.events import Kind
-from jitlto.runtime.linked import LinkedKernel, pack, unpack
 from jitlto.store import Store, open_store
 
 if TYPE_CHECKING:
-    from filelock import BaseFileLock
-
-    from jitlto.runtime.once import Flights
+    from jitlto.runtime.linking import Linking
     from jitlto.runtime.recipe import Recipe
+    from jitlto.versions import Architecture
 
 ENTRIES = "kernels"
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
-_SAID = 1.0  # seconds after which waiting is said on the log
-_POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two looks
-_KINDS = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
+#: What is told of a kernel, by the layer that it is from.
+KINDS = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
+
+
+class LinkedKernel(Record):
+    """A linked kernel, not loaded; equal to another of the same code, wherever that is from.
+
+    Parameters
+    ----------
+    cubin : bytes
+        The machine code; PTX where nvJitLink makes none for the device, which is then compiled by the driver.
+    entry : str
+        The kernel's mangled name in it.
+    target : str
+        What it runs on, e.g. ``sm_90``; ``compute_90`` for PTX.
+    log : str
+        nvJitLink's info log.
+    seconds : float
+        Wall time of the link, or of finding it.
+    layer : str
+        Where it is from: ``link``, ``pack`` or ``disk``.
+    """
+
+    cubin: bytes
+    entry: str
+    target: str
+    log: str
+    seconds: float
+    layer: str = "link"
+
+    @property
+    def architecture(self) -> Architecture:
+        """What it runs on."""
+        from jitlto.versions import Architecture
+
+        return Architecture.parse(self.target)
+
+    @property
+    def is_ptx(self) -> bool:
+        """Whether it is PTX."""
+        return self.target.startswith("compute_")
+
+    def _value(self) -> tuple[object, ...]:
+        return (self.cubin, self.entry, self.target, self.log)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkedKernel) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __repr__(self) -> str:
+        return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"
+
+
+def pack(recipe: Recipe, linked: LinkedKernel) -> bytes:
+    """An entry of the cache: the recipe's content, a line of JSON, the cubin."""
+    about = {"kernel": recipe.kernel, "configuration": recipe.configuration, "log": linked.log}
+    line = json.dumps(about, sort_keys=True).encode()
+    return b"\n".join([recipe.content, line, linked.cubin])
+
+
+def unpack(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
+    """Read an entry; None if it is not the one of that digest, as when a file was given another's name.
+
+    Its recipe can then be read by :meth:`jitlto.runtime.recipe.Recipe.of_entry`.
+    """
+    content, _, rest = payload.partition(b"\n")
+    if hashlib.sha256(content).hexdigest() != digest:
+        return None
+    line, _, cubin = rest.partition(b"\n")
+    try:
+        about, inputs = json.loads(line), json.loads(content)
+        entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
+        number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
+        if not number.isdigit() or any(len(p) != 2 for p in about["configuration"]):
+            return None
+        if not isinstance(about["kernel"], str):
+            return None
+        return LinkedKernel(cubin, entry, target, log, seconds, layer)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
 
 
 class CubinCache:
@@ -52,12 +130,11 @@ class CubinCache:
         self._patience = patience
 
     @property
-    def _flights(self) -> Flights[str, tuple[LinkedKernel, float]]:
-        """By digest: a kernel, and the seconds for which another process was waited for."""
-        from jitlto.runtime.once import Flights  # of which whoever only finds kernels has no need
+    def _linking(self) -> Linking:
+        from jitlto.runtime.linking import Linking  # of which whoever only finds kernels has no need
 
-        made: Flights[str, tuple[LinkedKernel, float]] = Flights()
-        return self.__dict__.setdefault("_flights_here", made)  # type: ignore[no-any-return]  # the first thread's
+        made = Linking(self, may_link=self._may_link, patience=self._patience)
+        return self.__dict__.setdefault("_linking_here", made)  # type: ignore[no-any-return]  # the first thread's
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """The kernel of a digest, from a pack beside its database or from the user's directory."""
@@ -79,7 +156,7 @@ class CubinCache:
         """
         found = self.find(digest, database)
         if found is not None:
-            events.tell(_KINDS[found.layer], kernel, digest, found.seconds)
+            events.tell(KINDS[found.layer], kernel, digest, found.seconds)
         return found
 
     def kernel(self, recipe: Recipe, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
@@ -92,74 +169,7 @@ class CubinCache:
         LinkError
             What ``link`` raises.
         """
-        digest = recipe.digest
-        (kernel, elsewhere), here = self._flights.run(digest, lambda: self._kernel(recipe, link, database))
-        if here is not None:
-            events.tell(Kind.WAITED, recipe.kernel, digest, here)
-            return kernel
-        # Nobody waits for this thread any more: a subscriber may take its time, or ask for the same kernel.
-        if kernel.layer == "link" and self.store is not None:
-            self.store.keep_bound()
-        if elsewhere:
-            events.tell(Kind.WAITED, recipe.kernel, digest, elsewhere)
-        events.tell(_KINDS[kernel.layer], recipe.kernel, digest, kernel.seconds)
-        return kernel
-
-    def _kernel(self, recipe: Recipe, link: Callable[[], LinkedKernel], database: Path) -> tuple[LinkedKernel, float]:
-        """A kernel, and the seconds for which another process was waited for."""
-        found = self.find(recipe.digest, database)
-        if found is not None:
-            return found, 0.0
-        if not self._may_link:
-            chosen = ", ".join(f"{name}={value}" for name, value in recipe.configuration)
-            raise NotCachedError(
-                f"is not linked yet, and JITLTO_MODE=cached forbids to link it ({chosen}; digest {recipe.digest})",
-                where=recipe.kernel,
-                hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
-            )
-        if self.store is None or self.store.readonly:
-            return _linked(recipe, link), 0.0
-        claim, waited = self._claim(self.store, recipe, database)
-        try:
-            # Between our look and our claim another process may have linked it.
-            found = self.find(recipe.digest, database)
-            if found is not None:
-                return found, waited
-            kernel = _linked(recipe, link)
-            self.store.put(ENTRIES, recipe.digest, pack(recipe, kernel))
-            return kernel, waited
-        finally:
-            if claim is not None:
-                claim.release()
-
-    def _claim(self, store: Store, recipe: Recipe, database: Path) -> tuple[BaseFileLock | None, float]:
-        """Wait until no other process is linking a recipe, or it is there, or patience ends.
-
-        Returns
-        -------
-        lock or None
-            To be released when the kernel is there.
-        float
-            Seconds waited; 0 if the claim was had at once.
-        """
-        import logging  # 2 ms, which finding a kernel need not wait for
-
-        log = logging.getLogger(__name__)
-        begin = time.perf_counter()
-        pause, waited, said = _POLLS[0], 0.0, False
-        while True:
-            claim = store.claim(recipe.digest)
-            if claim is not None or (waited and self.find(recipe.digest, database) is not None):
-                return claim, waited
-            if waited > self._patience:
-                log.warning("another process links %s since %.0f s; linking it too", recipe.kernel, waited)
-                return None, waited
-            if waited > _SAID and not said:
-                said = True
-                log.warning("waiting for another process that links %s", recipe.kernel)
-            time.sleep(pause)
-            pause = min(2 * pause, _POLLS[1])
-            waited = time.perf_counter() - begin
+        return self._linking.kernel(recipe, link, database)
 
 
 def _packed(digest: str, database: Path) -> Iterator[bytes]:
@@ -173,14 +183,6 @@ def _packed(digest: str, database: Path) -> Iterator[bytes]:
         payload = each.get(digest)
         if payload is not None:
             yield payload
-
-
-def _linked(recipe: Recipe, link: Callable[[], LinkedKernel]) -> LinkedKernel:
-    import logging
-
-    kernel = link()
-    logging.getLogger(__name__).info("linked %s for %s in %.3f s", recipe.kernel, kernel.target, kernel.seconds)
-    return kernel
 
 
 class _Default:

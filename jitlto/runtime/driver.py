@@ -20,7 +20,7 @@ from jitlto.runtime import compatibility
 from jitlto.versions import Version
 
 if TYPE_CHECKING:
-    from jitlto.runtime.linked import LinkedKernel
+    from jitlto.runtime.cubins import LinkedKernel
 
 _MAPS = Path("/proc/self/maps")
 _MODULE = (Path("/proc/driver/nvidia/version"), Path("/sys/module/nvidia/version"))

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.dtypes import cpp_name
-from jitlto.errors import DatabaseError, LinkError, RegistryError
+from jitlto.errors import DatabaseError, LinkError
 from jitlto.files import digest_of
 from jitlto.runtime import cubins, device, registry, shortcuts
 from jitlto.runtime.registry import DatabaseFile
 
 if TYPE_CHECKING:  # what finding a linked kernel does not need
     from jitlto.database import FamilyRecord, FragmentDatabase
+    from jitlto.runtime.cubins import LinkedKernel
     from jitlto.runtime.dispatcher import Dispatcher
     from jitlto.runtime.launcher import Launcher
-    from jitlto.runtime.linked import LinkedKernel
     from jitlto.runtime.once import OnceMap
     from jitlto.runtime.plan import Plan
     from jitlto.runtime.planner import Planner
@@ -115,7 +115,9 @@ class KernelFamily:
                 hint="merge all parts first: jitlto merge -o DB PART...",
             )
         if contents is None:
-            raise _unknown(name, file)
+            from jitlto.runtime import missing
+
+            raise missing.not_held(name, file)
         self.name = name
         self._file = file
         #: The parameters, and the values that occur.
@@ -346,19 +348,6 @@ class KernelFamily:
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
                 table.pop(request, None)
-
-
-def _unknown(name: str, file: DatabaseFile) -> RegistryError:
-    import difflib
-
-    families = sorted(file.contents.families)
-    near = difflib.get_close_matches(name, families, 1)
-    held = f"it holds {', '.join(families) or 'none'}"
-    return RegistryError(
-        f"holds no family {name!r}",
-        where=str(file.path),
-        hint=f"did you mean {near[0]}? {held}" if near else held,
-    )
 
 
 def _plan(

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
 
+from jitlto.dtypes import Parameter
 from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
-from jitlto.parameter import Parameter
-from jitlto.record import Record
 from jitlto.runtime import device, events
 from jitlto.runtime.arguments import converter
+from jitlto.runtime.cubins import LinkedKernel
 from jitlto.runtime.events import Kind
-from jitlto.runtime.linked import LinkedKernel
 from jitlto.runtime.shortcuts import Chosen
 
 if TYPE_CHECKING:  # what a launch does not need
+    from jitlto.runtime.explain import Resources
     from jitlto.runtime.plan import Plan
 
 Extent = int | tuple[int, ...]
@@ -32,30 +32,6 @@ Extent = int | tuple[int, ...]
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _granting = threading.Lock()
 _MOST_CONFIGS = 4096  # a caller with ever new grids must not fill the memory
-
-
-class Resources(Record):
-    """What a kernel takes.
-
-    Parameters
-    ----------
-    registers : int
-        Of a thread.
-    shared : int
-        Static shared memory of a block, in bytes.
-    local : int
-        Local memory of a thread, in bytes: spilled registers and arrays.
-    constant : int
-        Constant memory, in bytes.
-    threads : int
-        The most threads that a block may have.
-    """
-
-    registers: int
-    shared: int
-    local: int
-    constant: int
-    threads: int
 
 
 class Launcher:
@@ -191,14 +167,9 @@ class Launcher:
     @property
     def resources(self) -> Resources:
         """What the kernel takes of the current device."""
-        attributes = self.kernel.attributes[device.ordinal()]
-        return Resources(
-            attributes.num_regs,
-            attributes.shared_size_bytes,
-            attributes.local_size_bytes,
-            attributes.const_size_bytes,
-            attributes.max_threads_per_block,
-        )
+        from jitlto.runtime.explain import resources
+
+        return resources(self.kernel)
 
     def occupancy(self, block: Extent, shared_memory: int = 0) -> float:
         """The part of a multiprocessor's threads that blocks of this kernel can fill, from 0 to 1.
@@ -247,23 +218,9 @@ class Launcher:
         DatabaseError
             As :attr:`plan`.
         """
-        from jitlto.mangling import demangle
+        from jitlto.runtime.explain import explain
 
-        plan, resources = self.plan, self.resources
-        origin = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}[self.linked.layer]
-        lines = [
-            demangle(self.linked.entry),
-            *(f"  {parameter}" for parameter in self.signature),
-            *(f"{name} = {value}" for name, value in plan.configuration.items()),
-            *(f"fragment {fragment.key}" for fragment in plan.fragments),
-            *(f"supplied {item.symbols.name}" for item in plan.supplied),
-            f"digest {self.chosen.digest}",
-            f"{origin} for {self.linked.target} ({plan.link_mode}) in {1000 * self.linked.seconds:.1f} ms",
-            f"{len(self.cubin)} bytes of code",
-            f"{resources.registers} registers and {resources.local} bytes of local memory a thread",
-            f"{resources.shared} bytes of shared memory a block, at most {resources.threads} threads a block",
-        ]
-        return "\n".join(lines)
+        return explain(self)
 
     def prepare(self) -> Launcher:
         """Have the driver load the code into the current context now and not at the first launch; returns itself.

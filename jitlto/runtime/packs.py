@@ -20,7 +20,7 @@ from typing import BinaryIO
 from jitlto import files
 from jitlto.errors import JitltoError
 from jitlto.files import Identity, identity
-from jitlto.runtime.linked import unpack
+from jitlto.runtime.cubins import unpack
 from jitlto.store import Warnings
 
 _MAGIC = b"jitlto pack 1\n"

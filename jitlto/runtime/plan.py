@@ -16,7 +16,7 @@ from jitlto.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.link_options import LinkOptions
 from jitlto.mangling import demangle
 from jitlto.runtime import compatibility, cubins, device, wisdom
-from jitlto.runtime.linked import LinkedKernel
+from jitlto.runtime.cubins import LinkedKernel
 from jitlto.runtime.recipe import Recipe
 from jitlto.runtime.resolve import Resolution, Supplied
 from jitlto.runtime.shortcuts import Chosen

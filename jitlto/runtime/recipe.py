@@ -39,7 +39,7 @@ class Recipe:
 
     @classmethod
     def of_entry(cls, payload: bytes) -> Recipe:
-        """The recipe in an entry of the cache that :func:`~jitlto.runtime.linked.unpack` has read."""
+        """The recipe in an entry of the cache that :func:`~jitlto.runtime.cubins.unpack` has read."""
         content, about, _ = payload.split(b"\n", 2)
         kept = json.loads(about)
         return cls(content, kept["kernel"], tuple((name, value) for name, value in kept["configuration"]))

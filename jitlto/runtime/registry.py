@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import config
-from jitlto.errors import DatabaseError, JitltoError, RegistryError
+from jitlto.errors import DatabaseError, RegistryError
 from jitlto.files import SUFFIX, Identity, digest_of, identity
 from jitlto.runtime import shortcuts
 from jitlto.runtime.shortcuts import Contents
@@ -174,19 +174,19 @@ class Registry:
             )
         if holders:
             return holders[0]
-        from jitlto.runtime import installed  # which whoever names a file has no need of
+        from jitlto.runtime import installed, missing  # which whoever names a file has no need of
 
         found = installed.families(family)
         if distribution:
             wanted = installed.normalised(distribution)
             found = [each for each in found if installed.normalised(each.distribution) == wanted]
         if len(found) > 1:
-            return self.file(_only_one(family, found))
+            return self.file(missing.only_one(family, found))
         if found:
             return self._of_package(found[0])
         if distribution:
-            raise _not_in(distribution, family)
-        raise _unknown(family, {name for file in files for name in file.contents.families})
+            raise missing.not_in(distribution, family)
+        raise missing.unknown(family, {name for file in files for name in file.contents.families})
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
         """The databases on the search path; one that cannot be read may be the one that holds the family."""
@@ -213,79 +213,6 @@ class Registry:
             if package.source is None and error.hint in (AGAIN, MAKE):
                 error.hint = package.reinstall
             raise
-
-
-def _only_one(family: str, found: list[InstalledFamily]) -> Path:
-    """The database that several installed packages bring, if it is but one.
-
-    Raises
-    ------
-    RegistryError
-        If they bring different ones, or one of them cannot be had.
-    """
-    paths: list[Path] = []
-    titles, digests = [], set()
-    for each in sorted(found, key=lambda each: each.distribution):
-        try:
-            paths.append(each.database())
-            digests.add(digest_of(paths[-1]))
-            titles.append(each.title)
-        except JitltoError as error:
-            titles.append(f"{each.title} ({error.where}: {error.what})")
-    if len(paths) == len(found) and len(digests) == 1 and None not in digests:
-        return paths[0]
-    name = min(each.distribution for each in found)
-    raise RegistryError(
-        f"several installed packages bring the family {family!r}: {', '.join(titles)}",
-        hint=f"say which: jitlto.family({family!r}, distribution={name!r}), on the command line {name}:{family}, "
-        "or --db DB",
-    )
-
-
-def _not_in(distribution: str, family: str) -> RegistryError:
-    import difflib
-
-    from jitlto.runtime import installed
-
-    wanted, brought = installed.normalised(distribution), installed.families()
-    of_it = [each for each in brought if installed.normalised(each.distribution) == wanted]
-    if of_it:
-        names = sorted({each.family for each in of_it})
-        near = difflib.get_close_matches(family, names, 1)
-        return RegistryError(
-            f"{of_it[0].title} brings no family {family!r}",
-            hint=(f"did you mean {near[0]}? " if near else "") + f"it brings {', '.join(names)}",
-        )
-    titles = sorted({each.distribution for each in brought})
-    near = difflib.get_close_matches(distribution, titles, 1)
-    return RegistryError(
-        f"no installed package {distribution!r} brings families",
-        hint=(f"did you mean {near[0]}? " if near else "")
-        + (f"these do: {', '.join(titles)}" if titles else "no installed package does")
-        + "; `jitlto ls --installed` lists them",
-    )
-
-
-def _unknown(family: str, on_path: set[str]) -> RegistryError:
-    import difflib
-
-    from jitlto.runtime import installed
-
-    brought = installed.families()
-    packages = {
-        name: sorted({b.distribution for b in brought if b.family == name}) for name in {b.family for b in brought}
-    }
-    known = sorted(on_path | packages.keys())
-    near = difflib.get_close_matches(family, known, 1)
-    listed = (f"{name} ({', '.join(packages[name])})" if name in packages else name for name in known)
-    seen = "no database is on JITLTO_DATABASE_PATH, and no installed package brings a family"
-    return RegistryError(
-        f"no database holds the family {family!r}",
-        hint=(f"did you mean {near[0]}? " if near else "")
-        + (f"families seen: {', '.join(listed)}" if known else seen)
-        + "; install the package that brings it, name a database (--db DB, or jitlto.load), "
-        + f"or build one: jitlto build {family} -o {family}.fragdb",
-    )
 
 
 def _identity(path: Path) -> Identity | None:

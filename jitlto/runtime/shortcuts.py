@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from jitlto import __version__, config
+from jitlto.dtypes import Parameter
 from jitlto.files import site_packages
-from jitlto.parameter import Parameter
 from jitlto.record import Record
 from jitlto.runtime import cubins
 from jitlto.store import Store

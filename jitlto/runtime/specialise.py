@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.dtypes import scalar
-from jitlto.parameter import Parameter
+from jitlto.dtypes import Parameter, scalar
 from jitlto.runtime.arguments import Converter, pointee
 
 # Above this, cuda.core does not take a Python int: it sends it as 8 bytes, signed.

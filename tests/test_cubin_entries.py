@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitlto.runtime.cubins import LinkedKernel, pack, unpack
 from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.linked import LinkedKernel, pack, unpack
 from jitlto.runtime.recipe import Recipe
 from jitlto.store import Store
 

@@ -1,0 +1,94 @@
+"""Families that are not there, or there more than once: what is said of them."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitlto.errors import JitltoError, RegistryError
+from jitlto.files import digest_of
+from jitlto.runtime import installed
+
+if TYPE_CHECKING:
+    from jitlto.runtime.installed import InstalledFamily
+    from jitlto.runtime.registry import DatabaseFile
+
+
+def only_one(family: str, found: list[InstalledFamily]) -> Path:
+    """The database that several installed packages bring, if it is but one.
+
+    Raises
+    ------
+    RegistryError
+        If they bring different ones, or one of them cannot be had.
+    """
+    paths: list[Path] = []
+    titles, digests = [], set()
+    for each in sorted(found, key=lambda each: each.distribution):
+        try:
+            paths.append(each.database())
+            digests.add(digest_of(paths[-1]))
+            titles.append(each.title)
+        except JitltoError as error:
+            titles.append(f"{each.title} ({error.where}: {error.what})")
+    if len(paths) == len(found) and len(digests) == 1 and None not in digests:
+        return paths[0]
+    name = min(each.distribution for each in found)
+    raise RegistryError(
+        f"several installed packages bring the family {family!r}: {', '.join(titles)}",
+        hint=f"say which: jitlto.family({family!r}, distribution={name!r}), on the command line {name}:{family}, "
+        "or --db DB",
+    )
+
+
+def not_in(distribution: str, family: str) -> RegistryError:
+    """That an installed package does not bring a family."""
+    wanted, brought = installed.normalised(distribution), installed.families()
+    of_it = [each for each in brought if installed.normalised(each.distribution) == wanted]
+    if of_it:
+        names = sorted({each.family for each in of_it})
+        near = difflib.get_close_matches(family, names, 1)
+        return RegistryError(
+            f"{of_it[0].title} brings no family {family!r}",
+            hint=(f"did you mean {near[0]}? " if near else "") + f"it brings {', '.join(names)}",
+        )
+    titles = sorted({each.distribution for each in brought})
+    near = difflib.get_close_matches(distribution, titles, 1)
+    return RegistryError(
+        f"no installed package {distribution!r} brings families",
+        hint=(f"did you mean {near[0]}? " if near else "")
+        + (f"these do: {', '.join(titles)}" if titles else "no installed package does")
+        + "; `jitlto ls --installed` lists them",
+    )
+
+
+def unknown(family: str, on_path: set[str]) -> RegistryError:
+    """That nothing holds a family; ``on_path`` are those of the databases on the search path."""
+    brought = installed.families()
+    packages = {
+        name: sorted({b.distribution for b in brought if b.family == name}) for name in {b.family for b in brought}
+    }
+    known = sorted(on_path | packages.keys())
+    near = difflib.get_close_matches(family, known, 1)
+    listed = (f"{name} ({', '.join(packages[name])})" if name in packages else name for name in known)
+    seen = "no database is on JITLTO_DATABASE_PATH, and no installed package brings a family"
+    return RegistryError(
+        f"no database holds the family {family!r}",
+        hint=(f"did you mean {near[0]}? " if near else "")
+        + (f"families seen: {', '.join(listed)}" if known else seen)
+        + "; install the package that brings it, name a database (--db DB, or jitlto.load), "
+        + f"or build one: jitlto build {family} -o {family}.fragdb",
+    )
+
+
+def not_held(name: str, file: DatabaseFile) -> RegistryError:
+    """That a database does not hold a family."""
+    families = sorted(file.contents.families)
+    near = difflib.get_close_matches(name, families, 1)
+    held = f"it holds {', '.join(families) or 'none'}"
+    return RegistryError(
+        f"holds no family {name!r}",
+        where=str(file.path),
+        hint=f"did you mean {near[0]}? {held}" if near else held,
+    )
