@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -102,6 +101,8 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
     try:
         return Path.home() / ".cache"
     except RuntimeError:  # a user without a home, as in containers; the store checks whose directory it is
+        import tempfile
+
         return Path(tempfile.gettempdir()) / f"jitlto-{os.getuid()}"
 
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import stat
-import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,6 +117,8 @@ class Store:
         try:
             self._make(kind, key[:2])
             if path.is_dir() and not path.is_symlink():
+                import shutil  # 3 ms, for what does not happen
+
                 shutil.rmtree(path)  # nothing of ours: an entry is a file
             _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
             if self._written is not None:
@@ -178,6 +178,8 @@ class Store:
 
 
 def _replace(path: Path, data: bytes) -> None:
+    import tempfile  # 5 ms, and whoever only reads needs none of it
+
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".jitlto-")
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
