@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +20,12 @@ from jitlto.runtime.kernels import KernelFamily
 
 from .environments import ROOT, need
 from .families import MINI, write_family
+
+
+def pytest_configure() -> None:
+    """Have interrupts arrive: whoever starts the tests in the background of a shell script has them ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -66,10 +66,15 @@ def root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")  # which NVRTC writes into LTO-IR
 
 
+@pytest.fixture(autouse=True)
+def of_any_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have snapshots made of the shortest includes too: how long a fork takes is not for a test to say."""
+    monkeypatch.setattr(snapshot, "_FORKS", 0)
+
+
 @pytest.fixture
-def compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Compiler]:
-    """A compiler that makes snapshots, as those of worker processes do; of the shortest includes too."""
-    monkeypatch.setattr(snapshot, "_FORKS", 0)  # how long a fork takes is not for a test to say
+def compiler(tmp_path: Path) -> Iterator[Compiler]:
+    """A compiler that makes snapshots, as those of worker processes do."""
     compiler = Compiler()
     compiler._snapshots = Snapshots(tmp_path)
     yield compiler
