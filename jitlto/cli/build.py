@@ -156,6 +156,8 @@ def build(
 
     if sum((plan_shards is not None, explain is not None, dry_run)) > 1:
         raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
+    if plan_shards is not None and shard is not None:
+        raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
     only_tells = plan_shards is not None or explain is not None or dry_run
     if output is None and not only_tells:
         raise click.UsageError("Missing option '-o' / '--output'.")
