@@ -84,6 +84,23 @@ def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+def test_an_interrupt_within_an_exec_is_an_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text("""
+import atexit, sys
+from jitlto.cli import outcome
+outcome.end_in_order()
+atexit.register(print, "tidied up", file=sys.stderr)
+try:
+    exec("raise KeyboardInterrupt")
+except KeyboardInterrupt:
+    sys.exit(outcome.interrupted())
+""")
+    places = os.pathsep.join(map(str, (tmp_path, _ROOT)))
+    with _started(tmp_path, sys.executable, "-m", "interrupted", PYTHONPATH=places) as process:
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (128 + signal.SIGINT, "interrupted\ntidied up\n")
+
+
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     code = "import os; from jitlto.cli.outcome import end_in_order; end_in_order(); os.kill(os.getpid(), 1); print(2)"
     command = f"trap '' HUP; exec {sys.executable} -c '{code}'"

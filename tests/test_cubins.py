@@ -436,8 +436,9 @@ def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> N
         while not ended.is_set():
             claim = other.claim(plan.digest)
             if claim is not None:
-                # Nobody links it now: either nobody has begun, or it is there.
-                if process.links and other.get(cubins.ENTRIES, plan.digest) is None:
+                # Nobody links it now: either nobody has begun, or it is there. It is looked for first: links are
+                # forgotten before it is cleared away.
+                if other.get(cubins.ENTRIES, plan.digest) is None and process.links:
                     missing.append(1)
                 claim.release()
             time.sleep(0.0005)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -11,6 +13,7 @@ from types import FrameType
 import click
 
 _asked: list[int] = []  # the signals that have asked this process to end, but for an interrupt
+_status: list[int] = []  # with which an interrupted command ends
 
 
 def end_in_order() -> None:
@@ -18,6 +21,7 @@ def end_in_order() -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
+    atexit.register(_leave)  # the first to be registered is the last to run
 
 
 def _end(number: int, _: FrameType | None) -> None:
@@ -30,7 +34,21 @@ def interrupted() -> int:
     """Say what has ended the command; returns its exit status, 128 and the signal's number."""
     number = signal.Signals(_asked[0]) if _asked else signal.SIGINT
     click.echo("interrupted" if number is signal.SIGINT else f"ended by {number.name}", err=True)
+    _status.append(128 + number)
     return 128 + number
+
+
+def _leave() -> None:
+    """End with the status of an interrupt: an interpreter that was in an ``exec`` then kills itself by SIGINT instead.
+
+    It notes the interrupt and forgets it no more (``run_eval_code_obj``, Python/pythonrun.c), and dataclasses are made
+    by ``exec``.
+    """
+    if _status:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(_status[0])
 
 
 def conclude(run: Callable[[], bool]) -> None:
