@@ -1,4 +1,4 @@
-"""What can be told of files in microseconds: which one it is, which database it holds, and what stands beside it."""
+"""Files: which one it is, which database it holds, what stands beside it, and how another takes its place."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Not mkstemp's, which nobody else may read: here umask decides.
     """
-    temporary = path.with_name(f".jitlto-{os.urandom(8).hex()}")
+    temporary = path.parent / f".jitlto-{os.urandom(8).hex()}"
     try:
         yield temporary
         temporary.replace(path)

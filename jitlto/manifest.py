@@ -253,7 +253,7 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
 
 def signature_of(path: Path) -> Path:
     """Where the signature of a manifest lies."""
-    return path.with_name(f"{path.name}.sig")
+    return path.parent / f"{path.name}.sig"
 
 
 def _ssh_keygen() -> str:

@@ -94,11 +94,6 @@ def test_usage_errors_have_status_2() -> None:
     _refused(jitlto("plan", "mini", "a=1", "a=2"), 2, "twice")
 
 
-def test_a_mistyped_command_is_answered_with_the_nearest() -> None:
-    _refused(jitlto("bild"), 2, "No such command 'bild'", "Did you mean 'build'?")
-    assert "mean" not in jitlto("xyzzy").stderr.decode()
-
-
 def test_the_parts_of_a_build_and_one_of_them_exclude_each_other() -> None:
     _refused(jitlto("build", "search", "--plan-shards", "4", "--shard", "1/4"), 2, "--plan-shards", "leave out --shard")
 

@@ -80,14 +80,16 @@ class Process:
     Locks of one process exclude each other as those of several do: a claim is on the open file.
     """
 
-    def __init__(self, directory: Path, size: int = LARGE, *, patience: float = 60) -> None:
+    def __init__(self, directory: Path, size: int = LARGE, *, patience: float = 60, seconds: float = 0) -> None:
         self.store = Store(directory, size)
         self.cache = CubinCache(self.store, patience=patience)
         self.links = 0
+        self.seconds = seconds  # that a link takes longer
 
     def ask(self, plan: Plan) -> LinkedKernel:
         def link() -> LinkedKernel:
             self.links += 1
+            time.sleep(self.seconds)
             return plan.link_anew()
 
         return self.cache.kernel(plan.recipe, link, plan.database.path)
@@ -513,13 +515,19 @@ def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost
 
 
 def two_ask(directory: Path, *plans: Plan) -> tuple[int, int]:
-    """Two processes ask for plans; both get what a link gives; how many links each made."""
-    first, second = Process(directory, patience=2), Process(directory, patience=2)
+    """Two threads of each of two processes ask for plans at once, and get what a link gives; each one's links."""
+    first, second = Process(directory, patience=2, seconds=0.1), Process(directory, patience=2, seconds=0.1)
+    together = threading.Barrier(4)
+
+    def ask(process: Process, plan: Plan) -> LinkedKernel:
+        together.wait(30)
+        return process.ask(plan)
+
     begin = time.monotonic()
     for plan in plans:
         truth = plan.link_anew()
         with ThreadPoolExecutor(4) as pool:
-            asked = [pool.submit(process.ask, plan) for process in (first, second) for _ in range(2)]
+            asked = [pool.submit(ask, process, plan) for process in (first, second) for _ in range(2)]
             assert all(each.result(30) == truth for each in asked)
     assert time.monotonic() - begin < 2 * len(plans)
     return first.links, second.links

@@ -1,4 +1,4 @@
-"""Files: which one stands under a name, which database it holds, and what stands beside it."""
+"""Files: which one stands under a name, which database it holds, what stands beside it, and how another replaces it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.database import FragmentDatabase
-from jitlto.files import beside, digest_of, identity, read
+from jitlto.files import beside, digest_of, identity, read, replacing
 
 from .conftest import BuildFamily
 from .families import MINI
@@ -110,3 +110,40 @@ def test_what_a_process_writes_is_read_and_a_fifo_that_nobody_writes_to_is_not_w
     for path, why in ((tmp_path / "fifo", "a FIFO that nobody writes to"), (Path("/dev/zero"), "is no file")):
         with pytest.raises(OSError, match=why):
             read(path)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_file_is_replaced_whole_and_umask_says_who_may_read_it(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    before = os.umask(umask)
+    try:
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            assert path.read_bytes() == b"old"
+            temporary.write_bytes(b"whole")
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"whole"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("failure", [OSError, ValueError, KeyboardInterrupt])
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, failure: type[BaseException]) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(failure), replacing(path) as temporary:
+        temporary.write_bytes(b"half")
+        raise failure
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_replaced_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(), Path("/"), tmp_path, tmp_path / "none" / "file", tmp_path / ("x" * 256)):
+        with pytest.raises(OSError, match=r"Errno"), replacing(path) as temporary:
+            temporary.write_bytes(b"new")
+    assert list(tmp_path.iterdir()) == []
+    assert list(Path("/").glob(".jitlto-*")) == []

@@ -506,14 +506,15 @@ def test_what_is_no_database_is_said(given: Any) -> None:
 COLD = """
 import json, sys
 from types import SimpleNamespace
-import jitlto
+from jitlto import load
 from jitlto.runtime import device
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
 device.kind = lambda: 0
 from jitlto.runtime.kernels import KernelFamily
 KernelFamily._loaded = lambda self, chosen, linked, plan: (chosen, linked)
-chosen, linked = jitlto.load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
-print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules)]))
+before = {*sys.modules}
+chosen, linked = load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
+print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules), sorted({*sys.modules} - before)]))
 """
 
 
@@ -533,6 +534,8 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert slow <= {*cold[2]}
     started = {*json.loads(subprocess.run([sys.executable, "-c", MODULES], capture_output=True, check=True).stdout)}
     assert slow & {*warm[2]} - started == set()
+    # The import of ``load`` has loaded the modules that find a kernel.
+    assert [name for name in warm[3] if name.startswith("jitlto")] == []
 
 
 # What an interpreter loads before it does anything, and what the standard library's own modules there bring along.

@@ -45,19 +45,6 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        try:
-            return super().resolve_command(ctx, args)
-        except click.UsageError as error:
-            import difflib  # for a mistake alone
-
-            near = difflib.get_close_matches(args[0], _COMMANDS, 1)
-            if not near:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from None
-
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="jitlto", message="%(prog)s %(version)s")

@@ -174,16 +174,18 @@ class Registry:
             )
         if holders:
             return holders[0]
-        from jitlto.runtime import installed, missing  # which whoever names a file has no need of
+        from jitlto.runtime import installed  # which whoever names a file has no need of
 
         found = installed.families(family)
         if distribution:
             wanted = installed.normalised(distribution)
             found = [each for each in found if installed.normalised(each.distribution) == wanted]
-        if len(found) > 1:
-            return self.file(missing.only_one(family, found))
-        if found:
+        if len(found) == 1:
             return self._of_package(found[0])
+        from jitlto.runtime import missing  # which loads what a family that is there does not need
+
+        if found:
+            return self.file(missing.only_one(family, found))
         if distribution:
             raise missing.not_in(distribution, family)
         raise missing.unknown(family, {name for file in files for name in file.contents.families})

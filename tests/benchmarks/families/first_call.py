@@ -1,7 +1,8 @@
 """From the first call to a kernel ready to launch, in fresh processes: linked, from disk, from a pack; and again.
 
-Measured from ``jitlto.load`` to the driver having loaded the kernel. Before that the process has imported ``cuda.core``
-and made its context. Databases hold the whole families; jitlto lies there as pip leaves it, compiled.
+Measured from ``load`` to the driver having loaded the kernel. Before that the process has imported ``cuda.core`` and
+made its context, and begun with ``from jitlto import load``. Databases hold the whole families; jitlto lies as pip
+leaves it, compiled.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ device.set_current()
 from cuda.bindings import driver
 driver.cuMemAlloc(4096)
 device.sync()
-import jitlto
+from jitlto import load
 configuration = json.loads(sys.argv[3])
 begin = time.perf_counter()
-family = jitlto.load(sys.argv[2], sys.argv[1])
+family = load(sys.argv[2], sys.argv[1])
 launcher = family.launcher(**configuration).prepare()
 first = time.perf_counter() - begin
 begin = time.perf_counter()
