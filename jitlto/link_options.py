@@ -78,7 +78,11 @@ class LinkOptions:
         ------
         JitltoError
             On an unknown name or a value of the wrong kind.
+        TypeError
+            If ``options`` is no mapping.
         """
+        if not isinstance(options, Mapping):
+            raise TypeError(f"link options are given as a dict, not as a {type(options).__name__}")
         names = [field.name for field in fields(cls)]
         for name in options:
             if name in ("debug", "g", "G", "device_debug"):

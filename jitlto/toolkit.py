@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
     from jitlto.versions import Version
 
-INSTALL = "install jitlto with the extra cu12 or cu13 (in a checkout: pip install '.[cu13]'); see `jitlto doctor`"
+INSTALL = (
+    "install jitlto with one of its extras: pip install 'jitlto[cu12]', or cu13 (in a checkout: '.[cu12]'); "
+    "see `jitlto doctor`"
+)
 
 
 @cache

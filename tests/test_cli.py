@@ -211,6 +211,16 @@ def test_doctor_names_what_it_finds(mini_path: Path, tmp_path: Path) -> None:
     assert "building and linking work" in _text(jitlto("doctor"))
 
 
+def test_doctor_names_two_majors_arrays_in_one_environment(tmp_path: Path) -> None:
+    for name in ("cupy-cuda12x", "cupy-cuda13x"):
+        about = tmp_path / f"{name.replace('-', '_')}-99.0.dist-info" / "METADATA"
+        about.parent.mkdir()
+        about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.0\n")
+    done = jitlto("doctor", PYTHONPATH=f"{_ROOT}{os.pathsep}{tmp_path}")
+    assert "cupy-cuda12x and cupy-cuda13x, which are one module" in _text(done)
+    assert "an environment of its own for each CUDA major" in _text(done)
+
+
 def test_doctor_says_what_is_missing_and_how_to_install_it() -> None:
     """A Python that sees jitlto and its small dependencies, and no CUDA package at all."""
     hide = (
@@ -220,7 +230,7 @@ def test_doctor_says_what_is_missing_and_how_to_install_it() -> None:
     environment = os.environ | {"PYTHONPATH": str(_ROOT)}
     done = subprocess.run([sys.executable, "-c", hide], capture_output=True, env=environment, timeout=120, check=False)
     assert done.returncode == 1, done.stderr
-    assert "with the extra cu12 or cu13" in done.stdout.decode()
+    assert "pip install 'jitlto[cu12]', or cu13" in done.stdout.decode()
     assert "cannot work yet" in done.stdout.decode()
     assert b"Traceback" not in done.stderr
 

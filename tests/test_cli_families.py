@@ -37,6 +37,7 @@ COMMANDS: list[tuple[str | Path, ...]] = [
     ("show", "FAMILY", KEY),
     ("verify", "FAMILY"),
     ("check", "FAMILY"),
+    ("doctor", "FAMILY", "--arch", "sm_90"),
     ("plan", "FAMILY", *TWICE, "--arch", "sm_90"),
     ("warm", "FAMILY", *TWICE, "--arch", "sm_90"),
     ("cache", "why", "FAMILY", *TWICE, "--arch", "sm_90"),
@@ -130,10 +131,12 @@ def test_installed_families_are_listed_with_their_versions_and_what_they_are(sit
             "compilers": sorted({f"{i.toolchain} {i.version}" for f in opened.fragments() for i in f.images}),
             "size": first.stat().st_size,
             "trouble": None,
+            "remedy": None,
         }
     assert listed["second:mini"]["version"] == "2.1+cu13"
     assert listed["second:mini"]["digest"] != listed["First.Package:mini"]["digest"]
     assert "not a fragment database" in listed["third:mini"]["trouble"]
+    assert "pip install --force-reinstall" in listed["third:mini"]["remedy"]
     assert listed["liar:lie"]["trouble"] == "holds no such family, but mini"
     assert "names no database" in listed["liar:bad"]["trouble"]
     text = run("ls", "--installed").stdout

@@ -114,6 +114,14 @@ def test_a_type_that_no_fragment_has_is_an_unknown_value() -> None:
         spelled(idx_type=np.int32)
 
 
+@pytest.mark.parametrize("other", ["int16", np.int16, "short", np.float64])
+def test_another_type_is_no_slip_for_one_that_is_there(other: object) -> None:
+    with pytest.raises(UnknownValueError) as caught:
+        spelled(idx_type=other)
+    assert "its values are " in str(caught.value)
+    assert "did you mean" not in str(caught.value)
+
+
 @pytest.mark.parametrize("odd", [None, b"float", ["float"], {"a": 1}, object(), 1j, {1}, lambda: None, int])
 def test_values_of_other_kinds_are_plan_errors_that_name_the_parameter(odd: object) -> None:
     with pytest.raises(PlanError, match="data_type"):

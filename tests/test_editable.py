@@ -100,11 +100,12 @@ def test_it_is_built_when_it_is_first_used_and_when_its_sources_have_changed(
     # A build that was stopped between the file and what is noted of it; and a note that is no note.
     caplog.clear()
     good, note = path.read_bytes(), path.with_suffix(".json")
-    path.write_bytes(good[:4096])
-    assert anew().database.digest == second.database.digest
+    for damaged in (good[:4096], b"garbage"):
+        path.write_bytes(damaged)
+        assert anew().database.digest == second.database.digest
     note.write_text("[")
     assert anew().database.digest == second.database.digest
-    assert caplog.text.count("building its fragments") == 2
+    assert caplog.text.count("building its fragments") == 3
 
 
 def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:

@@ -233,6 +233,11 @@ def test_an_unknown_family_names_the_nearest_and_the_packages_that_bring_one(sit
         jitlto.family("mini", distribution="my-pakage")
 
 
+def test_the_name_of_a_database_is_no_familys(site: Path, mini_path: Path) -> None:
+    with pytest.raises(RegistryError, match=r"is the name of a database, and no family's\n  hint: .*--db DB"):
+        jitlto.family(str(mini_path))
+
+
 def test_without_any_package_the_error_says_so(site: Path) -> None:
     if installed.families():
         pytest.skip("a package with families is installed here")

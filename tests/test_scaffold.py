@@ -104,9 +104,20 @@ def test_every_template_is_used_and_nothing_is_left_to_be_filled_in(package: Pat
 def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
     document = tomllib.loads((package / "pyproject.toml").read_text())
     assert any(requirement.startswith("jitlto[cu13]") for requirement in document["build-system"]["requires"])
+    # What a newer CUDA has made an older nvJitLink does not read.
+    assert {*document["project"]["optional-dependencies"]} == {"cu13", "test"}
+    assert 'cuda: ["13"]' in (package / ".github" / "workflows" / "ci.yml").read_text()
     found = project.load(package)
     assert [family.name for family in found.families] == ["my_kernels"]
     assert project.sources(found)
+
+
+def test_what_the_older_cuda_makes_is_offered_for_both(tmp_path: Path) -> None:
+    scaffold.write("my-kernels", tmp_path / "new", 12)
+    document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
+    extras = document["project"]["optional-dependencies"]
+    assert extras == {"cu12": ["jitlto[cu12]"], "cu13": ["jitlto[cu13]"], "test": ["pytest>=8"]}
+    assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
 
 
 def test_it_says_what_to_install_and_what_to_do_while_jitlto_is_on_no_index(package: Path) -> None:

@@ -154,6 +154,14 @@ def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are
     settings.check_entry_points(settings.read(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"])
 
 
+def test_the_folder_src_is_no_part_of_a_databases_place(tmp_path: Path) -> None:
+    found = settings.read(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
+    (tmp_path / "src" / "my_package").mkdir(parents=True)
+    with pytest.raises(ProjectError, match="would lie outside the package") as caught:
+        settings.check_entry_points(found, ["mini"])
+    assert 'write database = "my_package/fragments.fragdb" under [tool.jitlto]' in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("layout", ["", "src"])
 def test_a_database_in_a_package_that_is_not_there_is_the_slip_and_not_the_entry_point(
     tmp_path: Path, layout: str

@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -495,6 +496,17 @@ def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monk
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
         monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
         assert toolkit.installed_linker() == (path if believed else None)
+
+
+def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:
+    with pytest.raises(TypeError, match="a family is given by its name, not as a NoneType"):
+        jitlto.load(None, mini_path)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="a family is given by its name, not as a KernelFamily"):
+        jitlto.family(mini)  # type: ignore[arg-type]
+    options: Any = "-maxrregcount=64"
+    for ask in (mini.launcher, partial(mini.plan, arch="sm_90")):
+        with pytest.raises(TypeError, match="link options are given as a dict, not as a str"):
+            ask(link_options=options, data_type="float", op_name="twice")
 
 
 @pytest.mark.parametrize("given", [b"mini.fragdb", 3, ["mini.fragdb"]], ids=["bytes", "number", "list"])

@@ -30,6 +30,7 @@ _FILES = {
     "init.py": "src/@package@/__init__.py",
     "test.py": "tests/test_@package@.py",
 }
+_MAJORS = (12, 13)  # of CUDA, each with an extra of jitlto
 # What a package's own modules and tests import, beside the standard library.
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
 
@@ -84,7 +85,17 @@ def write(name: str, directory: Path, cuda: int) -> list[Path]:
         If the name is none, or the directory holds something or cannot be written.
     """
     package = package_name(name)
-    values = {"name": name, "package": package, "cuda": str(cuda), "version": __version__}
+    # What CUDA 12 has made links with 13 too, as PTX at least; not the other way round.
+    majors = [str(major) for major in _MAJORS if major >= cuda]
+    values = {
+        "name": name,
+        "package": package,
+        "cuda": str(cuda),
+        "version": __version__,
+        "extras": "\n".join(f'cu{major} = ["jitlto[cu{major}]"]' for major in majors),
+        "majors": ", ".join(f'"{major}"' for major in majors),
+        "either": " or ".join(f"`cu{major}`" for major in majors),
+    }
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
         raise ProjectError(
             "exists: nothing is overwritten", where=str(directory), hint="give another directory with -o"

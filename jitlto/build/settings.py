@@ -203,6 +203,15 @@ def check_entry_points(settings: Settings, names: list[str]) -> None:
     ProjectError
         If they do not; the hint has the lines to write.
     """
+    first, *rest = settings.database.parts
+    source = settings.root / "src"
+    if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
+        named = f'database = "{"/".join(rest)}"'
+        raise ProjectError(
+            f"the database {str(settings.database)!r} would lie outside the package: src is no part of it in the wheel",
+            where=str(settings.path),
+            hint=f"write {named} under [{_TABLE}]",
+        )
     wanted = dict.fromkeys(sorted(names), settings.entry_point)
     if settings.entry_points is None or settings.entry_points == wanted:
         return

@@ -13,7 +13,7 @@ import click
 
 from jitlto import mangling, toolkit
 from jitlto.cli.cache import places
-from jitlto.cli.families import installed
+from jitlto.cli.families import DATABASE, installed, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
@@ -56,7 +56,7 @@ class Report:
 
 
 @click.command(epilog="Example: jitlto doctor search.fragdb --arch sm_90 --driver 12.4")
-@click.argument("database", metavar="[DB]", required=False, type=PATH)
+@click.argument("database", metavar=f"[{DATABASE}]", required=False, type=PATH)
 @click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90; several times.")
 @click.option("--driver", "cuda", metavar="VERSION", help="Suppose a driver for this CUDA, e.g. 12.4.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
@@ -71,7 +71,8 @@ def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_j
     if database is not None:
         from jitlto.cli.doctor_database import describe
 
-        conclude(lambda: describe(database, archs, cuda, as_json=as_json))
+        path, _ = locate(database)
+        conclude(lambda: describe(path, archs, cuda, as_json=as_json))
         return
     if archs or cuda:
         raise click.UsageError("--arch and --driver need a database: jitlto doctor DB")
@@ -116,6 +117,10 @@ def _packages(report: Report) -> None:
     for name in ("cuda-core", "cuda-bindings"):
         found = _package(name)
         report.add(name, found or "missing", ok=found is not None, remedy=toolkit.INSTALL)
+    arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
+    if len(arrays) > 1:
+        remedy = "have an environment of its own for each CUDA major, each with one of the extras"
+        report.add("CuPy", f"{' and '.join(arrays)}, which are one module", ok=False, required=False, remedy=remedy)
 
 
 def _package(name: str) -> str | None:
@@ -296,7 +301,8 @@ def _installed(report: Report, nvjitlink: Version | None) -> None:
         report.add("installed families", "none")
     for each in listed:
         waits = each.editable is not None and each.database is None  # it is built when it is used
-        trouble, remedy = each.trouble, f"pip install --force-reinstall --no-deps {each.distribution}"
+        again = f"pip install --force-reinstall --no-deps {each.distribution}"
+        trouble, remedy = each.trouble, each.remedy or again
         if trouble is None and each.database is not None and nvjitlink is not None:
             try:
                 with FragmentDatabase(each.database) as database:

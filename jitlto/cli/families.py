@@ -47,8 +47,25 @@ def find_family(text: str, database: Path | None) -> KernelFamily:
     return load(name, database)
 
 
-def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
+def locate(target: Path) -> tuple[Path, str | None]:
     """The database of that path, or the one that holds the family of that name; and the family, if one is named.
+
+    Raises
+    ------
+    RegistryError, DatabaseError
+        If nothing holds the family, or its database cannot be read.
+    """
+    text = str(target)
+    if not _NAMED.fullmatch(text) or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+        return target, None
+    from jitlto.runtime import registry
+
+    package, _, name = text.rpartition(":")
+    return registry.default().find(name, package or None).location, name
+
+
+def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
+    """As :func:`locate`, opened anew: commands close what they open, and the registry's own is everybody's.
 
     Raises
     ------
@@ -57,14 +74,8 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     """
     from jitlto.database import FragmentDatabase
 
-    text = str(target)
-    if not _NAMED.fullmatch(text) or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-        return FragmentDatabase(target), None
-    from jitlto.runtime import registry
-
-    package, _, name = text.rpartition(":")
-    # Opened anew, for commands close what they open, and the registry's own is everybody's.
-    return FragmentDatabase(registry.default().find(name, package or None).location), name
+    path, family = locate(target)
+    return FragmentDatabase(path), family
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +92,7 @@ class Listed:
     compilers: tuple[str, ...] = ()
     size: int | None = None
     trouble: str | None = None
+    remedy: str | None = None
 
 
 def installed() -> list[Listed]:
@@ -99,16 +111,17 @@ def _listed(each: InstalledFamily) -> Listed:
     try:
         if source is None:
             path = each.database()
+            contents = registry.default().of_package(each).contents
         else:
             from jitlto.runtime import editable
 
             path = editable.place(each, source)
             if not path.is_file():
                 return Listed(*known, None, trouble="not built yet: that is done when it is used")
-        contents = registry.default().file(path).contents
+            contents = registry.default().file(path).contents
         size = path.stat().st_size
     except JitltoError as error:
-        return Listed(*known, str(path or error.where), trouble=error.what)
+        return Listed(*known, str(path or error.where), trouble=error.what, remedy=error.hint)
     except OSError as error:
         return Listed(*known, str(path), trouble=error.strerror or str(error))
     family = contents.families.get(each.family)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from jitlto.dtypes import cpp_name, from_numpy_name, same_value
+from jitlto.dtypes import cpp_name, from_numpy_name, same_value, scalar
 from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
 
 if TYPE_CHECKING:
@@ -69,15 +69,21 @@ def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
     for value in values:
         if same_value(text, value) or (spelled and same_value(spelled, value)):
             return value
-    raise UnknownValueError(f"{family} has no {name}={text}", hint=_nearest(text, values, "values"))
+    # What names another type is no slip of the pen: the nearest name would be another precision.
+    hint = _listed("values", values) if spelled or scalar(text) else _nearest(text, values, "values")
+    raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
 
 
 def _nearest(given: str, known: Sequence[str], what: str) -> str:
     import difflib  # for a mistake alone
 
     near = difflib.get_close_matches(given, known, 1)
-    listed = f"its {what} are {', '.join(known) or 'none'}"
+    listed = _listed(what, known)
     return f"did you mean {near[0]}? {listed}" if near else listed
+
+
+def _listed(what: str, known: Sequence[str]) -> str:
+    return f"its {what} are {', '.join(known) or 'none'}"
 
 
 def describe_choice(name: str, values: Iterable[str]) -> str:

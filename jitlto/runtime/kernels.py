@@ -46,6 +46,7 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
     DatabaseError
         If a database cannot be read.
     """
+    _require_name(family)
     if database is None:
         return KernelFamily(family, registry.default().find(family))
     if isinstance(database, str | os.PathLike):
@@ -76,6 +77,7 @@ def family(name: str, *, distribution: str | None = None) -> KernelFamily:
     DatabaseError
         If its database cannot be read; of a package that is installed editable, if it cannot be built.
     """
+    _require_name(name)
     known = registry.default()
     found = known.loaded.get((name, distribution))
     if found is not None and found.in_place:
@@ -229,6 +231,8 @@ class KernelFamily:
         DatabaseError
             If the database has to be opened, and cannot be read any more.
         """
+        if link_options and not isinstance(link_options, Mapping):
+            raise TypeError(f"link options are given as a dict, not as a {type(link_options).__name__}")
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
@@ -348,6 +352,11 @@ class KernelFamily:
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
                 table.pop(request, None)
+
+
+def _require_name(family: str) -> None:
+    if not isinstance(family, str):
+        raise TypeError(f"a family is given by its name, not as a {type(family).__name__}")
 
 
 def _plan(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.errors import JitltoError, RegistryError
-from jitlto.files import digest_of
+from jitlto.files import SUFFIX, digest_of
 from jitlto.runtime import installed
 
 if TYPE_CHECKING:
@@ -65,6 +65,11 @@ def not_in(distribution: str, family: str) -> RegistryError:
 
 def unknown(family: str, on_path: set[str]) -> RegistryError:
     """That nothing holds a family; ``on_path`` are those of the databases on the search path."""
+    if family.endswith(SUFFIX):
+        return RegistryError(
+            f"{family!r} is the name of a database, and no family's",
+            hint="name a family that it holds, and the database beside it: --db DB, or jitlto.load(FAMILY, DB)",
+        )
     brought = installed.families()
     packages = {
         name: sorted({b.distribution for b in brought if b.family == name}) for name in {b.family for b in brought}

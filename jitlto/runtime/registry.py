@@ -181,7 +181,7 @@ class Registry:
             wanted = installed.normalised(distribution)
             found = [each for each in found if installed.normalised(each.distribution) == wanted]
         if len(found) == 1:
-            return self._of_package(found[0])
+            return self.of_package(found[0])
         from jitlto.runtime import missing  # which loads what a family that is there does not need
 
         if found:
@@ -205,7 +205,14 @@ class Registry:
                 )
             raise
 
-    def _of_package(self, package: InstalledFamily) -> DatabaseFile:
+    def of_package(self, package: InstalledFamily) -> DatabaseFile:
+        """The database that an installed package brings.
+
+        Raises
+        ------
+        DatabaseError
+            If it cannot be had.
+        """
         path = package.database()
         try:
             return self.file(path)
