@@ -257,7 +257,8 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path) -> None:
         log.warning("%s is installed editable from %s, and %s: building its fragments", installed.title, source, why)
         begin = time.monotonic()
         if digest_of(path) is None:
-            path.unlink(missing_ok=True)  # damaged: a build replaces databases alone
+            with contextlib.suppress(OSError):
+                path.unlink()  # damaged: a build replaces databases alone
         _build(installed, source, path)
         log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
