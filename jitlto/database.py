@@ -36,6 +36,8 @@ SCHEMA = 1
 _APPLICATION_ID = 0x6A6C746F  # "jlto"
 #: What to do about a file that is no database, or none any more.
 MAKE, AGAIN = "make it with `jitlto build FAMILY -o DB`", "fetch, install or build it again"
+#: What to do about one that is a part of a build.
+MERGE = "merge all parts first: jitlto merge -o DB PART..."
 _DDL = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE family(name TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;

@@ -228,6 +228,14 @@ def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_p
     assert str(PART) == "part 2 of 3"
 
 
+def change_meta(path: Path, statement: str) -> None:
+    """Run a statement on the table ``meta`` without its rules, as a hand would."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript("ALTER TABLE meta RENAME TO old; CREATE TABLE meta(name, value)")
+        connection.execute("INSERT INTO meta SELECT * FROM old")
+        connection.execute(statement)
+
+
 @pytest.mark.parametrize(
     "statement",
     [
@@ -241,10 +249,7 @@ def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_p
 def test_a_changed_part_record_is_noticed_at_opening(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "part"
     database.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript("ALTER TABLE meta RENAME TO old; CREATE TABLE meta(name, value)")
-        connection.execute("INSERT INTO meta SELECT * FROM old")
-        connection.execute(statement)
+    change_meta(path, statement)
     with pytest.raises(DatabaseError, match="is damaged") as caught:
         FragmentDatabase(path)
     assert caught.value.where == str(path)
@@ -288,10 +293,7 @@ def test_a_changed_list_of_gaps_is_noticed_at_opening(tmp_path: Path, statement:
     database.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
     with FragmentDatabase(path) as opened:
         assert opened.gaps == tuple(sorted(gaps))
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript("ALTER TABLE meta RENAME TO old; CREATE TABLE meta(name, value)")
-        connection.execute("INSERT INTO meta SELECT * FROM old")
-        connection.execute(statement)
+    change_meta(path, statement)
     with pytest.raises(DatabaseError, match="is damaged") as caught:
         FragmentDatabase(path)
     assert caught.value.where == str(path)

@@ -358,7 +358,7 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
                     os.utime(directory, (1, 1))
                 seen[f"a library was installed in {name}"] = question(**asked)
     with monkeypatch.context() as patch:
-        patch.setattr(jitlto, "__version__", "99")
+        patch.setattr(shortcuts, "__version__", "99")
         seen["version"] = question(**asked)
     site = tmp_path / "site-packages"
     site.mkdir()

@@ -96,7 +96,7 @@ def check(found: FragmentDatabase, families: Sequence[Family]) -> None:
         raise ProjectError(
             f"JITLTO_PREBUILT: is {found.part} of a build",
             where=str(found.path),
-            hint="merge all parts first: jitlto merge -o DB PART...",
+            hint=database.MERGE,
         )
     names = {family.name for family in families}
     if missing := sorted(names - found.families.keys()):

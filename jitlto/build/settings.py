@@ -83,8 +83,7 @@ def undeclared(pyproject: Path) -> str | None:
         places = [Path(*value.split(".")).with_suffix(SUFFIX) for value in points.values()]
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None  # whoever needs the file will say so
-    roots = (pyproject.parent, pyproject.parent / "src")
-    lacking = [place for place in places if not any((root / place).is_file() for root in roots)]
+    lacking = [place for place in places if not any((root / place).is_file() for root in _roots(pyproject.parent))]
     if "jitlto" in tools or not lacking:
         return None
     near = difflib.get_close_matches("jitlto", tools, 1)
@@ -204,13 +203,12 @@ def check_entry_points(settings: Settings, names: list[str]) -> None:
         If they do not; the hint has the lines to write.
     """
     first, *rest = settings.database.parts
-    source = settings.root / "src"
+    _, source = _roots(settings.root)
     if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
-        named = f'database = "{"/".join(rest)}"'
         raise ProjectError(
             f"the database {str(settings.database)!r} would lie outside the package: src is no part of it in the wheel",
             where=str(settings.path),
-            hint=f"write {named} under [{_TABLE}]",
+            hint=_place("/".join(rest)),
         )
     wanted = dict.fromkeys(sorted(names), settings.entry_point)
     if settings.entry_points is None or settings.entry_points == wanted:
@@ -232,14 +230,24 @@ def check_entry_points(settings: Settings, names: list[str]) -> None:
         faults.append(f"the entry point of {other} is {given[other]!r}, but the database is {str(settings.database)!r}")
         meant = given[other].split(".")
         if not _is_package(settings, settings.database.parts[0]) and _is_package(settings, meant[0]):
-            named = f'database = "{"/".join(meant)}.fragdb"'
-            hint = f"this project has no package {settings.database.parts[0]}: write {named} under [{_TABLE}]"
+            place = _place(f"{'/'.join(meant)}{SUFFIX}")
+            hint = f"this project has no package {settings.database.parts[0]}: {place}"
     raise ProjectError("; ".join(faults), where=str(settings.path), hint=hint)
 
 
 def _is_package(settings: Settings, name: str) -> bool:
     """Whether a project has a package of that name, in one of the two usual layouts."""
-    return any((root / name).is_dir() for root in (settings.root, settings.root / "src"))
+    return any((root / name).is_dir() for root in _roots(settings.root))
+
+
+def _roots(project: Path) -> tuple[Path, Path]:
+    """Where a project's packages lie, in the two usual layouts."""
+    return (project, project / "src")
+
+
+def _place(path: str) -> str:
+    """What to write for a database at that place."""
+    return f'write database = "{path}" under [{_TABLE}]'
 
 
 def _toml_key(name: str) -> str:

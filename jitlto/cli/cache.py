@@ -316,8 +316,8 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
             }
         )
         if not as_json:
-            entry = "1 entry" if entries == 1 else f"{entries} entries"
-            click.echo(f"{place.holds}: {place.directory}: removed {entry}, {size(freed)}; {size(left)} are left")
+            gone = many(entries, "entry")
+            click.echo(f"{place.holds}: {place.directory}: removed {gone}, {size(freed)}; {size(left)} are left")
     if all_of_it and only in (None, "editable"):
         from jitlto.runtime import editable
 

@@ -23,6 +23,7 @@ from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.runtime import device, driver, registry
 from jitlto.runtime.compatibility import Way, refusal, verdict
 from jitlto.runtime.driver import Driver, Forward
+from jitlto.runtime.installed import reinstall_command
 from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
 
 _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
@@ -301,8 +302,7 @@ def _installed(report: Report, nvjitlink: Version | None) -> None:
         report.add("installed families", "none")
     for each in listed:
         waits = each.editable is not None and each.database is None  # it is built when it is used
-        again = f"pip install --force-reinstall --no-deps {each.distribution}"
-        trouble, remedy = each.trouble, each.remedy or again
+        trouble, remedy = each.trouble, each.remedy or reinstall_command(each.distribution)
         if trouble is None and each.database is not None and nvjitlink is not None:
             try:
                 with FragmentDatabase(each.database) as database:

@@ -10,7 +10,7 @@ import click
 
 from jitlto import toolkit
 from jitlto.cli.output import print_json
-from jitlto.database import FragmentDatabase
+from jitlto.database import MERGE, FragmentDatabase
 from jitlto.errors import JitltoError, NoDeviceError
 from jitlto.fragment import Fragment
 from jitlto.runtime import device, driver
@@ -96,7 +96,7 @@ def describe(path: Path, archs: Sequence[str], cuda: str | None, *, as_json: boo
         if part is not None:
             click.secho("✗ ", fg="red", nl=False)
             click.echo(f"is {part} of a build: its kernels lack fragments")
-            click.echo("      → merge all parts first: jitlto merge -o DB PART...")
+            click.echo(f"      → {MERGE}")
     return well
 
 

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
+from typing import NoReturn
 
 import click
 
@@ -45,10 +46,15 @@ def _leave() -> None:
     by ``exec``.
     """
     if _status:
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):
-                stream.flush()
-        os._exit(_status[0])
+        _exit(_status[0])
+
+
+def _exit(status: int) -> NoReturn:
+    """End at once, with all that was printed."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def conclude(run: Callable[[], bool]) -> None:
@@ -58,10 +64,9 @@ def conclude(run: Callable[[], bool]) -> None:
     except KeyboardInterrupt:
         # A link that runs cannot be stopped, and leaving in order would wait for it.
         status = interrupted()
-        sys.stdout.flush()
         # Of what would be done at exit, one thing is not done by the system too: workers' directories.
         if (workers := sys.modules.get("jitlto.build.workers")) is not None:
             workers.close_local()
-        os._exit(status)
+        _exit(status)
     if not holds:
         raise SystemExit(1)

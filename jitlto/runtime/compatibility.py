@@ -172,16 +172,16 @@ def _remedies(compiler: Version, linker: Version) -> str:
     """What to do about LTO-IR or PTX that does not go with nvJitLink: change the one, or the other."""
     if compiler < linker:
         return (
-            f"install an nvJitLink of CUDA {compiler.major} ({_extra(compiler, linker)}), "
+            f"install an nvJitLink of CUDA {compiler.major} ({extra(compiler, linker)}), "
             f"or build the family with CUDA {linker.major}"
         )
     return (
-        f"install an nvJitLink of at least {compiler} ({_extra(compiler, linker)}), "
+        f"install an nvJitLink of at least {compiler} ({extra(compiler, linker)}), "
         f"or build the family with a compiler no newer than {linker}"
     )
 
 
-def _extra(wanted: Version, linker: Version) -> str:
+def extra(wanted: Version, linker: Version) -> str:
     """How to get the toolchain of a CUDA major: beside another one, nothing says which of the two is taken."""
     if wanted.major == linker.major:
         return f"pip install -U 'jitlto[cu{wanted.major}]'"

@@ -61,7 +61,7 @@ class InstalledFamily(Record):
     @property
     def reinstall(self) -> str:
         """What to do where its database is missing or damaged."""
-        return f"the package is not whole: pip install --force-reinstall --no-deps {self.distribution}"
+        return f"the package is not whole: {reinstall_command(self.distribution)}"
 
     @property
     def parts(self) -> list[str]:
@@ -138,6 +138,11 @@ class InstalledFamily(Record):
             where=str(location),
             hint=self.reinstall,
         )
+
+
+def reinstall_command(distribution: str) -> str:
+    """The command that installs a package again."""
+    return f"pip install --force-reinstall --no-deps {distribution}"
 
 
 def families(family: str | None = None) -> list[InstalledFamily]:

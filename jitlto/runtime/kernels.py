@@ -111,10 +111,12 @@ class KernelFamily:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.of(database)
         contents = file.contents.families.get(name)
         if file.contents.part is not None:
+            from jitlto.database import MERGE
+
             raise DatabaseError(
                 f"is {file.contents.part} of a build: its kernels lack fragments",
                 where=str(file.path),
-                hint="merge all parts first: jitlto merge -o DB PART...",
+                hint=MERGE,
             )
         if contents is None:
             from jitlto.runtime import missing

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from jitlto import toolkit
 from jitlto.errors import JitltoError, VersionError
 from jitlto.fragment import Fragment, ImageKind
-from jitlto.runtime.compatibility import reads
+from jitlto.runtime.compatibility import extra, reads
 from jitlto.runtime.enumeration import Kernel
 from jitlto.runtime.kernels import KernelFamily
 from jitlto.runtime.plan import Plan
@@ -82,7 +82,7 @@ def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> N
     some = any(True for f in unreadable for _ in f.images_of(kind))
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
-    remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer (pip install -U 'jitlto[cu{made.major}]')"
+    remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer ({extra(made, linker)})"
     remedy += f", or build them with a compiler no newer than {linker}" if some else ""
     if mode == "ptx" and not some:
         remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'

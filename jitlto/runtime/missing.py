@@ -48,16 +48,14 @@ def not_in(distribution: str, family: str) -> RegistryError:
     of_it = [each for each in brought if installed.normalised(each.distribution) == wanted]
     if of_it:
         names = sorted({each.family for each in of_it})
-        near = difflib.get_close_matches(family, names, 1)
         return RegistryError(
             f"{of_it[0].title} brings no family {family!r}",
-            hint=(f"did you mean {near[0]}? " if near else "") + f"it brings {', '.join(names)}",
+            hint=_meant(family, names) + f"it brings {', '.join(names)}",
         )
     titles = sorted({each.distribution for each in brought})
-    near = difflib.get_close_matches(distribution, titles, 1)
     return RegistryError(
         f"no installed package {distribution!r} brings families",
-        hint=(f"did you mean {near[0]}? " if near else "")
+        hint=_meant(distribution, titles)
         + (f"these do: {', '.join(titles)}" if titles else "no installed package does")
         + "; `jitlto ls --installed` lists them",
     )
@@ -75,12 +73,11 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
         name: sorted({b.distribution for b in brought if b.family == name}) for name in {b.family for b in brought}
     }
     known = sorted(on_path | packages.keys())
-    near = difflib.get_close_matches(family, known, 1)
     listed = (f"{name} ({', '.join(packages[name])})" if name in packages else name for name in known)
     seen = "no database is on JITLTO_DATABASE_PATH, and no installed package brings a family"
     return RegistryError(
         f"no database holds the family {family!r}",
-        hint=(f"did you mean {near[0]}? " if near else "")
+        hint=_meant(family, known)
         + (f"families seen: {', '.join(listed)}" if known else seen)
         + "; install the package that brings it, name a database (--db DB, or jitlto.load), "
         + f"or build one: jitlto build {family} -o {family}.fragdb",
@@ -90,10 +87,14 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
 def not_held(name: str, file: DatabaseFile) -> RegistryError:
     """That a database does not hold a family."""
     families = sorted(file.contents.families)
-    near = difflib.get_close_matches(name, families, 1)
-    held = f"it holds {', '.join(families) or 'none'}"
     return RegistryError(
         f"holds no family {name!r}",
         where=str(file.path),
-        hint=f"did you mean {near[0]}? {held}" if near else held,
+        hint=_meant(name, families) + f"it holds {', '.join(families) or 'none'}",
     )
+
+
+def _meant(given: str, known: list[str]) -> str:
+    """The nearest of the names that are known, as a question; nothing if none is near."""
+    near = difflib.get_close_matches(given, known, 1)
+    return f"did you mean {near[0]}? " if near else ""

@@ -37,7 +37,7 @@ from jitlto.runtime.supply import UserInput
 from jitlto.versions import Architecture, Version
 
 _SCHEMA = 1  # of what is kept of a compiled function
-_INSTALL = "install jitlto with the extra numba, beside cu12 or cu13 (in a checkout: pip install '.[cu13,numba]')"
+_INSTALL = "install jitlto with the extra numba, beside cu12 or cu13 (in a checkout: pip install '.[cu12,numba]')"
 _IN_CPP = "give the function in CUDA C++: planner.add_source(text)"
 _PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
 _NUMBA_TYPES = {

@@ -17,8 +17,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-import jitlto
-from jitlto import config
+from jitlto import __version__, config
 from jitlto.dtypes import Parameter
 from jitlto.files import site_packages
 from jitlto.record import Record
@@ -237,7 +236,7 @@ def _size_and_time(path: str) -> tuple[int, int] | None:
 
 
 def _key(*parts: object) -> str:
-    text = json.dumps([_REVISION, jitlto.__version__, *parts], sort_keys=True)
+    text = json.dumps([_REVISION, __version__, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
