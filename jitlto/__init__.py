@@ -12,26 +12,26 @@ from typing import TYPE_CHECKING
 from jitlto.errors import JitltoError
 
 if TYPE_CHECKING:
-    from jitlto.database import FragmentDatabase as FragmentDatabase
-    from jitlto.fragment import FragmentKey as FragmentKey
-    from jitlto.runtime.kernels import KernelFamily as KernelFamily
-    from jitlto.runtime.kernels import family as family
-    from jitlto.runtime.kernels import load as load
-    from jitlto.runtime.launcher import Launcher as Launcher
-    from jitlto.runtime.plan import Plan as Plan
-    from jitlto.runtime.planner import Planner as Planner
+    from jitlto.model.fragment import FragmentKey as FragmentKey
+    from jitlto.runtime.family import KernelFamily as KernelFamily
+    from jitlto.runtime.family import family as family
+    from jitlto.runtime.family import load as load
+    from jitlto.runtime.launch.launcher import Launcher as Launcher
+    from jitlto.runtime.planning.plan import Plan as Plan
+    from jitlto.runtime.planning.planner import Planner as Planner
+    from jitlto.storage.database import FragmentDatabase as FragmentDatabase
 
 __version__ = "0.1.0"
 
 _EXPORTS = {
-    "FragmentDatabase": "jitlto.database",
-    "FragmentKey": "jitlto.fragment",
-    "KernelFamily": "jitlto.runtime.kernels",
-    "Launcher": "jitlto.runtime.launcher",
-    "Plan": "jitlto.runtime.plan",
-    "Planner": "jitlto.runtime.planner",
-    "family": "jitlto.runtime.kernels",
-    "load": "jitlto.runtime.kernels",
+    "FragmentDatabase": "jitlto.storage.database",
+    "FragmentKey": "jitlto.model.fragment",
+    "KernelFamily": "jitlto.runtime.family",
+    "Launcher": "jitlto.runtime.launch.launcher",
+    "Plan": "jitlto.runtime.planning.plan",
+    "Planner": "jitlto.runtime.planning.planner",
+    "family": "jitlto.runtime.family",
+    "load": "jitlto.runtime.family",
 }
 __all__ = [*_EXPORTS, "JitltoError", "__version__"]
 

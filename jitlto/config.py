@@ -30,7 +30,7 @@ from functools import cache
 from pathlib import Path
 
 from jitlto.errors import JitltoError
-from jitlto.record import Record
+from jitlto.model.record import Record
 
 
 class Config(Record):

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import config, declaration
+from jitlto import config
 from jitlto.build.pipeline import BuildReport, build
-from jitlto.database import FragmentDatabase
 from jitlto.errors import NoDeviceError
-from jitlto.runtime import cubins
-from jitlto.runtime.kernels import KernelFamily
-
-from .environments import ROOT, need
-from .families import MINI, write_family
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking import kernel_cache
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.support.environments import ROOT, need
+from tests.support.families import MINI, write_family
 
 
 def pytest_configure() -> None:
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:
         return
-    from jitlto.runtime import device
+    from jitlto.cuda import device
 
     try:
         device.current()
@@ -48,10 +48,10 @@ def _cache_in(directory: Path) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JITLTO_CACHE_DIR", str(directory))
         config.current.cache_clear()
-        cubins.default.cache_clear()
+        kernel_cache.default.cache_clear()
         yield
     config.current.cache_clear()
-    cubins.default.cache_clear()
+    kernel_cache.default.cache_clear()
 
 
 @pytest.fixture(scope="session", autouse=True)

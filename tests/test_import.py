@@ -9,8 +9,7 @@ import sys
 from pathlib import Path
 
 import jitlto
-
-from .benchmarks.installed import install
+from tests.benchmarks.installed import install
 
 ROOT = Path(jitlto.__file__).resolve().parents[1]
 HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "rich")
@@ -20,8 +19,8 @@ RUN_SIDE = """
 import importlib, pathlib
 import jitlto
 package = pathlib.Path(jitlto.__path__[0])
-for file in sorted([*package.glob("*.py"), *package.glob("runtime/*.py")]):
-    if file.stem != "__main__":
+for file in sorted(f for part in ("runtime", "cuda", "storage", "model") for f in package.glob(part + "/**/*.py")):
+    if file.stem != "__init__":
         importlib.import_module(".".join(("jitlto", *file.relative_to(package).with_suffix("").parts)))
 """
 
@@ -112,7 +111,7 @@ print(json.dumps(found))
 def test_run_side_modules_import_neither_jinja_nor_the_build_side() -> None:
     names = run(RUN_SIDE + "import json, sys; print(json.dumps(sorted(sys.modules)))")
     assert isinstance(names, list)
-    assert {"jitlto.database", "jitlto.runtime.kernels", "jitlto.runtime.launcher"} <= set(names)
+    assert {"jitlto.storage.database", "jitlto.runtime.family", "jitlto.runtime.launch.launcher"} <= set(names)
     assert loaded(names, ("jinja2", "click", "rich")) == []
 
 

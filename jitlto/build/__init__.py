@@ -1,1 +1,1 @@
-"""The build side: from a family's declaration to a fragment database. Needs no GPU and no driver."""
+"""The build side: from a family declaration to a fragment database. Needs no GPU and no driver."""

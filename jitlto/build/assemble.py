@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import re
 
-from jitlto.build.render import Rendered
-from jitlto.build.spelling import same_type
-from jitlto.build.unit import Unit
-from jitlto.dtypes import Parameter, scalar
+from jitlto.build.compilers.compiled_source import Unit
+from jitlto.build.templates import Rendered
 from jitlto.errors import BuildError
-from jitlto.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.mangling import base_name, demangle, parameter_types
+from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.model.mangling import base_name, demangle, parameter_types
+from jitlto.model.type_spelling import same_type
+from jitlto.model.types import Parameter, scalar
 
 
 def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitlto.build.render import Rendered
+from jitlto.build.templates import Rendered
 from jitlto.errors import BuildError, JitltoError, LoggedError
-from jitlto.fragment import FragmentKey
+from jitlto.model.fragment import FragmentKey
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)  # ptxas, the host compiler

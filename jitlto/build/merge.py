@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from jitlto import database
-from jitlto.build import soundness
-from jitlto.database import FamilyRecord, FragmentDatabase, PartRecord
+from jitlto.build import validate
 from jitlto.errors import BuildError
-from jitlto.fragment import Fragment, FragmentKey
+from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.storage import database
+from jitlto.storage.database import FamilyRecord, FragmentDatabase, PartRecord
 
 _SHOWN = 3
 
@@ -117,8 +117,8 @@ def merge(
         for _, family in sorted(held.items()):
             own = [fragment for _, (fragment, _) in sorted(family.fragments.items())]
             if family.includes is not None:
-                soundness.check_interfaces(family.record, own, family.includes)
-            advice += soundness.check(family.record, own)
+                validate.check_interfaces(family.record, own, family.includes)
+            advice += validate.check(family.record, own)
             fragments += own
         blobs = {
             image.sha256: source.read(image)

@@ -10,28 +10,31 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from jitlto import database, nvrtc, upkeep
-from jitlto.build import explain as explaining
-from jitlto.build import failures, shards, soundness, toolchain, travel
+from jitlto.build import failures, shards, validate
 from jitlto.build.assemble import assemble
-from jitlto.build.cache import Cache
-from jitlto.build.distributed import DaskExecutor
-from jitlto.build.engine import Engine, Outcome, Request
-from jitlto.build.estimate import costs as costs_of
-from jitlto.build.estimate import estimate
-from jitlto.build.events import NO_OBSERVER, Observer
-from jitlto.build.fingerprint import Recipe
-from jitlto.build.render import Rendered, matrix_warnings, render_family
-from jitlto.build.report import Report, compile_reported
+from jitlto.build.cache import rebuild_reason as explaining
+from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.keys import Recipe
+from jitlto.build.compilers import base
+from jitlto.build.compilers.base import Toolchain
+from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.execution import transport
+from jitlto.build.execution.compile_result import Report, compile_reported
+from jitlto.build.execution.costs import costs as costs_of
+from jitlto.build.execution.costs import estimate
+from jitlto.build.execution.dask import DaskExecutor
+from jitlto.build.execution.events import NO_OBSERVER, Observer
+from jitlto.build.execution.scheduler import Engine, Outcome, Request
+from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.shards import Shard
-from jitlto.build.toolchain import Toolchain
-from jitlto.build.unit import Job
-from jitlto.build.workers import ProcessExecutor, default_jobs
-from jitlto.database import FamilyRecord, GroupRecord, PartRecord
-from jitlto.declaration import Family
+from jitlto.build.templates import Rendered, matrix_warnings, render_family
+from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, FamilyError, JitltoError
-from jitlto.fragment import Fragment, FragmentKey
-from jitlto.headers import HeaderSearch
+from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.model.headers import HeaderSearch
+from jitlto.storage import cache_usage, database
+from jitlto.storage.database import FamilyRecord, GroupRecord, PartRecord
+from jitlto.storage.declaration import Family
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
@@ -94,7 +97,7 @@ class Project:
         self.failures: list[failures.Failure] = []
         self.advice: list[str] = []
         for family in families:
-            compiler = compilers.get(family.toolchain) or toolchain.find(family.toolchain)
+            compiler = compilers.get(family.toolchain) or base.find(family.toolchain)
             compilers[family.toolchain] = compiler
             search = HeaderSearch([*family.include, *compiler.header_roots()])
             own = HeaderSearch(family.include)
@@ -148,7 +151,7 @@ class Project:
         Parameters
         ----------
         recorded : mapping of str to int
-            Recorded costs, as :func:`jitlto.build.estimate.read_costs` gives them.
+            Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` gives them.
         """
         estimates = {}
         for request in self.requests:
@@ -285,14 +288,14 @@ def build(
     if shard is None:
         for record in records:
             own = [fragment for fragment in fragments if fragment.key.family == record.name]
-            soundness.check_interfaces(record, own, includes)
-            advice += soundness.check(record, own)
+            validate.check_interfaces(record, own, includes)
+            advice += validate.check(record, own)
     else:
         part = shards.part_record(shard, project.contents(), records, includes, project.identities(), advice)
     observer.phase("write")
     digest = database.write(output, records, fragments, blobs, part=part)
     if cache is not None:
-        upkeep.prune(cache.store)
+        cache_usage.prune(cache.store)
     return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(advice), time.perf_counter() - begin)
 
 
@@ -309,10 +312,10 @@ def _compile(
     own = None if executor else ProcessExecutor(jobs or default_jobs())
     pool = executor or own
     assert pool is not None  # noqa: S101 - one of the two
-    width = jobs or travel.capacity(pool)
+    width = jobs or transport.capacity(pool)
 
     def submit(job: Job) -> Future[Report]:
-        return travel.submit(pool, job, compile_reported)
+        return transport.submit(pool, job, compile_reported)
 
     engine = Engine(submit, width, cache, observer, begin, keep_going=keep_going)
     if isinstance(pool, DaskExecutor):  # before anything is compiled; each job is checked again

@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitlto.build.fingerprint import Recipe
-from jitlto.build.render import Rendered
-from jitlto.database import FamilyRecord, PartRecord
+from jitlto.build.cache.keys import Recipe
+from jitlto.build.templates import Rendered
 from jitlto.errors import BuildError
-from jitlto.fragment import FragmentKey
+from jitlto.model.fragment import FragmentKey
+from jitlto.storage.database import FamilyRecord, PartRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,21 @@ from urllib.parse import quote
 
 import click
 
-from jitlto import declaration
 from jitlto.cli import overwrite
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.paths import FILE
 from jitlto.errors import JitltoError, RenderError
-from jitlto.fragment import FragmentKey
-from jitlto.words import many
+from jitlto.model.fragment import FragmentKey
+from jitlto.model.text import many
+from jitlto.storage import declaration
 
 if TYPE_CHECKING:  # what the other commands need not wait for
     from concurrent.futures import Executor
 
-    from jitlto.build.cache import Cache
+    from jitlto.build.cache.cache import Cache
     from jitlto.build.failures import FailedFragmentsError
+    from jitlto.build.packaging.project import Package
     from jitlto.build.pipeline import Project
-    from jitlto.build.project import Package
     from jitlto.build.shards import Shard
 
 _LONGEST_NAME = 200  # file systems take 255 bytes
@@ -41,7 +41,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
 
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
-    from jitlto.build.render import render_family
+    from jitlto.build.templates import render_family
 
     listing = []
     family = declaration.load(declaration.find(name))
@@ -146,12 +146,13 @@ def build(
     With --project, families and compiler options are those of the package there, whose entry points are checked too;
     and where JITLTO_PREBUILT names a database, that one is checked and copied instead of compiling.
     """
-    from jitlto.build import pipeline, prebuilt
-    from jitlto.build import timings as record
-    from jitlto.build.cache import open_cache
-    from jitlto.build.estimate import read_costs
-    from jitlto.build.events import Together
+    from jitlto.build import pipeline
+    from jitlto.build.cache.cache import open_cache
+    from jitlto.build.execution import timings as record
+    from jitlto.build.execution.costs import read_costs
+    from jitlto.build.execution.events import Together
     from jitlto.build.failures import FailedFragmentsError
+    from jitlto.build.packaging import prebuilt
     from jitlto.cli.progress import progress
 
     if sum((plan_shards is not None, explain is not None, dry_run)) > 1:
@@ -216,7 +217,7 @@ def build(
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
-    from jitlto.build.project import load
+    from jitlto.build.packaging.project import load
 
     if names:
         raise click.UsageError("--project says which families are built: name no others")
@@ -237,9 +238,9 @@ def _executor(url: str | None) -> Iterator[Executor | None]:
     if url is None:
         yield None
         return
-    from jitlto.build import distributed
+    from jitlto.build.execution import dask
 
-    with distributed.connect(url) as pool:
+    with dask.connect(url) as pool:
         yield pool
 
 

@@ -11,19 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from jitlto import config, upkeep
+from jitlto import config
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
 from jitlto.config import Config
 from jitlto.errors import JitltoError
-from jitlto.store import Store
-from jitlto.upkeep import Usage
-from jitlto.words import many
+from jitlto.model.text import many
+from jitlto.storage import cache_usage
+from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_usage import Usage
 
 if TYPE_CHECKING:  # what looking into a directory need not wait for
-    from jitlto.runtime.plan import Plan
-    from jitlto.runtime.recipe import Recipe
+    from jitlto.runtime.linking.link_key import Recipe
+    from jitlto.runtime.planning.plan import Plan
 
 _EDITABLE = "databases of packages that are installed editable"
 _OFF = "JITLTO_CACHE=off: nothing is looked up in it or added"
@@ -267,7 +268,7 @@ class _State:
 
 def _state(place: Place) -> _State:
     try:
-        usage = upkeep.usage(place.open(readonly=True))
+        usage = cache_usage.usage(place.open(readonly=True))
     except (FileNotFoundError, JitltoError):
         usage = Usage({}, 0)
     setting = config.current().cache if place.name == "cubins" else "on"
@@ -282,7 +283,7 @@ def _state(place: Place) -> _State:
 
 def _editable() -> dict[str, Any]:
     """What is kept of packages that are installed editable, in the words of the other caches; nothing bounds it."""
-    from jitlto.runtime import editable
+    from jitlto.runtime.discovery import editable
 
     kept = editable.kept()
     return {
@@ -302,9 +303,9 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
         entries = freed = left = 0
         if os.path.lexists(place.directory):
             store = place.open()
-            before = upkeep.usage(store).size
-            entries = upkeep.clear(store) if all_of_it else upkeep.prune(store, bound)
-            left = upkeep.usage(store).size
+            before = cache_usage.usage(store).size
+            entries = cache_usage.clear(store) if all_of_it else cache_usage.prune(store, bound)
+            left = cache_usage.usage(store).size
             freed = max(0, before - left)
         removed.append(
             {
@@ -319,7 +320,7 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
             gone = many(entries, "entry")
             click.echo(f"{place.holds}: {place.directory}: removed {gone}, {size(freed)}; {size(left)} are left")
     if all_of_it and only in (None, "editable"):
-        from jitlto.runtime import editable
+        from jitlto.runtime.discovery import editable
 
         built, entries = _editable(), editable.clear()
         left = _editable()["bytes"]
@@ -345,14 +346,14 @@ class _Source:
 
     def holds(self, digest: str) -> bool:
         """Whether a program would take the entry."""
-        from jitlto.runtime.cubins import unpack
+        from jitlto.runtime.linking.kernel_cache import unpack
 
         payload = self.get(digest)
         return payload is not None and unpack(digest, payload, 0.0, self.layer) is not None
 
     def recipes(self) -> Iterator[Recipe]:
-        from jitlto.runtime.cubins import unpack
-        from jitlto.runtime.recipe import Recipe
+        from jitlto.runtime.linking.kernel_cache import unpack
+        from jitlto.runtime.linking.link_key import Recipe
 
         for digest in sorted(self.files):
             payload = self.get(digest)
@@ -399,7 +400,7 @@ class _Nearest:
 
 def _sources(plan: Plan, place: Place) -> tuple[list[_Source], str | None]:
     """Where a program would look, in that order; and why the user's cache is not among them, if so."""
-    from jitlto.runtime import cubins, packs
+    from jitlto.runtime.linking import kernel_cache, packs
 
     database = plan.database.location
     found = [
@@ -415,9 +416,9 @@ def _sources(plan: Plan, place: Place) -> tuple[list[_Source], str | None]:
         store = place.open(readonly=True)
     except FileNotFoundError:
         return found, f"{place.directory}: nothing is cached yet"
-    kept = (store.directory / cubins.ENTRIES).glob("??/*")
+    kept = (store.directory / kernel_cache.ENTRIES).glob("??/*")
     files = {path.parent.name + path.name: path for path in kept if not path.name.startswith(".")}
-    get = partial(store.get, cubins.ENTRIES)
+    get = partial(store.get, kernel_cache.ENTRIES)
     return [*found, _Source("disk", "the user's cache", store.directory, files, get)], None
 
 

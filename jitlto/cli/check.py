@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto import toolkit
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
 from jitlto.cli.paths import PATH
 from jitlto.cli.targets import parse_targets
+from jitlto.cuda import toolkit
 from jitlto.errors import DatabaseError
-from jitlto.versions import Architecture
-from jitlto.words import many
+from jitlto.model.text import many
+from jitlto.model.versions import Architecture
 
 if TYPE_CHECKING:
-    from jitlto.runtime.check import FamilyProof
-    from jitlto.runtime.enumeration import Kernel
-    from jitlto.runtime.findings import Cause, Causes
-    from jitlto.runtime.kernels import KernelFamily
+    from jitlto.model.enumeration import Kernel
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.verify.check import FamilyProof
+    from jitlto.verify.findings import Cause, Causes
 
 _SHOWN = 5
 
@@ -89,10 +89,10 @@ def _check(
     jobs: int | None,
     as_json: bool,
 ) -> bool:
-    from jitlto.runtime.check import prove
-    from jitlto.runtime.findings import Causes
-    from jitlto.runtime.kernels import KernelFamily
-    from jitlto.runtime.linkcheck import refuse_unreadable
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.verify.check import prove
+    from jitlto.verify.findings import Causes
+    from jitlto.verify.link_all import refuse_unreadable
 
     database, named = open_database(path)
     with database:
@@ -144,9 +144,9 @@ def _link(
     mode: str,
     jobs: int | None,
 ) -> list[_Links]:
-    from jitlto.runtime.check import link_failure
-    from jitlto.runtime.findings import Causes
-    from jitlto.runtime.linkcheck import LinkJob, default_jobs, link_all
+    from jitlto.verify.check import link_failure
+    from jitlto.verify.findings import Causes
+    from jitlto.verify.link_all import LinkJob, default_jobs, link_all
 
     work: list[LinkJob] = []
     links: list[_Links] = []
@@ -166,7 +166,7 @@ def _link(
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
-    from jitlto.runtime.covering import cover
+    from jitlto.verify.covering_array import cover
 
     # The entrypoint's group decides like a parameter; no parameter has an empty name.
     groups = {kernel.resolution.entry.key.group for kernel in kernels}

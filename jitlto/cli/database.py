@@ -7,15 +7,15 @@ from pathlib import Path
 
 import click
 
-from jitlto import files
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
-from jitlto.database import FragmentDatabase
 from jitlto.errors import DatabaseError
-from jitlto.fragment import Fragment, FragmentKey
-from jitlto.mangling import demangle
-from jitlto.words import many
+from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.model.mangling import demangle
+from jitlto.model.text import many
+from jitlto.storage import files
+from jitlto.storage.database import FragmentDatabase
 
 _database = click.argument("database", metavar=DATABASE, type=PATH)
 
@@ -119,7 +119,7 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
 
 def _verify_pack(path: Path, read: set[Path]) -> None:
     """Check a pack, each once."""
-    from jitlto.runtime import packs
+    from jitlto.runtime.linking import packs
 
     if path.absolute() not in read:
         read.add(path.absolute())
@@ -129,7 +129,7 @@ def _verify_pack(path: Path, read: set[Path]) -> None:
 
 def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
     """Check files against a manifest; returns the databases among them."""
-    from jitlto.manifest import Manifest, check_signature, signature_of, with_packs
+    from jitlto.storage.manifest import Manifest, check_signature, signature_of, with_packs
 
     manifest = Manifest.read(path)
     if signers is not None:

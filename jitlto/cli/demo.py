@@ -13,15 +13,15 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from jitlto import declaration, toolkit
 from jitlto.cli.paths import FILE
 from jitlto.cli.progress import progress
-from jitlto.database import FragmentDatabase
+from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError
-from jitlto.runtime import device
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.plan import Plan
-from jitlto.versions import Architecture, knows
+from jitlto.model.versions import Architecture, knows
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
 
 _CONFIGURATIONS: tuple[dict[str, str], ...] = (
     {"data_type": "float", "out_type": "float", "idx_type": "uint32_t", "optimized_name": "optimized", "veclen": "4",

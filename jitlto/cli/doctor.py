@@ -11,20 +11,21 @@ from pathlib import Path
 
 import click
 
-from jitlto import mangling, toolkit
 from jitlto.cli.cache import places
 from jitlto.cli.families import DATABASE, installed, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
 from jitlto.config import Config
-from jitlto.database import FragmentDatabase
+from jitlto.cuda import device, driver, toolkit
+from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
-from jitlto.runtime import device, driver, registry
-from jitlto.runtime.compatibility import Way, refusal, verdict
-from jitlto.runtime.driver import Driver, Forward
-from jitlto.runtime.installed import reinstall_command
-from jitlto.versions import Version, linkable, ltoir_links, newest_ptx_isa
+from jitlto.model import mangling
+from jitlto.model.compatibility import Way, refusal, verdict
+from jitlto.model.versions import Version, linkable, ltoir_links, newest_ptx_isa
+from jitlto.runtime.discovery import registry
+from jitlto.runtime.discovery.entry_points import reinstall_command
+from jitlto.storage.database import FragmentDatabase
 
 _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
 

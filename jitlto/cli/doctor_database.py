@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
-from jitlto import toolkit
 from jitlto.cli.output import print_json
-from jitlto.database import MERGE, FragmentDatabase
+from jitlto.cuda import device, driver, toolkit
 from jitlto.errors import JitltoError, NoDeviceError
-from jitlto.fragment import Fragment
-from jitlto.runtime import device, driver
-from jitlto.runtime.compatibility import Refusal, Verdict, Way, native, refusal, verdict
-from jitlto.versions import Architecture, Version, knows, linkable, newest_ptx_isa
-from jitlto.words import many
+from jitlto.model.compatibility import Refusal, Verdict, Way, native, refusal, verdict
+from jitlto.model.fragment import Fragment
+from jitlto.model.text import many
+from jitlto.model.versions import Architecture, Version, knows, linkable, newest_ptx_isa
+from jitlto.storage.database import MERGE, FragmentDatabase
 
 _WAYS = {
     Way.LTO: "links, with link-time optimisation",

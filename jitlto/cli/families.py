@@ -14,9 +14,9 @@ from jitlto.cli.output import print_json
 from jitlto.errors import JitltoError
 
 if TYPE_CHECKING:  # what other commands need not wait for
-    from jitlto.database import FragmentDatabase
-    from jitlto.runtime.installed import InstalledFamily
-    from jitlto.runtime.kernels import KernelFamily
+    from jitlto.runtime.discovery.entry_points import InstalledFamily
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.storage.database import FragmentDatabase
 
 #: What commands that look into a database say of it.
 DATABASE = "DB|[PACKAGE:]FAMILY"
@@ -37,7 +37,7 @@ def find_family(text: str, database: Path | None) -> KernelFamily:
     RegistryError, DatabaseError
         If it is not there, or cannot be read.
     """
-    from jitlto.runtime.kernels import family, load
+    from jitlto.runtime.family import family, load
 
     package, _, name = text.rpartition(":")
     if database is None:
@@ -58,7 +58,7 @@ def locate(target: Path) -> tuple[Path, str | None]:
     text = str(target)
     if not _NAMED.fullmatch(text) or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on a name that is too long
         return target, None
-    from jitlto.runtime import registry
+    from jitlto.runtime.discovery import registry
 
     package, _, name = text.rpartition(":")
     return registry.default().find(name, package or None).location, name
@@ -72,7 +72,7 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     RegistryError, DatabaseError
         If it is not there, or cannot be read.
     """
-    from jitlto.database import FragmentDatabase
+    from jitlto.storage.database import FragmentDatabase
 
     path, family = locate(target)
     return FragmentDatabase(path), family
@@ -97,13 +97,15 @@ class Listed:
 
 def installed() -> list[Listed]:
     """The families of installed packages; nothing is built for it, and a database is opened only if it is new here."""
-    from jitlto.runtime import installed
+    from jitlto.runtime.discovery import entry_points
 
-    return [_listed(each) for each in sorted(installed.families(), key=lambda each: (each.family, each.distribution))]
+    return [
+        _listed(each) for each in sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
+    ]
 
 
 def _listed(each: InstalledFamily) -> Listed:
-    from jitlto.runtime import registry
+    from jitlto.runtime.discovery import registry
 
     source = each.source
     known = (each.family, each.distribution, each.version, str(source) if source else None)
@@ -113,7 +115,7 @@ def _listed(each: InstalledFamily) -> Listed:
             path = each.database()
             contents = registry.default().of_package(each).contents
         else:
-            from jitlto.runtime import editable
+            from jitlto.runtime.discovery import editable
 
             path = editable.place(each, source)
             if not path.is_file():

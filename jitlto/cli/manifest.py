@@ -9,7 +9,7 @@ import click
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.paths import FILE, PATH
-from jitlto.words import many
+from jitlto.model.text import many
 
 
 @click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
@@ -25,7 +25,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
     Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. A signature FILE.sig stays
     if FILE stays the same, and is removed if not.
     """
-    from jitlto import manifest as manifests
+    from jitlto.storage import manifest as manifests
 
     signature = manifests.signature_of(output)
     paths = []

@@ -9,7 +9,7 @@ import click
 
 from jitlto.cli.output import print_built
 from jitlto.cli.paths import FILE, PATH
-from jitlto.words import many
+from jitlto.model.text import many
 
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")

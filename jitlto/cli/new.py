@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from jitlto import toolkit
 from jitlto.cli.output import print_json
+from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
-from jitlto.words import many
+from jitlto.model.text import many
 
 
 def _name(_: click.Context, __: click.Parameter, value: str) -> str:
-    from jitlto.build.scaffold import package_name
+    from jitlto.build.packaging.scaffold import package_name
 
     try:
         package_name(value)
@@ -39,7 +39,7 @@ def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None
     It holds a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
     Python module that launches it, tests, and a workflow for CI. Nothing that exists is overwritten.
     """
-    from jitlto.build.scaffold import write
+    from jitlto.build.packaging.scaffold import write
 
     directory = output or Path(name)
     files = write(name, directory, int(cuda) if cuda else _at_hand())

@@ -65,7 +65,7 @@ def conclude(run: Callable[[], bool]) -> None:
         # A link that runs cannot be stopped, and leaving in order would wait for it.
         status = interrupted()
         # Of what would be done at exit, one thing is not done by the system too: workers' directories.
-        if (workers := sys.modules.get("jitlto.build.workers")) is not None:
+        if (workers := sys.modules.get("jitlto.build.execution.workers")) is not None:
             workers.close_local()
         _exit(status)
     if not holds:

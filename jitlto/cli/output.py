@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from jitlto.words import many
+from jitlto.model.text import many
 
 if TYPE_CHECKING:  # what other commands need not wait for
     from jitlto.build.merge import MergeReport

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.database import is_database
 from jitlto.errors import DatabaseError
+from jitlto.storage.database import is_database
 
 if TYPE_CHECKING:  # what other commands need not wait for
-    from jitlto.declaration import Family
+    from jitlto.storage.declaration import Family
 
 
 def refuse(written: Mapping[str, Path | None], inputs: Iterable[Path | None], *, database: str | None = None) -> None:

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import click
 
-from jitlto import files
 from jitlto.cli import overwrite
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
 from jitlto.cli.paths import FILE, PATH
+from jitlto.cuda.nvdisasm import disassemble
 from jitlto.errors import JitltoError
-from jitlto.runtime.plan import Plan
-from jitlto.runtime.sass import disassemble
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage import files
 
 
 @click.command(

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from jitlto.build.events import NO_OBSERVER, Observer, Span
+from jitlto.build.execution.events import NO_OBSERVER, Observer, Span
 from jitlto.errors import JitltoError
-from jitlto.fragment import FragmentKey
+from jitlto.model.fragment import FragmentKey
 
 _INTERVAL = 5.0  # seconds between two lines of a log
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from jitlto import files
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.paths import FILE, PATH
 from jitlto.errors import JitltoError
-from jitlto.words import many
+from jitlto.model.text import many
+from jitlto.storage import files
 
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
@@ -26,7 +26,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
 
     One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
     """
-    from jitlto.build.timings import read_costs
+    from jitlto.build.execution.timings import read_costs
     from jitlto.report import model, page, verdict
 
     opened, family = open_database(database)

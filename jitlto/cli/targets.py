@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import click
 
-from jitlto import toolkit
+from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
-from jitlto.versions import Architecture, knows, linkable
+from jitlto.model.versions import Architecture, knows, linkable
 
 
 def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:

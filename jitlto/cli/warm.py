@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto import config, toolkit
+from jitlto import config
 from jitlto.cli.cache import pairs, places, size
 from jitlto.cli.check import cause_as_dict, print_cause
 from jitlto.cli.families import DB_HELP, find_family
@@ -20,17 +20,18 @@ from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json, progress
 from jitlto.cli.paths import FILE, PATH
 from jitlto.cli.targets import parse_targets
+from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError, LoggedError, NoDeviceError, RegistryError
-from jitlto.versions import Architecture
-from jitlto.words import many
+from jitlto.model.text import many
+from jitlto.model.versions import Architecture
 
 if TYPE_CHECKING:  # what usage errors need not wait for
-    from jitlto.runtime.cubins import CubinCache, LinkedKernel
-    from jitlto.runtime.findings import Cause
-    from jitlto.runtime.kernels import KernelFamily
-    from jitlto.runtime.plan import Plan
-    from jitlto.runtime.recipe import Recipe
-    from jitlto.runtime.wisdom import Request
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel
+    from jitlto.runtime.linking.link_key import Recipe
+    from jitlto.runtime.planning.plan import Plan
+    from jitlto.runtime.planning.recording import Request
+    from jitlto.verify.findings import Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def _warm(
     if output is None:
         outcomes = _kept(outcomes, cache)
     elif entries:
-        from jitlto.runtime import packs
+        from jitlto.runtime.linking import packs
 
         try:
             packs.write(output, entries)
@@ -149,7 +150,7 @@ def _warm(
 
 def _device() -> list[None]:
     """The target that stands for the current device: which one that is, its fragments have a say in."""
-    from jitlto.runtime import device
+    from jitlto.cuda import device
 
     try:
         device.current()
@@ -160,10 +161,10 @@ def _device() -> list[None]:
 
 def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None) -> _Work:
     """What a recorded file asks for; of a named database, no more than it holds."""
-    from jitlto.runtime import wisdom
-    from jitlto.runtime.registry import default
+    from jitlto.runtime.discovery.registry import default
+    from jitlto.runtime.planning import recording
 
-    used = wisdom.read(path)
+    used = recording.read(path)
     if not used:
         raise JitltoError("holds no plan", where=str(path), hint="run the program with JITLTO_RECORD=FILE")
     held = default().open(database).families if database else None
@@ -190,8 +191,8 @@ def _recorded(path: Path, targets: Sequence[Architecture], database: Path | None
 
 def _of_family(name: str, settings: Sequence[str], targets: Sequence[Architecture], database: Path | None) -> _Work:
     """The kernels of a family that agree with the settings, but for those that need callers' code."""
-    from jitlto.runtime import enumeration
-    from jitlto.runtime.wisdom import Request
+    from jitlto.model import enumeration
+    from jitlto.runtime.planning.recording import Request
 
     try:
         family = find_family(name, database)
@@ -226,7 +227,7 @@ def _of_family(name: str, settings: Sequence[str], targets: Sequence[Architectur
 
 def _wanted(family: KernelFamily, settings: Sequence[str]) -> dict[str, set[str]]:
     """The values that each parameter may have, as the family spells them."""
-    from jitlto.runtime.configuration import normalise
+    from jitlto.model.configuration import normalise
 
     wanted: dict[str, set[str]] = {}
     for parameter, text in pairs(settings):
@@ -240,13 +241,13 @@ def _wanted(family: KernelFamily, settings: Sequence[str]) -> dict[str, set[str]
 
 def _cache(output: Path | None) -> CubinCache:
     """The user's cache: to fill it, or, for a pack, to take from it what is there."""
-    from jitlto.runtime import cubins
-    from jitlto.runtime.cubins import CubinCache
+    from jitlto.runtime.linking import kernel_cache
+    from jitlto.runtime.linking.kernel_cache import CubinCache
 
     setting, place = config.current().cache, places()[0]
     if output is not None:
         _refuse_unwritable(output)
-        return CubinCache(cubins.default().store)
+        return CubinCache(kernel_cache.default().store)
     if setting != "on":
         raise JitltoError(
             f"JITLTO_CACHE={setting}: nothing is added to the cache of linked kernels",
@@ -272,8 +273,8 @@ def _cache_get(cache: CubinCache) -> _Get:
 
 def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Get:
     """Find a plan's kernel in the pack that is replaced or where programs do, or link it; add it to the entries."""
-    from jitlto.runtime.cubins import pack, unpack
-    from jitlto.runtime.packs import Pack
+    from jitlto.runtime.linking.kernel_cache import pack, unpack
+    from jitlto.runtime.linking.packs import Pack
 
     old: Pack | None = None
     if output.exists():
@@ -299,7 +300,7 @@ def _pack_get(cache: CubinCache, output: Path, entries: dict[str, bytes]) -> _Ge
 
 def _link_all(jobs: Sequence[_Job], get: _Get, workers: int | None) -> list[_Outcome]:
     """Link all, several at once, each digest once: threads, for nvJitLink scales across them."""
-    from jitlto.runtime.linkcheck import default_jobs
+    from jitlto.verify.link_all import default_jobs
 
     claimed: dict[str, _Job] = {}
 
@@ -353,7 +354,7 @@ def _not_kept(cache: CubinCache) -> JitltoError:
 
 
 def _causes(outcomes: Sequence[_Outcome]) -> list[Cause]:
-    from jitlto.runtime.findings import Causes, Finding, Kind
+    from jitlto.verify.findings import Causes, Finding, Kind
 
     failed = [(place, outcome, outcome.error) for place, outcome in enumerate(outcomes) if outcome.error]
     families = {id(o.job.family): o.job.family for _, o, _ in failed if not isinstance(o.job.family, JitltoError)}

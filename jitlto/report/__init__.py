@@ -1,1 +1,1 @@
-"""A database as a page to look at: a third reader of the database, which needs neither wing."""
+"""A database as a page: a third reader of the database, independent of both wings."""

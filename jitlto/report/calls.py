@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from jitlto.database import FamilyRecord
-from jitlto.fragment import Fragment, Role, SymbolKind
-from jitlto.mangling import base_name, demangle
+from jitlto.model.fragment import Fragment, Role, SymbolKind
+from jitlto.model.mangling import base_name, demangle
+from jitlto.storage.database import FamilyRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Interface:
     kind : SymbolKind
         Function or variable.
     layout : str
-        Sizes in bytes, see :class:`jitlto.fragment.Symbol`.
+        Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
     providers, requirers : tuple of Several
         One of each group.
     supplied : tuple of str

@@ -7,15 +7,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from jitlto.database import FamilyRecord, FragmentDatabase, GroupRecord
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.fragment import Fragment, FragmentKey, ImageKind, Role
-from jitlto.mangling import demangle
+from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Role
+from jitlto.model.mangling import demangle
 from jitlto.report import graph, grid
 from jitlto.report.calls import Groups, Interface, calls, interfaces
 from jitlto.report.dimensions import Cell, cover
 from jitlto.report.verdict import FamilyVerdict, Verdict
 from jitlto.report.views import FamilyView, FragmentView, GroupView, Making, Report, Size
+from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord
 
 
 def describe(

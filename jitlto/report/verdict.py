@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jitlto import files
 from jitlto.errors import JitltoError
+from jitlto.storage import files
 
 _HINT = "write it with jitlto check DB --json > FILE"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from jitlto.fragment import Fragment, FragmentKey, Image, ImageKind, Role
+from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.report import graph, grid
 from jitlto.report.calls import Call, Interface
 from jitlto.report.dimensions import Cell, Coverage, natural

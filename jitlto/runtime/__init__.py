@@ -1,1 +1,1 @@
-"""The run side: from a configuration to a launched kernel. Reads nothing but fragment databases."""
+"""The run side: from a configuration to a launched kernel. Reads only fragment databases."""

@@ -7,13 +7,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
-from jitlto.runtime.configuration import normalise, refuse_unknown_mode
-from jitlto.runtime.device import kind
+from jitlto.model.configuration import normalise, refuse_unknown_mode
 
 if TYPE_CHECKING:
-    from jitlto.runtime.kernels import KernelFamily
-    from jitlto.runtime.launcher import Launcher
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.runtime.launch.launcher import Launcher
 
 
 class Dispatcher:

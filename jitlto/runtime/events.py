@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from jitlto.record import Record
+from jitlto.model.record import Record
 
 
 class Kind:

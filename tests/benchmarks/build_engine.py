@@ -22,15 +22,16 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jitlto import declaration, nvrtc, toolkit
-from jitlto.build import matrix
-from jitlto.build.render import render_family
-from jitlto.build.snapshot import LEAST_SHARERS, Snapshots
-from jitlto.headers import HeaderSearch, Source
-from jitlto.nvrtc import Step
-from jitlto.versions import Architecture
+from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots
+from jitlto.build.matrix import document
+from jitlto.build.templates import render_family
+from jitlto.cuda import nvrtc, toolkit
+from jitlto.cuda.nvrtc import Step
+from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.versions import Architecture
+from jitlto.storage import declaration
 from tests.benchmarks.machine import command_line, describe
-from tests.families import write_family
+from tests.support.families import write_family
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = Path(__file__).with_name("heavy")
@@ -257,7 +258,7 @@ def _render(place: Path, rounds: int) -> dict[str, object]:
     expanding, rendering = [], []
     for _ in range(max(5, rounds)):
         begin = time.perf_counter()
-        count = sum(len(list(matrix.load(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
+        count = sum(len(list(document.load(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
         expanding.append(time.perf_counter() - begin)
         begin = time.perf_counter()
         rendered = len(list(render_family(declaration.load(path))))

@@ -19,12 +19,12 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from jitlto import database, declaration
 from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
+from jitlto.storage import database, declaration
+from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.machine import command_line, describe
-from tests.distributions import install
-from tests.families import MINI, write_family
+from tests.support.distributions import install
+from tests.support.families import MINI, write_family
 
 _FIND = """
 import json, sys, time

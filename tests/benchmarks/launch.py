@@ -27,15 +27,16 @@ import cupy as cp
 import numpy as np
 from cuda.core import Device, LaunchConfig, Stream, launch
 
-from jitlto import declaration, toolkit
 from jitlto.build.pipeline import build
-from jitlto.database import FragmentDatabase
+from jitlto.cuda import toolkit
 from jitlto.runtime import events
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.plan import Plan
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.installed import install
 from tests.benchmarks.machine import command_line, describe
-from tests.families import write_family
+from tests.support.families import write_family
 
 BURST = 200
 

@@ -29,19 +29,18 @@ import cupy as cp
 import numpy as np
 from cuda.core import Program, ProgramOptions
 
-from jitlto import declaration as families
-from jitlto import toolkit
 from jitlto.build.pipeline import build
-from jitlto.build.render import Rendered, render_family
-from jitlto.database import FragmentDatabase
-from jitlto.runtime import device
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.launcher import Launcher
-from jitlto.runtime.linker import InputKind, LinkInput, link
-from jitlto.runtime.plan import LinkedKernel, Plan
-from jitlto.versions import Architecture
+from jitlto.build.templates import Rendered, render_family
+from jitlto.cuda import device, toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.planning.plan import LinkedKernel, Plan
+from jitlto.storage import declaration as families
+from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.machine import command_line, describe
-from tests.search_reference import DTYPES, Case, check, pack_bitset
+from tests.support.search_reference import DTYPES, Case, check, pack_bitset
 
 _DIM = 128
 _BASE = Architecture(75)

@@ -8,9 +8,8 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jitlto import toolkit
+from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError, ToolchainError
-from jitlto.runtime import device
 
 
 def describe(command: str) -> dict[str, object]:

@@ -16,10 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jitlto.database import FragmentDatabase
 from jitlto.report import model, page
-from tests import chromium
+from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import machine
+from tests.support import chromium
 
 _FIGURES = """(() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];

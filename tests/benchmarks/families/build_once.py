@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jitlto.build.render import Rendered
-from jitlto.fragment import Role
-from jitlto.runtime.linker import InputKind, LinkInput, link
-from jitlto.versions import Architecture
+from jitlto.build.templates import Rendered
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.model.fragment import Role
+from jitlto.model.versions import Architecture
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import BASE, declared, rendered
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from jitlto import toolkit
-from jitlto.declaration import Family
-from jitlto.runtime.linker import InputKind, LinkInput, link
-from jitlto.runtime.plan import Plan
-from jitlto.versions import Architecture
+from jitlto.cuda import toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.model.versions import Architecture
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.declaration import Family
 from tests.benchmarks.families.databases import declared, rendered
 
 _OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}

@@ -9,14 +9,14 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from jitlto import declaration
 from jitlto.build.pipeline import build
-from jitlto.build.render import Rendered, render_family
-from jitlto.database import FragmentDatabase
-from jitlto.declaration import Family
-from jitlto.fragment import FragmentKey
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.versions import Architecture
+from jitlto.build.templates import Rendered, render_family
+from jitlto.model.fragment import FragmentKey
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.declaration import Family
 
 NAMES = ("ivf_flat", "fft", "transport")
 #: What fragments are compiled for by default: they link upward to every later architecture.

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
+from jitlto.cuda import device
 from jitlto.errors import NoDeviceError
-from jitlto.runtime import device
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.launcher import Launcher
-from jitlto.runtime.plan import LinkedKernel
-from jitlto.versions import Architecture
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.planning.plan import LinkedKernel
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.build_once import MODES
 from tests.benchmarks.families.cases import CASES, words
@@ -32,7 +32,7 @@ from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
 from tests.benchmarks.families.timing import in_turn, summary
 from tests.benchmarks.families.workloads import MAKE, SIZES
-from tests.transport_variants import CONFIGURATIONS
+from tests.support.transport_variants import CONFIGURATIONS
 
 _ROOT = Path(__file__).resolve().parents[3]
 _STEPS = ("compile", "link", "again", "megabytes")

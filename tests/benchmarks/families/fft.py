@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.runtime import device
-from jitlto.runtime.kernels import KernelFamily
-from tests import fft_reference as reference
+from jitlto.cuda import device
+from jitlto.runtime.family import KernelFamily
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
 from tests.benchmarks.families.timing import copy_bandwidth, in_turn, summary
 from tests.benchmarks.families.workloads import random_rows
+from tests.support import fft_reference as reference
 
 _CHECKED = 8  # rows
 _NAMES = {"float": "float32", "double": "float64", "__half": "float16"}
@@ -93,7 +93,7 @@ def _measure(
 ) -> dict[str, Any]:
     import cupy as cp
 
-    from examples import fft as front
+    from docs.examples import fft as front
 
     dtype, size = _NAMES[case.data_type], case.size
     batch = max(_CHECKED, elements // size)

@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from jitlto.runtime import device
+from jitlto.cuda import device
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.cases import CASES, words
 from tests.benchmarks.families.databases import NAMES, whole_family

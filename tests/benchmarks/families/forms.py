@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jitlto.fragment import ImageKind
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.plan import LinkedKernel, Plan
-from jitlto.versions import Architecture
+from jitlto.model.fragment import ImageKind
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import LinkedKernel, Plan
 from tests.benchmarks.families import pointers
 from tests.benchmarks.families.compile import compile_whole
 

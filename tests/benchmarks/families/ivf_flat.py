@@ -23,7 +23,7 @@ from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
 from tests.benchmarks.families.recording import Call, RecordingFamily
 from tests.benchmarks.families.timing import cold_milliseconds, copy_bandwidth, in_turn, summary, wall_milliseconds
-from tests.ivf_flat_reference import DTYPES, recall
+from tests.support.ivf_flat_reference import DTYPES, recall
 
 _DIM, _K, _WANTED = 128, 10, 0.95
 _WIDE = {"float": 4, "__half": 8, "uint8_t": 16, "int8_t": 16}
@@ -136,7 +136,7 @@ def _measure(
 ) -> list[dict[str, Any]]:
     import cupy as cp
 
-    from examples.ivf_flat import Index
+    from docs.examples.ivf_flat import Index
 
     dataset, queries = data
     index: Any = None

@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from jitlto.runtime import device
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.runtime.launcher import Launcher
+from jitlto.cuda import device
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.launcher import Launcher
 from tests.benchmarks.families import forms, pointers, svg
 from tests.benchmarks.families.cases import CASES, words
 from tests.benchmarks.families.databases import BASE, NAMES, small_family

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from jitlto.runtime.kernels import KernelFamily
+from jitlto.runtime.family import KernelFamily
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from jitlto.database import FragmentDatabase
-from jitlto.fragment import ImageKind
-from jitlto.runtime.kernels import KernelFamily
-from jitlto.versions import Architecture
+from jitlto.model.fragment import ImageKind
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.families import svg
 from tests.benchmarks.families.compile import compile_whole
 from tests.benchmarks.families.databases import NAMES, whole_family

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.runtime.kernels import KernelFamily
+from jitlto.runtime.family import KernelFamily
 from tests.benchmarks.families.recording import Call, Recorder, RecordingFamily
 
 _CHECKED = 4  # queries or rows
@@ -56,8 +56,8 @@ def ivf_flat(family: KernelFamily, configuration: Mapping[str, str], scale: floa
     """
     import cupy as cp
 
-    from examples.ivf_flat import Lists, Scanner
-    from tests.ivf_flat_reference import DTYPES, Case, check
+    from docs.examples.ivf_flat import Lists, Scanner
+    from tests.support.ivf_flat_reference import DTYPES, Case, check
 
     dtype, dim, k = DTYPES[configuration["data_type"]], 128, 10
     n_lists = max(4, n // 1024)
@@ -142,8 +142,8 @@ def fft(family: KernelFamily, configuration: Mapping[str, str], scale: float, el
     """Rows of random numbers, as many as give so many elements; callbacks that multiply."""
     import cupy as cp
 
-    from examples import fft as front
-    from tests import fft_reference as reference
+    from docs.examples import fft as front
+    from tests.support import fft_reference as reference
 
     kind, direction, size = configuration["kind"], configuration["direction"], int(configuration["size"])
     dtype = reference.DTYPES[configuration["data_type"]]
@@ -211,9 +211,9 @@ def transport(family: KernelFamily, configuration: Mapping[str, str], scale: flo
     """
     import cupy as cp
 
-    from examples.transport import Run, Tallies, device_arguments
-    from tests import transport_reference
-    from tests.transport_physics import agree, balanced, problem_of
+    from docs.examples.transport import Run, Tallies, device_arguments
+    from tests.support import transport_reference
+    from tests.support.transport_physics import agree, balanced, problem_of
 
     small, _ = problem_of(configuration)
     random = np.random.default_rng()

@@ -1,0 +1,287 @@
+"""Fourier transforms of CuPy arrays by the kernels of the family ``fft``, with callbacks linked into them.
+
+An example of a front end: it chooses a kernel through a dispatcher, knows how that is launched, and allocates. It is no
+part of jitlto, which knows nothing of any family, and lies beside the families, to be copied: a package that ships
+kernels has such a module beside its database. In a checkout, after ``jitlto build fft -o fft.fragdb``::
+
+    import cupy, jitlto, numpy
+    from examples import fft
+
+    family = jitlto.load("fft", "fft.fragdb")
+    windowed = fft.plan(1024, 1000, "float32", load="window", load_info=numpy.hanning(1024), family=family)
+    spectra = windowed(cupy.ones((1000, 1024), "complex64"))
+
+A callback is the name of one that the family ships, or the text of one in CUDA C++, as ``fft_load.cuh`` and
+``fft_store.cuh`` of the family declare them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+import jitlto
+
+if TYPE_CHECKING:
+    from jitlto.runtime.dispatcher import Dispatcher
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.runtime.launch.launcher import Launcher
+
+_STORED_COMPLEX = {"float32": "complex64", "float64": "complex128"}
+#: What is said by the ``info`` of a callback that the family ships.
+_NEEDS = {
+    "scale": "a factor",
+    "window": "the factors of a row",
+    "pad": "the number of elements of a row in memory",
+    "crop": "the number of elements of a row in memory",
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How a kernel is launched, as ``worker.cuh`` of the family says.
+
+    Parameters
+    ----------
+    rows : int
+        Transforms of a block.
+    block : int
+        Threads of a block.
+    shared_memory : int
+        Dynamic shared memory of a block, in bytes.
+    """
+
+    rows: int
+    block: int
+    shared_memory: int
+
+    @classmethod
+    def of(cls, size: int, dtype: DTypeLike, kind: str) -> Launch:
+        """For transforms of so many points."""
+        complex_points = size if kind == "c2c" else size // 2
+        points = min(complex_points, 16)
+        threads = complex_points // points
+        block = max(128, threads)
+        return cls(block // threads, block, block * points * 2 * _computed(dtype).itemsize)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Transforms of one size, number and type, ready to be called. Made by :func:`plan`.
+
+    Parameters
+    ----------
+    launcher : Launcher
+        The kernel.
+    launch : Launch
+        How it is launched.
+    batch : int
+        How many rows are transformed.
+    input_shape : tuple of int or None
+        Of the input; None for whatever a callback of the caller's reads.
+    output_shape : tuple of int
+        Of the output that a call allocates.
+    input_dtype, output_dtype : numpy.dtype
+        Of the arrays.
+    load_info, store_info : object
+        What the callbacks are given: device arrays, or None.
+    """
+
+    launcher: Launcher
+    launch: Launch
+    batch: int
+    input_shape: tuple[int, ...] | None
+    output_shape: tuple[int, ...]
+    input_dtype: np.dtype[Any]
+    output_dtype: np.dtype[Any]
+    load_info: Any
+    store_info: Any
+
+    def __call__(self, rows: Any, output: Any = None, *, stream: Any = None) -> Any:
+        """Transform.
+
+        Parameters
+        ----------
+        rows : cupy.ndarray
+            The input, contiguous. Half precision complex numbers are pairs of float16: one more dimension, of 2.
+        output : cupy.ndarray, optional
+            Where to write. The input itself, for a complex-to-complex transform whose callbacks keep each element in
+            its place; otherwise it must not overlap the input.
+        stream : object, optional
+            By default CuPy's current one.
+
+        Returns
+        -------
+        cupy.ndarray
+            The output, not divided by the size in either direction.
+
+        Raises
+        ------
+        ValueError
+            If an array has not the dtype or the number of elements that is read or written, or begins within one.
+        """
+        import cupy
+
+        if output is None:
+            output = cupy.empty(self.output_shape, self.output_dtype)
+        elif output.dtype != self.output_dtype or output.size < prod(self.output_shape):
+            raise ValueError(f"the output is not an array of {self.output_dtype}, {self.output_shape}")
+        if rows.dtype != self.input_dtype or (self.input_shape is not None and rows.size != prod(self.input_shape)):
+            raise ValueError(f"the input is not an array of {self.input_dtype}, {self.input_shape or 'any shape'}")
+        for array, shape in ((rows, self.input_shape), (output, self.output_shape)):
+            element = array.itemsize * (2 if shape and len(shape) == 3 else 1)  # a pair is read as one
+            if array.data.ptr % element:
+                raise ValueError(
+                    f"an array of {array.dtype} begins at an address that is no multiple of {element}: copy it"
+                )
+        self.launcher(
+            cupy.cuda.get_current_stream() if stream is None else stream,
+            -(-self.batch // self.launch.rows),
+            self.launch.block,
+            rows,
+            output,
+            self.batch,
+            self.load_info,
+            self.store_info,
+            shared_memory=self.launch.shared_memory,
+        )
+        return output
+
+
+def plan(
+    size: int,
+    batch: int,
+    dtype: DTypeLike = "float32",
+    kind: str = "c2c",
+    direction: str | None = None,
+    *,
+    load: str = "identity",
+    store: str = "identity",
+    load_info: Any = None,
+    store_info: Any = None,
+    family: KernelFamily | None = None,
+    link_mode: str = "lto",
+) -> Plan:
+    """Choose, link and load the kernel for some transforms. Needs a GPU.
+
+    Parameters
+    ----------
+    size : int
+        Points of a transform: a power of two from 2 to 8192.
+    batch : int
+        How many.
+    dtype : dtype
+        Of real numbers, and of the parts of complex ones, in memory: float16, float32 or float64.
+    kind : str
+        ``c2c``, ``r2c`` or ``c2r``.
+    direction : str, optional
+        ``forward`` or ``inverse``; a matter of choice for ``c2c`` alone, where forward is the default.
+    load, store : str
+        ``identity``, ``scale``, ``window``, ``pad`` (load), ``crop`` (store), or the text of a callback in CUDA C++.
+    load_info, store_info : object
+        For ``scale`` the factor, for ``window`` the factors of a row, for ``pad`` and ``crop`` how many elements a row
+        has in memory; for a callback of one's own a device array or None, given to it as ``info``.
+    family : KernelFamily, optional
+        By default the one on ``JITLTO_DATABASE_PATH``.
+    link_mode : str
+        ``ptx`` to link without link-time optimisation, for comparison: a call then reads or writes each element.
+
+    Raises
+    ------
+    ValueError
+        If what a callback needs is missing or does not fit.
+    JitltoError
+        If there is no such kernel, a callback does not compile or fit, or there is no GPU.
+    """
+    if batch < 1:
+        raise ValueError(f"a plan is for one row or more, not for {batch}")
+    for callback, given, what in ((load, load_info, "load_info"), (store, store_info, "store_info")):
+        if given is None and callback in _NEEDS:
+            raise ValueError(f"{callback} needs {_NEEDS[callback]}: give {what}")
+    import cupy
+
+    family = family or _found()
+    real = np.dtype(dtype)
+    direction = direction or ("inverse" if kind == "c2r" else "forward")
+    chosen = {"kind": kind, "direction": direction, "data_type": real, "size": size, "load": load, "store": store}
+    launcher = _launcher(family, link_mode, chosen)
+
+    input_length = size // 2 + 1 if kind == "c2r" else size
+    output_length = size // 2 + 1 if kind == "r2c" else size
+    input_dtype, input_parts = _element(real, kind != "r2c")
+    output_dtype, output_parts = _element(real, kind != "c2r")
+    stored = int(load_info) if load == "pad" else input_length
+    kept = min(int(store_info), output_length) if store == "crop" else output_length
+    infos = _info(load, load_info, input_length, real), _info(store, store_info, output_length, real)
+    cupy.cuda.get_current_stream().synchronize()  # they are copied there, and a plan is called on any stream
+    return Plan(
+        launcher,
+        Launch.of(size, real, kind),
+        batch,
+        None if _is_source(load) else (batch, stored, *input_parts),
+        (batch, kept, *output_parts),
+        input_dtype,
+        output_dtype,
+        *infos,
+    )
+
+
+def _launcher(family: KernelFamily, link_mode: str, chosen: dict[str, Any]) -> Launcher:
+    sources = {name: chosen[name] for name in ("load", "store") if _is_source(chosen[name])}
+    if not sources:
+        return _dispatcher(family, link_mode)(*chosen.values())
+    planner = family.planner(**{name: value for name, value in chosen.items() if name not in sources})
+    for name, text in sources.items():
+        planner.add_source(text, f"{name}.cu")
+    return planner.launcher(link_mode=link_mode)
+
+
+@lru_cache(maxsize=8)
+def _dispatcher(family: KernelFamily, link_mode: str) -> Dispatcher:
+    return family.dispatcher("kind", "direction", "data_type", "size", "load", "store", link_mode=link_mode)
+
+
+@cache
+def _found() -> KernelFamily:
+    return jitlto.load("fft")
+
+
+def _is_source(callback: str) -> bool:
+    return not callback.isidentifier()
+
+
+def _computed(dtype: DTypeLike) -> np.dtype[Any]:
+    """The real type that is computed with."""
+    return np.dtype("float64" if np.dtype(dtype) == np.float64 else "float32")
+
+
+def _element(real: np.dtype[Any], is_complex: bool) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """An array's dtype, and its dimensions beside rows and elements: NumPy has no complex numbers of half precision."""
+    if not is_complex:
+        return real, ()
+    stored = _STORED_COMPLEX.get(real.name)
+    return (real, (2,)) if stored is None else (np.dtype(stored), ())
+
+
+def _info(callback: str, given: Any, length: int, real: np.dtype[Any]) -> Any:
+    """What a callback is given, on the device."""
+    import cupy
+
+    if _is_source(callback):
+        return given
+    if callback == "identity":
+        return None
+    if callback in ("pad", "crop"):
+        if not 1 <= int(given) <= length:
+            raise ValueError(f"{callback}: {given} elements of a row of {length}, where 1 to {length} can be")
+        return cupy.array([given], np.uint32)
+    values = cupy.asarray(given, _computed(real)).reshape(-1)
+    wanted = length if callback == "window" else 1
+    if values.size != wanted:
+        raise ValueError(f"{callback} takes {wanted} values of {_computed(real)}, {values.size} are given")
+    return values

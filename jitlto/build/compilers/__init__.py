@@ -1,0 +1,1 @@
+"""The compilers that make fragments, behind one interface."""

@@ -1,0 +1,81 @@
+"""Which headers a compile reads, from NVRTC's time trace.
+
+The trace is exact: every header that is opened, however short, and none of a branch that is not taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import tempfile
+import time
+from pathlib import Path
+
+from jitlto.build.compilers.compiled_source import Job
+from jitlto.cuda import nvrtc
+from jitlto.cuda.nvrtc import Program, Step
+from jitlto.errors import CompileError
+from jitlto.model.headers import Source
+from jitlto.model.versions import Version
+
+#: From this release on the time trace names headers.
+TRACES_HEADERS = Version(13, 0)
+#: Seconds. A trace costs a compile of the includes; where these are expensive it would cost more than it may ever save.
+_PATIENCE = 0.4
+
+
+def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
+    """The headers of a job that are read when ``text`` is compiled for any of its architectures.
+
+    Returns
+    -------
+    frozenset of str or None
+        Names in ``job.source.headers``; None if the trace tells nothing, or takes too long.
+    """
+    if not hasattr(os, "fork"):
+        return None
+    found: set[str] = set()
+    # Each step defines macros of its own, under which headers may be included.
+    for step in (Step.of(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
+        with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
+            # In a child, for NVRTC 13.0 to 13.5 corrupt their memory after some traces in one process.
+            child = os.fork()
+            if child == 0:
+                with contextlib.suppress(BaseException):
+                    _trace(job, text, step, directory)
+                os._exit(0)
+            if not _ended(child):
+                return None
+            names = _names(Path(directory) / "trace.json") & job.source.headers.keys()
+        if not names:
+            return None
+        found |= names
+    return frozenset(found)
+
+
+def _trace(job: Job, text: bytes, step: Step, directory: str) -> None:
+    with contextlib.suppress(CompileError):
+        program = Program.whole(Source(text, job.source.headers), step)
+        nvrtc.run(program, job.source.headers, step, f"--fdevice-time-trace={directory}/trace")
+
+
+def _ended(child: int) -> bool:
+    """Wait for a child to end by itself, and end it if it does not."""
+    deadline = time.monotonic() + _PATIENCE
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return False
+        time.sleep(0.002)
+    return True
+
+
+def _names(path: Path) -> set[str]:
+    try:
+        events = json.loads(path.read_bytes())["traceEvents"]
+    except (OSError, ValueError, KeyError):
+        return set()
+    return {e["args"]["detail"] for e in events if e.get("name") == "Processing Header File"}

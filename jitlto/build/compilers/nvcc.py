@@ -1,0 +1,306 @@
+"""Compiling with nvcc, made to give the same bytes in any directory, any process and from any place of installation.
+
+Three things carry paths into what nvcc writes, and each is given a constant: the working directory (``PWD``, which
+names it without saying where it is), the source's full path (from which names of internal symbols are made) and the
+toolkit's own place (reached through a link beside the source).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.line_markers import entered
+from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.errors import CompileError, ToolchainError
+from jitlto.model import headers
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import Source
+from jitlto.model.ptx import parse
+from jitlto.model.versions import Architecture, Version
+
+_INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
+_INSTALL_HOST = "install GCC's C++ compiler (g++), or name another host compiler in the variable NVCC_CCBIN"
+# In the private directory: the family's own headers, and a link to the toolkit. Kept files lie in a third.
+_HEADERS, _TOOLKIT, _KEPT, _PROBE = "include", "toolkit", "kept", "probe"
+_HERE = "/proc/self/cwd"
+# What finds programs and libraries; all else that changes what is compiled (CPATH, NVCC_APPEND_FLAGS) stays behind.
+_ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
+_OF_MACHINE = "it reads or writes files of this machine, of which a build must not depend"
+_REFUSED = {
+    **dict.fromkeys(("-ccbin", "--compiler-bindir"), "name the host compiler in the environment variable NVCC_CCBIN"),
+    **dict.fromkeys(
+        ("-I", "-isystem", "--system-include", "-o", "--output-file", "-odir", "--output-directory", "-optf",
+         "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep", "-save-temps", "--save-temps",
+         "-keep-dir", "--keep-dir", "-dryrun", "--dryrun", "-E", "-c", "-dc", "-ptx", "-cubin", "-fatbin", "-ldir",
+         "-idp", "-ddp", "-Xcicc", "-time", "--time"),
+        _OF_MACHINE,
+    ),
+}  # fmt: skip
+_EXTERNAL = ("<toolkit", "<host")
+_GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
+_GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or directory$", re.M)
+
+
+class Compiler:
+    """The nvcc at hand, with its host compiler. Fulfils :class:`~jitlto.build.compilers.base.Toolchain`.
+
+    Parameters
+    ----------
+    environment : mapping of str to str, optional
+        Where ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN`` are read; the process's own by default.
+
+    Raises
+    ------
+    ToolchainError
+        If nvcc or a host compiler is missing, or does not answer.
+    """
+
+    name = "nvcc"
+
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        given = os.environ if environment is None else environment
+        self._environment = {name: given[name] for name in _ENVIRONMENT if name in given}
+        self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
+        found = toolkit.binary("nvcc")
+        if found is None:
+            raise ToolchainError("nvcc is not installed", hint=_INSTALL)
+        self._host = _host_compiler(given)
+        text = self._answer([found, "--version"], _INSTALL)
+        release = re.search(r"release (\d+\.\d+)", text)
+        if release is None:
+            raise ToolchainError("nvcc does not tell its version", where=found, hint=_INSTALL)
+        self.version = Version.parse(release[1])
+        host = self._answer([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
+        machine = self._answer([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
+        self.identity = f"{text.strip()}\n{host}\n{machine}"
+        # What is found may be a script or a link; nvcc itself says where it is and which headers it takes.
+        settings = self._answer([found, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
+        folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
+        if folder is None:
+            raise ToolchainError("nvcc does not tell where it lies", where=found, hint=_INSTALL)
+        self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
+        self._roots = _include_roots(settings)
+        self._hashes: dict[str, str | None] = {}
+
+    def header_roots(self) -> Sequence[Path]:
+        """None: nvcc finds the toolkit's headers and the host's by itself."""
+        return []
+
+    def compile(self, job: Job) -> Unit:
+        """Compile one job.
+
+        Raises
+        ------
+        CompileError
+            If nvcc refuses the source or an option; ``log`` is in NVRTC's form, with NVRTC's name for the source.
+        ToolchainError
+            If nvcc cannot be run, is killed or leaves something out.
+        """
+        for option in job.options:
+            if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
+                raise CompileError(f"option {option!r} is not allowed: {reason}")
+        architectures = sorted(job.architectures)
+        with tempfile.TemporaryDirectory(prefix="jitlto-nvcc-") as name:
+            work = Path(name)
+            names = _lay_out(work, self._top, job.source)
+            log, modules = self._ptx(work, job, names, architectures, _KEPT, ImageKind.LTOIR in job.images)
+            preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
+            texts = [text.encode() for text in modules]
+            images = [(ImageKind.PTX, architectures[0], texts[0])] if ImageKind.PTX in job.images else []
+            if ImageKind.LTOIR in job.images:
+                for architecture in architectures:
+                    ltoir = _kept(work / _KEPT, job.source, architectures, architecture, ".ltoir")
+                    images.append((ImageKind.LTOIR, architecture, nvfatbin.wrap_ltoir(ltoir, architecture)))
+            (work / nvrtc.program_name(job.source)).write_bytes(
+                nvrtc.PROBE_PRELUDE + b"#line 1\n" + _by_name(job.source.text, names)
+            )
+            try:
+                _, probes = self._ptx(work, job, names, architectures, _PROBE, False)
+            except CompileError as error:
+                probes, log = [], nvrtc.not_probed(log, error)
+        module = nvrtc.one_for_all(architectures, [parse(text) for text in modules])
+        weak = [
+            (symbol if architecture == architectures[0] else f"{symbol} {architecture}", body)
+            for architecture, probe in zip(architectures, probes, strict=False)
+            for symbol, body in parse(probe).weak
+        ]
+        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        return Unit(
+            toolchain=self.name,
+            version=self.version,
+            target=architectures[0],
+            isa=module.isa,
+            provides=module.provides,
+            requires=module.requires,
+            kernels=tuple(sorted(kernels)),
+            weak=tuple(sorted(weak)),
+            images=tuple(sorted(images)),
+            reads=self._reads(names, preprocessed),
+            log=log,
+        )
+
+    def external(self, name: str) -> str | None:
+        """SHA-256 of a header of the toolkit or the host, as it was when first asked; None if it is not there."""
+        if name not in self._hashes:
+            kind, _, rest = name.partition(">")
+            candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
+            path = next((path for path in candidates if path.is_file()), None) if kind in _EXTERNAL else None
+            self._hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path else None
+        return self._hashes[name]
+
+    def _ptx(
+        self,
+        work: Path,
+        job: Job,
+        names: Mapping[str, str],
+        architectures: Sequence[Architecture],
+        kept: str,
+        lto: bool,
+    ) -> tuple[str, list[str]]:
+        """Run nvcc once; its log, and the PTX for each architecture. With ``lto`` it leaves LTO-IR beside that."""
+        (work / kept).mkdir()
+        source = nvrtc.program_name(job.source)
+        command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", source, "-ccbin", self._host]
+        command += ["-I", _HEADERS, "--keep", "--keep-dir", kept, "-o", f"{kept}/all.fatbin"]
+        # From the text alone, as the name: a header that is not read must not change what is made from them.
+        command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
+        for a in architectures:
+            code = f"[lto_{a},{a.compute}]" if lto else a.compute
+            command += ["-gencode", f"arch={a.compute},code={code}"]
+        if kept == _PROBE:
+            command.append("-G")
+        result = self._run(command, work)
+        log = _log(result.stderr + result.stdout, names)
+        if result.returncode:
+            raise CompileError("nvcc refuses the source", log=log, hint=_hint(log))
+        kinds = (_kept(work / kept, job.source, architectures, a, ".ptx") for a in architectures)
+        return log, [data.rstrip(b"\0").decode() for data in kinds]
+
+    def _reads(self, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
+        found = set()
+        for spelled in {path for text in preprocessed for path in entered(text)}:
+            path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
+            if path.startswith(f"{_HEADERS}/"):
+                found.add(names[path.removeprefix(f"{_HEADERS}/")])
+            else:
+                inside = path.startswith(f"{_TOOLKIT}/")
+                found.add(self._external_name(self._top / path.removeprefix(f"{_TOOLKIT}/") if inside else Path(path)))
+        return tuple(sorted(found))
+
+    def _external_name(self, path: Path) -> str:
+        root = next((root for root in self._roots if path.is_relative_to(root)), None)
+        return f"<toolkit>/{path.relative_to(root)}" if root else f"<host>{path}"
+
+    def _answer(self, command: Sequence[str], hint: str) -> str:
+        result = self._run(command, Path("/"))
+        if result.returncode:
+            reason = (result.stderr or result.stdout).strip().partition("\n")[0]
+            raise ToolchainError(f"{Path(command[0]).name} does not run: {reason}", where=command[0], hint=hint)
+        return result.stdout + result.stderr
+
+    def _run(self, command: Sequence[str], directory: Path) -> subprocess.CompletedProcess[str]:
+        environment = self._environment | ({} if directory == Path("/") else {"TMPDIR": str(directory)})
+        try:
+            result = subprocess.run(
+                command, cwd=directory, env=environment, capture_output=True, stdin=subprocess.DEVNULL,
+                check=False, encoding="utf-8", errors="replace",
+            )  # fmt: skip
+        except OSError as error:
+            raise ToolchainError(f"{Path(command[0]).name} cannot be run: {error}", hint=_INSTALL) from error
+        if result.returncode < 0:
+            raise _killed(Path(command[0]).name, -result.returncode)
+        if match := re.search(r"'(.+?)' died due to signal (\d+)", result.stderr):
+            raise _killed(match[1], int(match[2]))
+        return result
+
+
+def _host_compiler(environment: Mapping[str, str]) -> str:
+    wanted = environment.get("NVCC_CCBIN") or "gcc"
+    if Path(wanted).is_dir():
+        wanted = str(Path(wanted) / "gcc")
+    found = shutil.which(wanted, path=environment.get("PATH", os.defpath))
+    if found is None:
+        raise ToolchainError(f"nvcc's host compiler {wanted!r} is not installed", hint=_INSTALL_HOST)
+    return str(Path(found).absolute())
+
+
+def _include_roots(settings: str) -> tuple[Path, ...]:
+    """The toolkit's header directories that nvcc told, in order, without those that lie in another of them."""
+    words = [w for line in re.findall(r"^#\$ (?:SYSTEM_)?INCLUDES=(.*)$", settings, re.M) for w in shlex.split(line)]
+    roots = [Path(os.path.normpath(w.removeprefix("-I"))) for w in words if w not in ("-I", "-isystem")]
+    return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
+
+
+def _lay_out(work: Path, top: Path, source: Source) -> dict[str, str]:
+    """Write source, headers and the link to the toolkit; the headers' places, each with its name."""
+    (work / _TOOLKIT).symlink_to(top, target_is_directory=True)
+    names = {_place(name): name for name in source.headers}
+    for place, name in names.items():
+        path = work / _HEADERS / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(_by_name(source.headers[name], names))
+    (work / _HEADERS).mkdir(exist_ok=True)
+    (work / nvrtc.program_name(source)).write_bytes(_by_name(source.text, names))
+    return names
+
+
+def _place(name: str) -> str:
+    return name.replace("..", "^^")  # a name may begin with ../, but nothing is written outside of the directory
+
+
+def _by_name(text: bytes, names: Mapping[str, str]) -> bytes:
+    """A text whose includes are found by name alone, as NVRTC does, and never beside the including file."""
+
+    def angle(match: re.Match[bytes]) -> bytes:
+        place = _place(match[3].decode("utf-8", "surrogateescape"))
+        spelled = b"<" + place.encode("utf-8", "surrogateescape") + b">"
+        return match[1] + spelled if place in names else match[0]
+
+    return headers.INCLUDE.sub(angle, headers.HAS_INCLUDE.sub(angle, text))
+
+
+def _kept(
+    folder: Path, source: Source, architectures: Sequence[Architecture], architecture: Architecture, suffix: str
+) -> bytes:
+    middle = f".{architecture.compute}" if len(architectures) > 1 else ""
+    path = folder / f"{Path(nvrtc.program_name(source)).stem}{middle}{suffix}"
+    if not path.is_file():
+        raise ToolchainError(f"nvcc succeeded but wrote no {suffix} for {architecture.compute}", hint=_INSTALL)
+    return path.read_bytes()
+
+
+def _log(text: str, names: Mapping[str, str]) -> str:
+    """A log in NVRTC's form: headers by their names, and the preprocessor's messages like the front end's."""
+    text = text.replace(f"{_HERE}/", "")
+    text = re.sub(rf"\b{_TOOLKIT}/\S*?include/", "<toolkit>/", text)
+    text = re.sub(rf"\b{_HEADERS}/([^\s:(]+)", lambda match: names.get(match[1], match[0]), text)
+    text = _GCC_MESSAGE.sub(r"\1(\2): \3: ", text)
+    return _GCC_MISSING.sub(r'\1: catastrophic error: cannot open source file "\2"', text).strip()
+
+
+def _hint(log: str) -> str | None:
+    if "cc1plus" in log:
+        return _INSTALL_HOST
+    if nvrtc.missing_header(log) in nvrtc.HOST_HEADERS:
+        return f"the host's C++ library is missing: {_INSTALL_HOST}"
+    return nvrtc.hint_for(log)
+
+
+def _killed(program: str, number: int) -> ToolchainError:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    return ToolchainError(
+        f"{program} was killed by {name}", hint="out of memory, or a compiler bug: build with fewer jobs"
+    )

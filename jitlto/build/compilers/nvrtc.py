@@ -1,0 +1,95 @@
+"""The NVRTC toolchain of the build side: :mod:`jitlto.cuda.nvrtc` with snapshots and the list of headers read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.header_trace import TRACES_HEADERS, traced_headers
+from jitlto.build.compilers.snapshot import Snapshots
+from jitlto.build.execution import transport, workers
+from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda.nvrtc import Output, Step
+from jitlto.model.fragment import ImageKind, SymbolKind
+from jitlto.model.headers import Source
+from jitlto.model.leading_includes import split
+from jitlto.model.versions import Architecture
+
+# A source that may read or ask for headers below its first lines: in any spelling of a directive.
+_MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
+_LEAST_SHARERS = 6  # a trace costs as much as one compile of their includes
+_ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
+
+
+class Compiler:
+    """NVRTC, as a :class:`~jitlto.build.compilers.base.Toolchain`."""
+
+    name = "nvrtc"
+
+    def __init__(self) -> None:
+        self.version = toolkit.nvrtc_version()
+        self._snapshots = Snapshots(workers.shared_directory())
+        self._traced: dict[tuple[object, ...], frozenset[str] | None] = {}
+
+    @cached_property
+    def identity(self) -> str:
+        """The release, and the build of the library itself."""
+        return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
+
+    def header_roots(self) -> Sequence[Path]:
+        """The toolkit's and CCCL's headers, which travel with a job."""
+        return toolkit.header_roots()
+
+    def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
+        """None: every header is given."""
+        return None
+
+    def compile(self, job: Job) -> Unit:
+        """Compile one job, see :func:`jitlto.cuda.nvrtc.compile_source`."""
+
+        def run(source: Source, step: Step) -> Output:
+            return self._snapshots.run(source, step, job.sharers)
+
+        compiled = nvrtc.compile_source(
+            job.source, job.architectures, job.options, ptx=ImageKind.PTX in job.images, run=run
+        )
+        images: list[tuple[ImageKind, Architecture, bytes]] = []
+        if ImageKind.LTOIR in job.images:
+            images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
+        if ImageKind.PTX in job.images:
+            images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
+        module = compiled.module
+        kernels = sorted(
+            (s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind is SymbolKind.KERNEL
+        )
+        return Unit(
+            self.name,
+            compiled.version,
+            module.target,
+            module.isa,
+            module.provides,
+            module.requires,
+            tuple(kernels),
+            compiled.weak,
+            tuple(sorted(images)),
+            self._reads(job),
+            compiled.warnings,
+        )
+
+    def _reads(self, job: Job) -> tuple[str, ...]:
+        """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
+        given = tuple(sorted(job.source.headers))
+        head, rest = split(job.source.text)
+        if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
+            return given
+        key = (head, job.options, job.architectures, transport.digest(job.source.headers))
+        if key not in self._traced:
+            traced = traced_headers(job, head)
+            # Whether a header exists may then hang on one that is not read.
+            unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
+            self._traced[key] = None if unclear else traced
+        found = self._traced[key]
+        return given if found is None else tuple(sorted(found))

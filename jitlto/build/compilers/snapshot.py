@@ -1,0 +1,247 @@
+"""Snapshots: the includes at the head of many sources are read once, and the compile goes on from there for each.
+
+A *template* is a process that compiles :class:`~jitlto.cuda.nvrtc.Program` without its rest. At the program's last line
+NVRTC opens the file :data:`~jitlto.cuda.nvrtc.REST`, which in a template is a FIFO that nobody writes: it stops. Now
+the template forks once for each source that it is asked for; in the copy the source's rest takes the FIFO's place, and
+the compile runs to its end as if it had never stopped. So the result is that of a plain compile, whatever the headers hold,
+and nothing of it is ever on disk. Works on Linux with NVRTC 12 and 13; elsewhere nothing is changed but the time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import logging
+import os
+import pickle
+import signal
+import socket
+import tempfile
+import time
+import warnings
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import NoReturn
+
+import filelock
+
+from jitlto.build.execution import transport
+from jitlto.cuda import nvrtc
+from jitlto.cuda.nvrtc import Output, Program, Step
+from jitlto.errors import CompileError
+from jitlto.model.headers import Source
+
+#: Fewer sources than this with the same includes do not repay a process that holds them.
+LEAST_SHARERS = 3
+_BYTES = 3 << 29  # memory that the templates of one process may take together
+_FORKS = 2  # reading the includes has to take longer than so many forks
+_DESCRIPTOR = int(nvrtc.REST.rpartition("/")[2])
+_PR_SET_PDEATHSIG = 1
+_POLL = 0.001
+_log = logging.getLogger(__name__)
+_Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+def available() -> bool:
+    """Whether this system has what snapshots need."""
+    return hasattr(os, "memfd_create") and Path("/proc/self/stat").exists()
+
+
+class Snapshots:
+    """The templates that one process has made, and those that others have made in the same directory.
+
+    Parameters
+    ----------
+    shared : Path or None
+        A private directory that processes share; None to compile plainly.
+    limit : int
+        Bytes of memory that the templates of this process may take.
+    """
+
+    def __init__(self, shared: Path | None, limit: int = _BYTES) -> None:
+        self._shared = shared if available() else None
+        self._limit = limit
+        self._templates: dict[int, int] = {}  # process → its memory in bytes, the oldest first
+        self._refused: set[str] = set()
+        #: How many templates were made here and how many compiles one was used for.
+        self.made = self.used = 0
+
+    def run(self, source: Source, step: Step, sharers: int) -> Output:
+        """Run one step of a compile, from a template where ``sharers`` sources have the same head.
+
+        Raises
+        ------
+        CompileError, ToolchainError
+            As :func:`jitlto.cuda.nvrtc.run_step`.
+        """
+        program = Program.of(source, step)
+        if self._shared is None or sharers < LEAST_SHARERS or not program.rest:
+            return nvrtc.run_step(source, step)
+        key = _key(source, program, step)
+        path = self._shared / key
+        if not path.exists() and key not in self._refused:
+            try:
+                self._make(path, source, program, step)
+            except OSError as error:  # a path too long for a socket, no memory for a process
+                self._refused.add(key)
+                _log.debug("no snapshot: %s", error)
+        output = _ask(path, program.rest)
+        if output is None:  # no template, or an error: see there what it says
+            return nvrtc.run_step(source, step)
+        self.used += 1
+        return output
+
+    def close(self) -> None:
+        """End the templates that this process has made; they end with it too."""
+        for process in list(self._templates):
+            self._end(process)
+
+    def _make(self, path: Path, source: Source, program: Program, step: Step) -> None:
+        """Make a template that is asked by ``path``; nothing if another process is at it, which takes as long."""
+        with contextlib.suppress(filelock.Timeout), filelock.FileLock(path.with_suffix(".lock"), timeout=0):
+            if path.exists():
+                return
+            beside = path.with_suffix(".new")
+            beside.unlink(missing_ok=True)
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(beside))
+                listener.listen(128)
+                begin = time.perf_counter()
+                process = _fork()
+                if process == 0:
+                    _become_template(listener, source, program, step)
+                forked = time.perf_counter()
+            if not _stopped(process) or time.perf_counter() - forked < _FORKS * (forked - begin):
+                self._refused.add(path.name)
+                self._end(process)
+                return
+            os.kill(process, signal.SIGUSR1)
+            self._templates[process] = _memory(process) - _memory(os.getpid())  # what it does not share
+            self.made += 1
+            while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
+                self._end(next(iter(self._templates)))
+            beside.rename(path)
+
+    def _end(self, process: int) -> None:
+        self._templates.pop(process, None)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+
+
+def _key(source: Source, program: Program, step: Step) -> str:
+    parts = (transport.digest(source.headers), program.name, step.kind, str(step.architecture), *step.options)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]  # the path of a socket has to be short
+
+
+def _ask(path: Path, rest: bytes) -> Output | None:
+    """Have a template compile a source; None if there is none, if it ends, or if the source does not compile."""
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(str(path))
+        except OSError:
+            with contextlib.suppress(OSError):
+                path.unlink()  # of a template that has ended
+            return None
+        connection = Connection(client.detach())
+    with connection:
+        try:
+            connection.send_bytes(rest)
+            answer: Output | None = pickle.loads(connection.recv_bytes())  # noqa: S301 - from our own copy
+        except (EOFError, OSError):
+            return None
+    return answer
+
+
+def _fork() -> int:
+    with warnings.catch_warnings():
+        # Python warns of the threads that the copy lacks. Ours only watch, and the copy calls nothing but NVRTC.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def _stopped(process: int) -> bool:
+    """Wait until a template sleeps in the opening of its FIFO; False if it ends without."""
+    stat = Path(f"/proc/{process}/stat")
+    while True:
+        state = stat.read_bytes().rpartition(b")")[2].split()[0]
+        if state in (b"S", b"Z"):
+            return state == b"S"
+        time.sleep(_POLL)
+
+
+def _memory(process: int) -> int:
+    _, resident, of_files, *_ = map(int, Path(f"/proc/{process}/statm").read_bytes().split())
+    return (resident - of_files) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _become_template(listener: socket.socket, source: Source, program: Program, step: Step) -> NoReturn:
+    """In a fork: compile until the program's last line, and from there on in copies."""
+    status = 1
+    try:
+        libc = ctypes.CDLL(None)
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies need not be waited for
+        _alone_with(listener)
+        _block_rest()
+        asked: list[Connection] = []
+
+        def handler(_: int) -> None:
+            # NVRTC sleeps in a system call, which is begun again when this returns: in copies alone.
+            try:
+                if len(list(Path("/proc/self/task").iterdir())) > 1:
+                    os._exit(1)  # a compiler with threads cannot be copied
+                asked.append(_copy_for_each(listener, libc))
+            except BaseException:  # noqa: BLE001 - it must not go on without its source
+                os._exit(1)
+
+        keep = _Handler(handler)
+        libc.signal.argtypes = [ctypes.c_int, _Handler]
+        libc.signal(signal.SIGUSR1, keep)  # not Python's, whose handlers wait until the compiler returns
+        answer: Output | None = None
+        with contextlib.suppress(CompileError):
+            answer = nvrtc.run(program, source.headers, step)
+        if asked:
+            asked[0].send_bytes(pickle.dumps(answer))
+            status = 0
+    finally:
+        os._exit(status)
+
+
+def _alone_with(listener: socket.socket) -> None:
+    """Close every descriptor that was inherited but the standard ones and this."""
+    for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+        if number > 2 and number != listener.fileno():
+            with contextlib.suppress(OSError):  # that of the listing itself is closed already
+                os.close(number)
+
+
+def _block_rest() -> None:
+    """Have the opening of :data:`~jitlto.cuda.nvrtc.REST` wait for a writer, who never comes."""
+    with tempfile.TemporaryDirectory(prefix="jitlto-rest-") as directory:
+        path = Path(directory) / "rest"
+        os.mkfifo(path)
+        fifo = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    os.dup2(fifo, _DESCRIPTOR)
+    os.close(fifo)
+
+
+def _copy_for_each(listener: socket.socket, libc: ctypes.CDLL) -> Connection:
+    """Fork for each that asks. Returns in the copies, where the rest of the source can be opened."""
+    while True:
+        client, _ = listener.accept()
+        try:
+            process = _fork()
+        except OSError:  # no memory: who asks sees the connection closed
+            process = -1
+        if process == 0:
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            listener.close()
+            connection = Connection(client.detach())
+            rest = os.memfd_create("rest")
+            with open(rest, "wb", closefd=False) as file:
+                file.write(connection.recv_bytes())
+            os.dup2(rest, _DESCRIPTOR)
+            return connection
+        client.close()

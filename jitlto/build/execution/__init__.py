@@ -1,0 +1,1 @@
+"""Running compiles: scheduling, worker processes, transport and progress events."""

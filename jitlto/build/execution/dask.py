@@ -1,0 +1,201 @@
+"""A Dask cluster as an executor: jobs travel by content, so that a worker needs no more than jitlto and a toolchain."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import CancelledError, Executor, Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from jitlto.build.compilers import base
+from jitlto.build.execution.transport import refuse_other_versions, replaceable, versions
+from jitlto.errors import BuildError, JitltoError, ToolchainError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_ADDRESS = re.compile(r"dask://((?:[^\s:/@\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5})/?")
+_PATIENCE = 10  # seconds for a scheduler to answer and to have a worker
+_MOST_LOSSES = 3  # each of them several dead workers: the scheduler itself tries a call again on others
+
+
+class DaskExecutor(Executor):
+    """Runs calls in the workers of a Dask cluster; made by :func:`connect`.
+
+    A call whose worker is lost runs again on another. The cluster is the user's: closing this leaves it as it is.
+    """
+
+    def __init__(self, client: Any, address: str) -> None:
+        self._client = client
+        self._address = address
+        # Not pure: a call that has failed runs again when it is submitted again.
+        self._executor = client.get_executor(pure=False)
+
+    @property
+    def workers(self) -> int:
+        """How many calls the cluster runs at once now: the sum of its workers' threads, at least one."""
+        threads: dict[str, int] = self._client.nthreads()
+        return max(1, sum(threads.values()))
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call ``fn`` in a worker.
+
+        Raises
+        ------
+        BuildError
+            By the future: if workers die over the call again and again, or the scheduler is lost.
+        """
+        from distributed import KilledWorker
+
+        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit has keywords of its own
+        losses = 0
+
+        def again(error: BaseException) -> Future[T] | None:
+            nonlocal losses
+            if isinstance(error, CancelledError):
+                raise BuildError(
+                    "the cluster gave a job up, or its scheduler is gone",
+                    where=self._address,
+                    hint="look whether the scheduler runs, and at its log",
+                )
+            if not isinstance(error, KilledWorker):
+                return None
+            losses += 1
+            if losses == _MOST_LOSSES:
+                raise BuildError(
+                    f"{losses * (error.allowed_failures + 1)} workers died over one job",
+                    where=f"{self._address}, last {error.last_worker.address}",
+                    hint="look at the workers' logs; most often their memory limit is too low",
+                )
+            first: Future[T] = self._executor.submit(call, *args)
+            return first
+
+        return replaceable(self._executor.submit(call, *args), again)
+
+    def check(self, identities: Mapping[str, str]) -> None:
+        """Refuse the cluster if a worker has another compiler than this process, before anything is compiled.
+
+        Parameters
+        ----------
+        identities : mapping of str to str
+            Name of each toolchain that a build needs → its identity here.
+
+        Raises
+        ------
+        ToolchainError
+            Names the worker and both identities.
+        """
+        self._refuse_different(partial(_identities, tuple(identities)), identities)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Disconnect: after what was submitted is done, or at once if ``cancel_futures`` or not ``wait``."""
+        self._executor.shutdown(wait=wait and not cancel_futures)
+        self._client.close()
+
+    def _refuse_different(self, probe: Callable[[], dict[str, str]], ours: Mapping[str, str]) -> None:
+        for worker, theirs in sorted(self._client.run(probe, on_error="return").items()):
+            if isinstance(theirs, JitltoError):
+                raise ToolchainError(theirs.what, where=f"worker {worker}", hint=theirs.hint)
+            if isinstance(theirs, OSError):
+                continue  # it has just gone; others do its work
+            if not isinstance(theirs, dict):
+                raise ToolchainError(
+                    f"worker {worker} cannot run jitlto: {theirs!r}",
+                    hint=f"install jitlto {versions()['jitlto']} on every worker",
+                )
+            refuse_other_versions(worker, theirs, ours)
+
+
+def connect(url: str) -> DaskExecutor:
+    """Connect to a Dask cluster.
+
+    Parameters
+    ----------
+    url : str
+        ``dask://HOST:PORT`` of the scheduler.
+
+    Returns
+    -------
+    DaskExecutor
+        To be closed, best by ``with``.
+
+    Raises
+    ------
+    BuildError
+        If ``url`` is malformed, or nobody answers there as a scheduler with workers within ten seconds.
+    ToolchainError
+        If the package ``distributed`` is missing, or the scheduler or a worker has another jitlto or Python.
+    """
+    match = _ADDRESS.fullmatch(url)
+    if match is None or int(match[1].rpartition(":")[2]) > 65535:
+        raise BuildError(f"{url!r} is no address of a cluster", hint="write dask://HOST:PORT, the scheduler's")
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise ToolchainError(
+            f"the package distributed cannot be imported: {error}", hint="pip install 'jitlto[dask]'"
+        ) from error
+    try:
+        _knock(match[1])
+        make: Callable[..., Any] = Client
+        with _quiet():
+            client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
+    except (OSError, ValueError) as error:  # a time-out is an OSError
+        raise BuildError(
+            f"no Dask scheduler answers at {match[1]}: {error}", hint="look whether it runs, and for a firewall"
+        ) from error
+    try:
+        _check(client, match[1])
+        executor = DaskExecutor(client, match[1])
+        executor._refuse_different(versions, versions())
+    except BaseException:
+        client.close()
+        raise
+    return executor
+
+
+def _knock(address: str) -> None:
+    """Raise OSError if no scheduler answers: Dask itself waits for ever for one that takes the call and is silent."""
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
+        # Dask's side of a connection begins with the size of a short greeting.
+        size = connection.recv(8, socket.MSG_WAITALL)
+    if len(size) != 8 or int.from_bytes(size, "little") > 1 << 16:
+        raise OSError("something else is there")
+
+
+def _check(client: Any, address: str) -> None:
+    """What can be asked of workers that may have another Python, or no jitlto."""
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE)
+    except TimeoutError as error:
+        raise BuildError(
+            "the cluster has no workers",
+            where=address,
+            hint=f"start some: dask worker tcp://{address}",
+        ) from error
+    ours = {"Python": versions()["Python"]}
+    for worker, found in sorted(client.get_versions()["workers"].items()):
+        theirs = ".".join(str(found["packages"]["python"]).split(".")[:2])
+        refuse_other_versions(worker, {"Python": theirs}, ours)
+
+
+def _identities(names: tuple[str, ...]) -> dict[str, str]:
+    # In a worker.
+    return {name: base.find(name).identity for name in names}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without what Dask logs of a connection that fails: the error says it."""
+    logger = logging.getLogger("distributed")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)

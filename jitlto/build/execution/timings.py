@@ -1,0 +1,219 @@
+"""Where the time of a build went: kept in a side file, never in the database, for a program or for a person."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jitlto.build.execution import timings_page
+from jitlto.build.execution.events import Observer, Span
+from jitlto.errors import BuildError
+from jitlto.model.fragment import FragmentKey
+from jitlto.storage import files
+
+_DIGITS = 6  # microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the build: its name, its begin in seconds from the begin of the build, and its seconds.
+
+    A name may come again, once for each family.
+    """
+
+    name: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the time of a build went.
+
+    Parameters
+    ----------
+    phases : tuple of Phase
+        In order.
+    spans : tuple of Span
+        Of each fragment that was compiled, in the order in which they ended.
+    cached : int
+        Fragments that took no compile.
+    total_seconds : float
+        Wall time of the build.
+    earlier : mapping of str to float
+        Of those from the cache, by key, the seconds that they took when they were compiled, as far as it is known.
+    """
+
+    phases: tuple[Phase, ...]
+    spans: tuple[Span, ...]
+    cached: int
+    total_seconds: float
+    earlier: Mapping[str, float] = field(default_factory=dict)
+
+
+class Recorder(Observer):
+    """Records the timings of a build while it runs. The build begins when the recorder is made.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds, from any origin.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._begin = clock()
+        self._phases: list[tuple[str, float]] = []
+        self._spans: list[Span] = []
+        self._cached: list[FragmentKey] = []
+        self._costs: Mapping[str, float] = {}
+
+    def phase(self, name: str) -> None:
+        """Note when a phase begins."""
+        self._phases.append((name, self._clock() - self._begin))
+
+    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
+        """Keep the costs: what fragments from the cache took when they were compiled."""
+        self._costs = costs or {}
+
+    def cached(self, key: FragmentKey) -> None:
+        """Keep it."""
+        self._cached.append(key)
+
+    def compiled(self, span: Span) -> None:
+        """Keep it."""
+        self._spans.append(span)
+
+    def timings(self) -> Timings:
+        """What was recorded up to now; the last phase ends now."""
+        now = self._clock() - self._begin
+        ends = [start for _, start in self._phases[1:]] + [now]
+        phases = tuple(Phase(name, start, end - start) for (name, start), end in zip(self._phases, ends, strict=False))
+        earlier = {str(key): self._costs[str(key)] for key in self._cached if str(key) in self._costs}
+        return Timings(phases, tuple(self._spans), len(self._cached), now, earlier)
+
+
+def to_json(timings: Timings) -> str:
+    """Timings for a program: totals, phases, seconds by fragment key, and every span."""
+    spans = sorted(timings.spans, key=lambda span: str(span.key))
+    document = {
+        "total_seconds": round(timings.total_seconds, _DIGITS),
+        "compiled": len(timings.spans),
+        "cached": timings.cached,
+        "phases": {
+            name: {
+                "start": round(min(p.start for p in timings.phases if p.name == name), _DIGITS),
+                "seconds": round(sum(p.seconds for p in timings.phases if p.name == name), _DIGITS),
+            }
+            for name in dict.fromkeys(phase.name for phase in timings.phases)
+        },
+        "fragments": {
+            key: round(seconds, _DIGITS)
+            for key, seconds in sorted({**timings.earlier, **{str(s.key): s.seconds for s in spans}}.items())
+        },
+        "spans": [
+            {
+                "key": str(span.key),
+                "worker": span.worker,
+                "start": round(span.start, _DIGITS),
+                "seconds": round(span.seconds, _DIGITS),
+                "steps": {step: round(seconds, _DIGITS) for step, seconds in span.steps.items()},
+            }
+            for span in spans
+        ],
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+#: How a file is written, by its ending: for a program, as a page with a plot and tables, as the plot alone.
+_FORMS: dict[str, Callable[[Timings], str]] = {
+    ".json": to_json,
+    ".html": timings_page.to_html,
+    ".svg": timings_page.to_svg,
+}
+
+
+def check(path: Path) -> None:
+    """Refuse a file that :func:`write` cannot write, before a build has taken its time.
+
+    Raises
+    ------
+    BuildError
+        If its ending is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be written.
+    """
+    if path.suffix.lower() not in _FORMS:
+        raise BuildError(
+            f"timings cannot be written as {path.suffix or 'a file without an ending'}",
+            where=str(path),
+            hint=f"end the name with {', '.join(_FORMS)}: for a program, a page to read, its plot alone",
+        )
+    if not path.parent.is_dir():
+        raise BuildError(f"the directory {path.parent} does not exist", where=str(path), hint="create it first")
+    try:
+        file = os.path.realpath(path)  # a link stays, wherever it leads
+        there = os.path.lexists(file)
+        # Opened as it will be: permissions alone do not tell. A FIFO without a reader is an error at once.
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666))
+        if not there:
+            os.unlink(file)  # noqa: PTH108 - a string
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def write(timings: Timings, path: Path) -> None:
+    """Write timings in the form that the file's ending names.
+
+    Raises
+    ------
+    BuildError
+        As :func:`check`, or if the file cannot be written.
+    """
+    check(path)
+    text = _FORMS[path.suffix.lower()](timings)
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> BuildError:
+    return BuildError(
+        f"timings cannot be written: {error.strerror}", where=str(path), hint="name a file that you may write"
+    )
+
+
+def read_costs(path: Path) -> dict[str, float]:
+    """The seconds that each fragment took, from timings written as JSON.
+
+    Returns
+    -------
+    dict of str to float
+        By the text form of the key, those only that were compiled and not taken from the cache.
+
+    Raises
+    ------
+    BuildError
+        If the file cannot be read or is no such file.
+    """
+    hint = "write it with jitlto build --timings FILE.json"
+    try:
+        document = json.loads(files.read(path).decode())
+    except OSError as error:
+        raise BuildError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    except (ValueError, RecursionError) as error:
+        raise BuildError(f"is no JSON: {error}", where=str(path), hint=hint) from error
+    fragments = document.get("fragments") if isinstance(document, dict) else None
+    if not isinstance(fragments, dict):
+        raise BuildError('holds no timings: it has no object "fragments"', where=str(path), hint=hint)
+    for key, seconds in fragments.items():
+        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not number or not (0 <= seconds < math.inf):
+            raise BuildError(
+                f"{seconds!r} is no number of seconds", where=f"{path}: fragments[{json.dumps(key)}]", hint=hint
+            )
+    return {key: float(seconds) for key, seconds in fragments.items()}

@@ -1,0 +1,272 @@
+"""Jobs on their way to any executor: a set of headers, megabytes that most jobs share, goes to a worker once.
+
+A job travels with the SHA-256 of its headers in their place. A worker that does not hold that set answers
+:class:`MissingHeaders` and is sent the job again, with the set. The worker may be a process of ours, or a thread or
+process of another executor, here or on another machine; those compile in processes of their own, so that the
+bytes are the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pickle
+import socket
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError, Executor, Future
+from dataclasses import replace
+from functools import cache, lru_cache
+from typing import Any, TypeVar, overload
+
+import jitlto
+from jitlto.build.compilers import base
+from jitlto.build.compilers.base import Toolchain
+from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
+from jitlto.errors import ToolchainError
+from jitlto.model.headers import Source
+
+T = TypeVar("T")
+
+Headers = Mapping[str, bytes]
+
+
+class MissingHeaders(Exception):  # noqa: N818 - a request to be sent them, which never leaves the transport
+    """A worker does not hold the set of headers with this SHA-256, or no longer."""
+
+
+class HeaderStore:
+    """The sets of headers that a process holds, the latest used; for any number of threads.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes to hold at most, beside the set that was put last.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._sets: OrderedDict[str, tuple[Headers, int]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def put(self, digest: str, headers: Headers) -> None:
+        """Hold a set, in the place of those that were not used for longest."""
+        size = sum(map(len, headers.values()))
+        with self._lock:
+            self._size += size - self._sets.pop(digest, (headers, 0))[1]
+            self._sets[digest] = (headers, size)
+            while self._size > self._limit and len(self._sets) > 1:
+                self._size -= self._sets.popitem(last=False)[1][1]
+
+    def get(self, digest: str) -> Headers:
+        """The set with this digest.
+
+        Raises
+        ------
+        MissingHeaders
+            If it is not held.
+        """
+        with self._lock:
+            if digest not in self._sets:
+                raise MissingHeaders(digest)
+            self._sets.move_to_end(digest)
+            return self._sets[digest][0]
+
+
+_STORE_BYTES = 256 << 20
+_store = HeaderStore(_STORE_BYTES)
+
+
+def _after_fork() -> None:
+    global _store
+    _store = HeaderStore(_STORE_BYTES)  # its lock may have been held by a thread that the fork does not have
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def digest(headers: Headers) -> str:
+    """SHA-256 over names and contents, in hexadecimal."""
+    whole = hashlib.sha256()
+    for name in sorted(headers):
+        whole.update(_sha256(name.encode("utf-8", "surrogateescape")))
+        whole.update(_sha256(headers[name]))
+    return whole.hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _sha256(content: bytes) -> bytes:
+    # The same objects come again with every job of a build.
+    return hashlib.sha256(content).digest()
+
+
+def versions() -> dict[str, str]:
+    """What has to be the same on both sides: the versions of jitlto and of Python."""
+    return {"jitlto": jitlto.__version__, "Python": ".".join(map(str, sys.version_info[:2]))}
+
+
+def refuse_other_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+    """Raise :class:`~jitlto.errors.ToolchainError` at the first version or identity in which a worker differs.
+
+    Parameters
+    ----------
+    worker : str
+        What to call it: a host or an address.
+    theirs, ours : mapping of str to str
+        What a version is of → the version, at the worker and at the client.
+    """
+    for name, version in ours.items():
+        if theirs.get(name) != version:
+            raise ToolchainError(
+                f"worker {worker} has {_spoken(name, theirs.get(name))}, the client has {_spoken(name, version)}",
+                hint=f"install the same {name} on both",
+            )
+
+
+def _spoken(name: str, version: str | None) -> str:
+    # An identity may be several lines, and begin with the name.
+    text = "; ".join((version or "none").splitlines())
+    return text if text.startswith(name) else f"{name} {text}"
+
+
+def compile_job(job: Job) -> Unit:
+    """Compile a job in this process, whose working directory is ``/``.
+
+    Raises
+    ------
+    CompileError
+        If the compiler refuses the source.
+    ToolchainError
+        If the compiler is missing here, or another one than the job was made for.
+    """
+    compiler = _compiler(job.toolchain)
+    refuse_other_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
+    return compiler.compile(job)
+
+
+@cache
+def _compiler(name: str) -> Toolchain:
+    return base.find(name)
+
+
+def capacity(executor: Executor) -> int:
+    """How many jobs an executor runs at once: its workers, as far as it tells."""
+    workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
+    return workers if isinstance(workers, int) else default_jobs()
+
+
+@overload
+def submit(executor: Executor, job: Job) -> Future[Unit]: ...
+@overload
+def submit(executor: Executor, job: Job, run: Callable[[Job], T]) -> Future[T]: ...
+def submit(executor: Executor, job: Job, run: Callable[[Job], Any] = compile_job) -> Future[Any]:
+    """Have a job done by an executor.
+
+    Parameters
+    ----------
+    executor : Executor
+        Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are, hand the
+        job on to processes of their own.
+    job : Job
+        Its headers travel only if the worker does not hold them.
+    run : callable
+        What to do with the job, by reference.
+
+    Returns
+    -------
+    Future
+        Of what ``run`` returns or raises. ToolchainError if the worker has another jitlto, Python or compiler;
+        WorkerDied if the process died that compiled. Cancelling it before it is done always succeeds, though what a
+        worker of another executor has begun, it ends.
+    """
+    headers = digest(job.source.headers)
+    payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
+    if isinstance(executor, ProcessExecutor):
+        return executor.converse(_deliver, headers, payload, job.source.headers)
+
+    def again(error: BaseException) -> Future[Any] | None:
+        if isinstance(error, MissingHeaders):
+            return executor.submit(_receive, versions(), headers, payload, job.source.headers)
+        return None
+
+    return replaceable(executor.submit(_receive, versions(), headers, payload, None), again)
+
+
+def replaceable(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
+    """A future that ends as ``first`` does, or as what takes its place when it fails.
+
+    Parameters
+    ----------
+    first : Future
+        The first attempt.
+    substitute : callable
+        Given the error (CancelledError if the executor gave the attempt up), returns the next attempt or None for
+        none, or raises what the error is to be.
+    """
+    outer: Future[T] = Future()
+    current = first
+
+    def follow(attempt: Future[T]) -> None:
+        nonlocal current
+        current = attempt
+        attempt.add_done_callback(done)
+
+    def done(attempt: Future[T]) -> None:
+        error = CancelledError() if attempt.cancelled() else attempt.exception()
+        if error is not None and not outer.cancelled():
+            try:
+                following = substitute(error)
+            except Exception as failure:  # noqa: BLE001 - it is what the future is to raise
+                following, error = None, failure
+            if following is not None:
+                follow(following)
+                return
+        if not outer.set_running_or_notify_cancel():
+            return
+        if error is None:
+            outer.set_result(attempt.result())
+        else:
+            outer.set_exception(error)
+
+    def cancel(_: Future[T]) -> None:
+        if outer.cancelled():
+            current.cancel()
+
+    outer.add_done_callback(cancel)
+    follow(first)
+    return outer
+
+
+def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> object:
+    # In a thread of the client.
+    with contextlib.suppress(MissingHeaders):
+        return call(_work, headers, payload, None)
+    return call(_work, headers, payload, contents)
+
+
+def _receive(client: Mapping[str, str], headers: str, payload: bytes, contents: Headers | None) -> object:
+    # In a worker of another executor. The arguments are of built-in types only, so that another version of
+    # jitlto can read them and say that it is another.
+    refuse_other_versions(socket.gethostname(), versions(), client)
+    run, job = _open(headers, payload, contents)
+    return submit(local_executor(), job, run).result()
+
+
+def _work(headers: str, payload: bytes, contents: Headers | None) -> object:
+    # In a process of ours.
+    run, job = _open(headers, payload, contents)
+    return run(job)
+
+
+def _open(headers: str, payload: bytes, contents: Headers | None) -> tuple[Callable[[Job], object], Job]:
+    if contents is None:
+        contents = _store.get(headers)
+    else:
+        _store.put(headers, contents)
+    run, job = pickle.loads(payload)  # noqa: S301 - from our own client
+    return run, replace(job, source=Source(job.source.text, contents))

@@ -1,0 +1,309 @@
+"""Worker processes: an executor whose workers import nothing of the program that uses it.
+
+``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script
+without ``if __name__ == "__main__":``, or one read from standard input, fails in a way that nobody understands. Here a
+worker is a fresh interpreter that is told what to call over a socket of its own, and that ends when its parent does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pickle
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from jitlto.errors import BuildError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Runs a function with arguments in one worker: what :meth:`ProcessExecutor.converse` gives to a conversation.
+Call = Callable[..., Any]
+
+_COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.execution.workers import serve; serve(*sys.argv[1:])"
+_BYTES_A_JOB = 2 << 30  # on the heaviest CCCL headers NVRTC takes half a GiB, and snapshots of them three times that
+_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+_STOP = b""
+
+
+class WorkerDied(BuildError):  # noqa: N818 - said of a process, beside CancelledError and the like
+    """A worker process ended without an answer."""
+
+
+def _death(status: int) -> WorkerDied:
+    if status >= 0:
+        return WorkerDied(
+            f"a worker process ended with exit status {status}", hint="what it wrote to standard error may say why"
+        )
+    try:
+        killer = signal.Signals(-status)
+    except ValueError:  # a real-time signal
+        return WorkerDied(f"a worker process was killed by signal {-status}")
+    if killer is signal.SIGKILL:
+        hint = "most likely the machine ran out of memory: run fewer jobs at once"
+    elif killer in _CRASHES:
+        hint = "the compiler crashed: compile this source alone to see it again, or try another version of the compiler"
+    else:
+        hint = "somebody sent it that signal: build again"
+    return WorkerDied(f"a worker process was killed by {killer.name}", hint=hint)
+
+
+def default_jobs() -> int:
+    """How many compilers may run at once: one a core that this process may use, and no more than memory bears."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError, AttributeError):
+        return cores
+    return max(1, min(cores, memory // _BYTES_A_JOB))
+
+
+class ProcessExecutor(Executor):
+    """Runs calls in worker processes that stay alive from one call to the next.
+
+    Functions, arguments, results and exceptions are pickled. A call whose worker dies raises :class:`WorkerDied`; the
+    next call gets a new worker. Workers end with the process that started them, however that ends.
+
+    Parameters
+    ----------
+    workers : int
+        At most so many processes, started as they are needed.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._shared: str | None = None
+        self._threads = ThreadPoolExecutor(workers)  # one a worker: it waits for the worker's answers
+        self._own = threading.local()
+        self._started: set[_Worker] = set()
+        self._lock = threading.Lock()
+        self._closed = False
+        self._owner = os.getpid()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call ``fn`` in a worker."""
+        return self._threads.submit(self._call, fn, *args, **kwargs)
+
+    def converse(self, fn: Callable[Concatenate[Call, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run ``fn(call, ...)`` in a thread of this process, where every ``call(function, ...)`` is one worker's.
+
+        What one call leaves behind in the worker, the next one finds there.
+        """
+        return self._threads.submit(fn, self._call, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Stop the workers: after what they are doing, or at once if ``cancel_futures``."""
+        if os.getpid() != self._owner:
+            return  # a fork's copy: the workers are not its own
+        if cancel_futures:
+            with self._lock:
+                self._closed = True
+                for worker in self._started:
+                    worker.kill()
+        self._threads.shutdown(wait=False, cancel_futures=cancel_futures)
+        if wait:
+            self._finish()
+        else:
+            threading.Thread(target=self._finish).start()
+
+    def _finish(self) -> None:
+        self._threads.shutdown(wait=True)
+        while self._started:
+            self._started.pop().stop()
+        if self._shared is not None:
+            shutil.rmtree(self._shared, ignore_errors=True)
+
+    def _call(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        worker: _Worker | None = getattr(self._own, "worker", None)
+        if worker is None:
+            with self._lock:
+                if self._closed:
+                    raise WorkerDied("the executor was shut down")
+                if self._shared is None:
+                    self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+                worker = _Worker(self._shared)
+                self._started.add(worker)
+            self._own.worker = worker
+        try:
+            return worker.call(fn, args, kwargs)
+        except _Gone:
+            self._own.worker = None
+            with self._lock:
+                self._started.discard(worker)
+            status = worker.stop()
+            raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
+
+
+class _Gone(Exception):  # noqa: N818 - never leaves this module
+    """The worker does not answer."""
+
+
+class _Worker:
+    """One worker process and our end of the socket to it; not for two threads at once, but for :meth:`kill`."""
+
+    def __init__(self, shared: str) -> None:
+        path = [str(Path(entry).absolute()) for entry in sys.path]
+        self._pipe, theirs = Pipe()
+        with theirs:
+            # NVRTC writes its working directory into LTO-IR, so it has to be the same in every build. What libraries
+            # print goes to standard error. A group of its own, so that compilers which it starts end with it.
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    _COMMAND.format(path=path),
+                    str(theirs.fileno()),
+                    str(os.getpid()),
+                    shared,
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                pass_fds=(theirs.fileno(),),
+                cwd="/",
+                process_group=0,
+            )
+
+    def call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        request = pickle.dumps((fn, args, kwargs))
+        try:
+            self._pipe.send_bytes(request)
+            # The end of the socket alone does not tell: a fork made while we started may have their end open.
+            while not self._pipe.poll(1):
+                if self._process.poll() is not None:
+                    raise _Gone
+            answer = self._pipe.recv_bytes()
+        except (EOFError, OSError):
+            raise _Gone from None
+        held, value = pickle.loads(answer)  # noqa: S301 - from our own worker
+        if held:
+            result: T = value
+            return result
+        raise value
+
+    def kill(self) -> None:
+        """End the process and what it has started, in the midst of what they do."""
+        if self._process.returncode is None:  # not reaped: the number is still its own
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Let an idle process end, reap it, and return its exit status, negative for a signal."""
+        with contextlib.suppress(OSError):
+            self._pipe.send_bytes(_STOP)
+        try:
+            status = self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            status = self._process.wait()
+        self._pipe.close()
+        return status
+
+
+def shared_directory() -> Path | None:
+    """In a worker: a directory of small files that the workers of one executor share. Elsewhere: None."""
+    return _shared_directory
+
+
+_shared_directory: Path | None = None
+
+
+def serve(socket: str, parent: str, shared: str) -> None:
+    """The worker's side: answer calls until told to stop.
+
+    Parameters
+    ----------
+    socket : str
+        File descriptor of the worker's end.
+    parent : str
+        Process that started it.
+    shared : str
+        A directory for :func:`shared_directory`.
+    """
+    global _shared_directory
+    _shared_directory = Path(shared)
+    # The program that we work for decides what an interrupt means; the compilers that we start inherit this.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    descriptor = int(socket)
+    os.set_inheritable(descriptor, False)
+    threading.Thread(target=_end_with, args=(descriptor, int(parent)), daemon=True).start()
+    pipe = Connection(descriptor)
+    with contextlib.suppress(EOFError, ConnectionError):  # our parent is gone, and we shall be in a moment
+        while request := pipe.recv_bytes():
+            pipe.send_bytes(_answer(request))
+
+
+def _answer(request: bytes) -> bytes:
+    try:
+        fn, args, kwargs = pickle.loads(request)  # noqa: S301 - from the program that started us
+        held, value = True, fn(*args, **kwargs)
+    except Exception as error:  # noqa: BLE001 - the caller gets it
+        held, value = False, error
+    try:
+        return pickle.dumps((held, value))
+    except Exception as error:  # noqa: BLE001 - as above
+        return pickle.dumps((False, TypeError(f"{value!r} cannot be pickled: {error}")))
+
+
+def _end_with(socket: int, parent: int) -> None:
+    # Compilers release the interpreter's lock while they work, so this runs then too. The parent's number says what
+    # the socket does not where a fork of the parent holds the other end open.
+    poll = select.poll()
+    poll.register(socket, 0)  # errors and hang-ups, which need not be asked for
+    while not poll.poll(500) and os.getppid() == parent:
+        pass
+    os.killpg(0, signal.SIGKILL)
+
+
+_local: ProcessExecutor | None = None
+_local_lock = threading.Lock()
+
+
+def local_executor() -> ProcessExecutor:
+    """The executor of this process that :func:`call_local` uses; made when first asked for, ended at exit."""
+    global _local
+    with _local_lock:
+        if _local is None:
+            _local = ProcessExecutor(default_jobs())
+        return _local
+
+
+def call_local(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call ``fn`` in a worker process of this process, and wait for it.
+
+    For the threads and processes of another executor: its working directory, its threads and its other work have no
+    part in the call, and a crash ends the worker alone.
+
+    Raises
+    ------
+    WorkerDied
+        If the worker process dies.
+    """
+    return local_executor().submit(fn, *args, **kwargs).result()
+
+
+def close_local() -> None:
+    """End what :func:`local_executor` has made, in the midst of what it does."""
+    if _local is not None:
+        _local.shutdown(cancel_futures=True)
+
+
+def _after_fork() -> None:
+    global _local, _local_lock
+    _local, _local_lock = None, threading.Lock()
+
+
+atexit.register(close_local)
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,1 @@
+"""Matrices: JSON documents whose modified Cartesian product is a list of combinations."""

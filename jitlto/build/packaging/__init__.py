@@ -1,0 +1,1 @@
+"""Families inside Python packages: configuration, prebuilt databases, scaffolding and build hooks."""

@@ -1,0 +1,74 @@
+"""The step of setuptools' ``build`` that makes a package's fragment database."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from setuptools import Command
+from setuptools.errors import SetupError
+
+from jitlto.build.packaging import project
+from jitlto.build.packaging.project import Package
+from jitlto.errors import JitltoError
+
+_log = logging.getLogger(__name__)
+
+
+class BuildFragments(Command):
+    """Puts a package's fragment database into ``build_lib``; a :class:`setuptools.command.build.SubCommand`."""
+
+    description = "build the kernel families that [tool.jitlto] declares"
+    user_options: list[tuple[str, str | None, str]] = []  # noqa: RUF012 - as setuptools declares it
+
+    def initialize_options(self) -> None:
+        """Set the defaults."""
+        self.build_lib: str | None = None
+        self.editable_mode = False
+
+    def finalize_options(self) -> None:
+        """Take the others from ``build_py``."""
+        self.set_undefined_options("build_py", ("build_lib", "build_lib"))
+
+    def run(self) -> None:
+        """Build the database, or, for an editable install, check only what is declared."""
+        package = _load()
+        if self.editable_mode:
+            return
+        output = self._output(package)
+        output.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            report = project.build_project(package.settings.path, output)
+        except JitltoError as error:
+            raise SetupError(f"jitlto: {error}") from error
+        for advice in report.advice:
+            _log.warning("jitlto: %s", advice)
+        _log.info("jitlto: %s", project.summary(report))
+
+    def get_outputs(self) -> list[str]:
+        """Files that are made."""
+        return [] if self.editable_mode else [str(self._output(_load()))]
+
+    def get_output_mapping(self) -> dict[str, str]:
+        """Which of them stand for a file of the source tree: none."""
+        return {}
+
+    def get_source_files(self) -> list[str]:
+        """Files that an sdist must hold, relative to the project."""
+        package = _load()
+        try:
+            return [os.path.relpath(path, package.settings.root) for path in project.sources(package)]
+        except JitltoError as error:
+            raise SetupError(f"jitlto: {error}") from error
+
+    def _output(self, package: Package) -> Path:
+        assert self.build_lib is not None  # noqa: S101 - setuptools finalises options before it asks
+        return Path(self.build_lib, package.settings.database)
+
+
+def _load() -> Package:
+    try:
+        return project.load(Path("pyproject.toml"))
+    except JitltoError as error:
+        raise SetupError(f"jitlto: {error}") from error

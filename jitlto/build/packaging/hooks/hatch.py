@@ -1,0 +1,61 @@
+"""The build hook ``jitlto`` for hatchling: ``[tool.hatch.build.hooks.jitlto]``.
+
+A wheel gets the database, compiled or taken from ``JITLTO_PREBUILT``; an sdist gets every file that compiling needs. An
+editable install gets neither: the database is then built from the source tree when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.config import BuilderConfig
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+from hatchling.plugin import hookimpl
+
+from jitlto.build.packaging import project
+from jitlto.errors import JitltoError, ProjectError
+
+# Those of hatch; what is to be built stands in [tool.jitlto].
+_KEYS = {"dependencies", "require-runtime-dependencies", "require-runtime-features", "enable-by-default"}
+
+
+class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
+    """Puts a package's fragment database into its wheel."""
+
+    PLUGIN_NAME = "jitlto"
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        """Add files to what is built; hatchling calls it before it builds."""
+        try:
+            self._initialize(version, build_data)
+        except JitltoError as error:
+            self.app.abort(f"jitlto: {error}")
+
+    def _initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if unknown := sorted(self.config.keys() - _KEYS):
+            raise ProjectError(
+                f"unknown key {unknown[0]!r}",
+                where=f"{Path(self.root, 'pyproject.toml')} [tool.hatch.build.hooks.jitlto]",
+                hint="what is built is said under [tool.jitlto]",
+            )
+        package = project.load(Path(self.root))
+        if self.target_name == "sdist":
+            files = project.sources(package)
+            build_data["force_include"].update({str(p): str(p.relative_to(package.settings.root)) for p in files})
+        elif self.target_name == "wheel" and version != "editable":
+            # Kept until the wheel is written, and gone with this object.
+            self._directory = tempfile.TemporaryDirectory(prefix="jitlto-")
+            output = Path(self._directory.name) / package.settings.database.name
+            report = project.build_project(package.settings.path, output)
+            for advice in report.advice:
+                self.app.display_warning(f"jitlto: {advice}")
+            self.app.display_info(f"jitlto: {project.summary(report)}")
+            build_data["force_include"][str(output)] = str(package.settings.database)
+
+
+@hookimpl
+def hatch_register_build_hook() -> type[JitltoBuildHook]:
+    """What the entry point ``jitlto`` of the group ``hatch`` gives."""
+    return JitltoBuildHook

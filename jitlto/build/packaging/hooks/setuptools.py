@@ -1,0 +1,35 @@
+"""The build hook for setuptools: a step of ``build`` in every project whose ``pyproject.toml`` has ``[tool.jitlto]``.
+
+A wheel gets the database, compiled or taken from ``JITLTO_PREBUILT``; an sdist gets every file that compiling needs. An
+editable install gets neither: the database is then built from the source tree when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from setuptools import Distribution
+
+from jitlto.build.packaging.pyproject import declared, undeclared
+
+_log = logging.getLogger(__name__)
+_COMMAND = "build_fragments"
+
+
+def add_to_build(distribution: Distribution) -> None:
+    """Add the step; the entry point ``jitlto`` of the group ``setuptools.finalize_distribution_options``.
+
+    setuptools calls it in every project that is built where jitlto is installed, so that it looks before it loads.
+    """
+    pyproject = Path("pyproject.toml")
+    if not declared(pyproject):
+        if (fault := undeclared(pyproject)) is not None:
+            _log.warning("jitlto: %s", fault)
+        return
+    from jitlto.build.packaging.hooks.build_fragments import BuildFragments
+
+    base = distribution.get_command_class("build")
+    steps = [*base.sub_commands, (_COMMAND, None)]
+    distribution.cmdclass["build"] = type("build", (base,), {"sub_commands": steps})
+    distribution.cmdclass[_COMMAND] = BuildFragments

@@ -1,0 +1,192 @@
+"""What must hold between the fragments of a family, so that any plan made of them means what each of them says."""
+
+from __future__ import annotations
+
+import os.path
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations_with_replacement
+from operator import itemgetter
+from typing import TypeAlias
+
+from jitlto.errors import BuildError
+from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
+from jitlto.model.layout import compatible
+from jitlto.model.mangling import base_name, demangle
+from jitlto.storage.database import FamilyRecord
+
+_Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, who holds it, and the interfaces that it meets
+
+
+def check(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
+    """Check a family's fragments against each other.
+
+    Parameters
+    ----------
+    family : FamilyRecord
+    fragments : sequence of Fragment
+        All of the family.
+
+    Returns
+    -------
+    list of str
+        Advice: what links, or may not be used, but is probably not meant.
+
+    Raises
+    ------
+    BuildError
+        If two fragments that can meet in a plan define one inline function differently, or a provider's layout is
+        not that which a requirer asks for.
+    """
+    interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
+    _check_weak(fragments, interface)
+    _check_layouts(fragments)
+    return [*_unmet(family, fragments), *_strong_helpers(fragments, interface)]
+
+
+def check_interfaces(
+    family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, frozenset[str]]
+) -> None:
+    """Check that whoever requires what an interface header declares has included that header.
+
+    A requirer with a declaration of its own may have other types, which neither names nor layouts need show.
+
+    Parameters
+    ----------
+    family : FamilyRecord
+    fragments : sequence of Fragment
+        All of the family.
+    includes : mapping of FragmentKey to frozenset of str
+        The headers that each one's source can reach.
+
+    Raises
+    ------
+    BuildError
+        At the first requirer that has not.
+    """
+    headers: dict[str, str] = {}
+    for provider in fragments:
+        group = family.group(provider.key.group)
+        if group is not None and group.interface is not None:
+            headers |= dict.fromkeys((s.name for s in provider.provides), os.path.normpath(group.interface))
+    for fragment in fragments:
+        for symbol in fragment.requires:
+            header = headers.get(symbol.name)
+            if header is not None and header not in includes[fragment.key]:
+                raise BuildError(
+                    f"{fragment.key} requires {demangle(symbol.name)} without including its interface {header}",
+                    hint=f'#include "{header}" instead of declaring it again: only so are its types checked',
+                )
+
+
+def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
+    """The linker keeps the first of several weak definitions in silence, so all must be the same."""
+    bodies: dict[str, list[_Definition]] = defaultdict(list)
+    strong: dict[str, list[_Definition]] = defaultdict(list)
+    for fragment in fragments:
+        chosen = frozenset(s.name for s in fragment.provides) & interface
+        for name, body in fragment.weak:
+            if name != fragment.entry:
+                bodies[name].append((body, fragment, chosen))
+        for symbol in fragment.provides:
+            if not symbol.weak:
+                strong[symbol.name].append(("", fragment, chosen))
+    for name in sorted(bodies.keys() & strong.keys()):  # a strong definition wins over weak ones, whatever they say
+        weak = [("inline", fragment, chosen) for _, fragment, chosen in bodies[name]]
+        if pair := _meeting([*strong[name], *weak]):
+            one, other = (fragment for _, fragment, _ in sorted(pair, key=itemgetter(0)))
+            raise BuildError(
+                f"{demangle(name)} is inline in {other.key}, but not in {one.key}",
+                hint="define it inline in both, in one header, or rename one of them",
+            )
+    for name, definitions in bodies.items():
+        if pair := _meeting(definitions):
+            raise BuildError(
+                f"{demangle(plain_name(name))} is defined differently in {pair[0][1].key} and {pair[1][1].key}",
+                hint="a link keeps one of them for both: give them different names, or put them into namespaces "
+                "of their own or an anonymous one",
+            )
+
+
+def _meeting(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
+    """Two definitions that differ and that one plan can hold.
+
+    It cannot hold two kernels, two choices for one symbol, or two values of one parameter. Families have thousands of
+    fragments, so those that agree are looked up by the values of the parameters that they share.
+    """
+    if len({body for body, _, _ in definitions}) < 2:
+        return None
+    alike: dict[tuple[Role, tuple[str, ...]], list[_Definition]] = defaultdict(list)
+    for definition in definitions:
+        key = definition[1].key
+        alike[definition[1].role, tuple(name for name, _ in key.parameters)].append(definition)
+    for (role, names), (other_role, other_names) in combinations_with_replacement(alike, 2):
+        if role is other_role is Role.ENTRYPOINT:
+            continue
+        shared = set(names) & set(other_names)
+        agreeing: dict[tuple[tuple[str, str], ...], list[_Definition]] = defaultdict(list)
+        for other in alike[other_role, other_names]:
+            agreeing[_values(other, shared)].append(other)
+        for one in alike[role, names]:
+            for other in agreeing.get(_values(one, shared), ()):
+                if one[0] != other[0] and one[1] is not other[1] and one[2].isdisjoint(other[2]):
+                    return one, other
+    return None
+
+
+def _values(definition: _Definition, names: set[str]) -> tuple[tuple[str, str], ...]:
+    return tuple(parameter for parameter in definition[1].key.parameters if parameter[0] in names)
+
+
+def _check_layouts(fragments: Sequence[Fragment]) -> None:
+    providers = {(s.name, s.layout): (s, f) for f in fragments for s in f.provides}
+    by_name = defaultdict(list)
+    for symbol, fragment in providers.values():
+        by_name[symbol.name].append((symbol, fragment))
+    for fragment in fragments:
+        for required in fragment.requires:
+            for provided, provider in by_name[required.name]:
+                if not compatible(required, provided):
+                    raise BuildError(
+                        f"{fragment.key} requires {demangle(required.name)} with layout {required.layout}, but "
+                        f"{provider.key} provides it with layout {provided.layout}",
+                        hint="declare it once, in an interface header that both include",
+                    )
+
+
+def _unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:
+    """Requirements that no fragment meets; those of a group that callers supply cannot be told from them."""
+    if any(group.supplied for group in family.groups):
+        return
+    provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
+    unmet: dict[str, Fragment] = {}
+    for fragment in fragments:
+        for symbol in fragment.requires:
+            if symbol.name not in provided:
+                unmet.setdefault(symbol.name, fragment)
+    alike: dict[str, tuple[str, Fragment]] = {}  # by the name without types
+    if unmet:
+        for fragment in fragments:
+            for symbol in fragment.provides:
+                alike.setdefault(base_name(symbol.name), (symbol.name, fragment))
+    for name, fragment in sorted(unmet.items()):
+        near = alike.get(base_name(name))
+        beside = f"; {near[1].key} provides {demangle(near[0])}" if near else ""
+        yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
+
+
+def _strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -> Iterable[str]:
+    owners: dict[str, list[Fragment]] = defaultdict(list)
+    called = {
+        base_name(name) for name in interface
+    }  # an overload of an interface is no helper, but a slip in its types
+    for fragment in fragments:
+        for symbol in fragment.provides:
+            if not symbol.weak and base_name(symbol.name) not in called and symbol.kind is not SymbolKind.KERNEL:
+                owners[symbol.name].append(fragment)
+    for name, several in sorted(owners.items()):
+        if len(several) > 1:
+            yield (
+                f"{demangle(name)} is defined in {len(several)} fragments, {several[0].key} and {several[1].key} among "
+                "them: two of them do not link together; make it inline or static"
+            )

@@ -1,0 +1,43 @@
+"""SASS: machine code, to read."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+from jitlto.cuda import toolkit
+from jitlto.errors import ToolchainError
+
+
+def disassemble(cubin: bytes) -> bytes:
+    """The SASS of a cubin, by nvdisasm.
+
+    Raises
+    ------
+    ToolchainError
+        If there is no nvdisasm, or it fails; or if the kernel is PTX, which the driver compiles.
+    """
+    if not cubin.startswith(b"\x7fELF"):
+        raise ToolchainError(
+            "this kernel is PTX, which the driver compiles: there is no SASS to read",
+            hint="--dump ptx shows it; SASS needs an nvJitLink that links for the device's architecture",
+        )
+    program = toolkit.binary("nvdisasm")
+    if program is None:
+        raise ToolchainError(
+            "SASS needs nvdisasm, which is not found",
+            hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
+            "--dump ptx and --dump cubin need nothing",
+        )
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "kernel.cubin"
+        path.write_bytes(cubin)
+        done = subprocess.run([program, "-c", str(path)], capture_output=True, check=False)
+    if done.returncode:
+        raise ToolchainError(
+            f"nvdisasm fails: {done.stderr.decode(errors='replace').strip()}",
+            where=program,
+            hint="is it older than the nvJitLink that made the cubin?",
+        )
+    return done.stdout

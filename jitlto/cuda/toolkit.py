@@ -1,0 +1,196 @@
+"""The CUDA components at hand: where they are, which version, and what to install when one is missing.
+
+Finding is left to ``cuda.pathfinder``, which knows wheels, conda environments and system toolkits. Nothing here needs
+a driver.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import struct
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, BinaryIO
+
+from jitlto.errors import ToolchainError
+from jitlto.storage.files import site_packages
+
+if TYPE_CHECKING:
+    from cuda.pathfinder import LoadedDL
+
+    from jitlto.model.versions import Version
+
+INSTALL = (
+    "install jitlto with one of its extras: pip install 'jitlto[cu12]', or cu13 (in a checkout: '.[cu12]'); "
+    "see `jitlto doctor`"
+)
+
+
+@cache
+def bindings(name: str) -> ModuleType:
+    """The module ``cuda.bindings.<name>``.
+
+    Raises
+    ------
+    ToolchainError
+        If cuda-bindings is not installed.
+    """
+    try:
+        return import_module(f"cuda.bindings.{name}")
+    except ImportError as error:
+        raise ToolchainError(f"cannot import cuda.bindings.{name}: {error}", hint=INSTALL) from error
+
+
+def nvrtc_version() -> Version:
+    """Version of the NVRTC at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+
+    def query() -> tuple[int, int]:
+        status, major, minor = bindings("nvrtc").nvrtcVersion()
+        if int(status):
+            raise RuntimeError(str(status))
+        return major, minor
+
+    return _version("NVRTC", query)
+
+
+@cache
+def nvjitlink_version() -> Version:
+    """Version of the nvJitLink at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    return _version("nvJitLink", lambda: bindings("nvjitlink").version())
+
+
+def nvfatbin_version() -> Version:
+    """Version of the nvFatbin at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    return _version("nvFatbin", lambda: bindings("nvfatbin").version())
+
+
+def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
+    from jitlto.model.versions import Version
+
+    try:
+        return Version(*query())
+    except ToolchainError:
+        raise
+    # cuda.bindings raises a RuntimeError, a DynamicLibNotFoundError (its subclass) or its own status error.
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+        raise ToolchainError(f"{name} cannot be loaded: {reason}", hint=INSTALL) from error
+
+
+def library_path(name: str) -> str | None:
+    """Where the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink`` or ``nvfatbin`` lies; None if nowhere."""
+    loaded = _loaded(name)
+    return loaded and loaded.abs_path
+
+
+def installed_linker() -> str | None:
+    """Where the nvJitLink lies that a process finds which has not loaded one before; None if that cannot be said.
+
+    cuda.pathfinder takes one that another library has loaded. That is the one it would find, if it is a package's.
+    """
+    loaded = _loaded("nvJitLink")
+    path = loaded and loaded.abs_path
+    if loaded is None or path is None or not loaded.was_already_loaded_from_elsewhere:
+        return path
+    return path if any(Path(path).is_relative_to(place) for place in site_packages()) else None
+
+
+def _loaded(name: str) -> LoadedDL | None:
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        return load_nvidia_dynamic_lib(name)
+    except (DynamicLibNotFoundError, RuntimeError):
+        return None
+
+
+def build_id(name: str) -> str:
+    """What tells this build of the library ``name`` (as in :func:`library_path`) from any other, wherever it lies.
+
+    The linker's build id (ELF note ``NT_GNU_BUILD_ID``, 3), or else the SHA-256 of the file.
+
+    Raises
+    ------
+    ToolchainError
+        If the library cannot be found or read.
+    """
+    path = library_path(name)
+    if path is None:
+        raise ToolchainError(f"{name} cannot be loaded", hint=INSTALL)
+    try:
+        with Path(path).open("rb") as file:
+            note = _build_id_note(file)
+            file.seek(0)
+            return note or hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ToolchainError(f"cannot be read: {error.strerror}", where=path, hint=INSTALL) from error
+
+
+def _build_id_note(file: BinaryIO) -> str | None:
+    """The build id of a 64-bit little-endian ELF file (System V ABI: program headers of type ``PT_NOTE``, 4)."""
+    header = file.read(64)
+    if header[:6] != b"\x7fELF\x02\x01":
+        return None
+    (offset,), (size, count) = struct.unpack_from("<Q", header, 32), struct.unpack_from("<HH", header, 54)
+    for number in range(count):
+        file.seek(offset + number * size)
+        kind, _, at, _, _, length = struct.unpack_from("<IIQQQQ", file.read(size))
+        if kind == 4:
+            file.seek(at)
+            match = re.search(rb"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0(.{20})", file.read(length), re.S)
+            if match:
+                return match[1].hex()
+    return None
+
+
+@cache
+def header_roots() -> tuple[Path, ...]:
+    """The directories that hold the toolkit's and CCCL's headers, in the order in which they are searched.
+
+    Raises
+    ------
+    ToolchainError
+        If the headers are of another CUDA major than NVRTC, as happens where a package is missing and a toolkit lies
+        about.
+    """
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = (find_nvidia_header_directory(component) for component in ("cccl", "cudart"))
+    roots = [Path(directory) for directory in found if directory]
+    # CUDA 12's wheels keep crt/ apart from what includes it. Only a sibling counts: another toolkit's would not fit.
+    roots += [nvcc for root in roots if (nvcc := root.parent.parent / "cuda_nvcc" / "include").is_dir()]
+    compiler = nvrtc_version()
+    for root in roots:
+        version = _headers_version(root)
+        if version is not None and version.major != compiler.major:
+            raise ToolchainError(
+                f"the CUDA headers are of {version}, NVRTC of {compiler}", where=str(root), hint=INSTALL
+            )
+    return tuple(dict.fromkeys(roots))
+
+
+def _headers_version(root: Path) -> Version | None:
+    """The toolkit that the runtime's headers in a directory belong to (``CUDART_VERSION``: 1000 major + 10 minor)."""
+    from jitlto.model.versions import Version
+
+    try:
+        match = re.search(r"^#define\s+CUDART_VERSION\s+(\d+)", (root / "cuda_runtime_api.h").read_text("utf-8"), re.M)
+    except (OSError, UnicodeDecodeError):
+        return None
+    return Version(int(match[1]) // 1000, int(match[1]) % 1000 // 10) if match else None
+
+
+def binary(name: str) -> str | None:
+    """Where a toolkit program such as ``nvdisasm`` lies; None if nowhere."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    try:
+        found: str | None = find_nvidia_binary_utility(name)
+    except OSError:  # a directory that this user may not look into
+        found = None
+    return found or shutil.which(name)

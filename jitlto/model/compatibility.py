@@ -1,0 +1,261 @@
+"""How fragments link with the nvJitLink at hand for a target, and whether a driver takes the result.
+
+Plans decide by these functions, and ``jitlto doctor`` tells by them what plans will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from jitlto.errors import ArchitectureError, LinkError, VersionError
+from jitlto.model.fragment import Fragment, Image, ImageKind
+from jitlto.model.versions import (
+    Architecture,
+    Version,
+    cubin_loads,
+    exists,
+    knows,
+    linkable,
+    ltoir_links,
+    newest_below,
+    newest_ptx_isa,
+    oldest_toolkit,
+    ptx_compiles,
+    runs_on,
+)
+
+
+class Way(StrEnum):
+    """How a fragment takes part in a link."""
+
+    #: LTO-IR, with link-time optimisation, into a cubin.
+    LTO = "lto"
+    #: PTX, without, into a cubin.
+    PTX = "ptx"
+    #: LTO-IR, with link-time optimisation, into PTX of an older architecture, which the driver compiles.
+    JIT = "jit"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a fragment links, or why it does not.
+
+    Parameters
+    ----------
+    way : Way or None
+        None if it does not link.
+    code : str
+        For what code is made, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
+    why : str or None
+        What stands against the best way; None if nothing does.
+    remedy : str or None
+        What to do about it.
+    """
+
+    way: Way | None
+    code: str = ""
+    why: str | None = None
+    remedy: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a driver does not take code, and what to do about it."""
+
+    why: str
+    remedy: str
+
+
+def native(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
+    """The target for fragments on a device of architecture ``own``.
+
+    Code built for exactly this architecture or family may use what plain code cannot.
+    """
+    available = {image.architecture for f in fragments for image in f.images_of(ImageKind.LTOIR)}
+    for special in (Architecture(own.number, "a"), Architecture(own.number, "f")):
+        if any(a.suffix and runs_on(a, special) for a in available):
+            return special
+    return own
+
+
+def foreign(fragments: Iterable[Fragment], linker: Version) -> Version | None:
+    """The newest compiler of another major than ``linker`` among those of the fragments' LTO-IR; None if there is none.
+
+    Where there is one, PTX is linked.
+    """
+    made = {i.version for f in fragments for i in f.images_of(ImageKind.LTOIR)}
+    return max((version for version in made if version.major != linker.major), default=None)
+
+
+def jit_base(target: Architecture, linker: Version, *, asked: bool) -> Architecture | None:
+    """For which architecture PTX is made if nvJitLink is too old for a target; None if it links for the target itself.
+
+    Parameters
+    ----------
+    target : Architecture
+        What the kernel is to run on.
+    linker : Version
+        nvJitLink's.
+    asked : bool
+        Whether the caller named it. One that no toolkit is known to have is then more likely a slip than a new device.
+    """
+    return None if asked and not exists(target) else newest_below(linker, target)
+
+
+def refuse_unknown(target: Architecture, linker: Version) -> None:
+    """Refuse a target for which nvJitLink cannot link.
+
+    Raises
+    ------
+    ArchitectureError
+        If so.
+    """
+    if not knows(linker, target):
+        raise ArchitectureError(
+            f"nvJitLink {linker} does not link for {target.sm}",
+            hint=f"it links for {', '.join(f'sm_{n}' for n in linkable(linker))}; "
+            "a newer architecture needs a newer nvJitLink",
+        )
+
+
+def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
+    """The image of a fragment that is linked: of those that nvJitLink reads, the one closest to the target.
+
+    Raises
+    ------
+    VersionError
+        If there is none of that kind, or nvJitLink is too old for them.
+    ArchitectureError
+        If none runs on the target.
+    """
+    images = list(fragment.images_of(kind))
+    other = foreign([fragment], linker)
+    if not images and kind is ImageKind.PTX and other:
+        raise VersionError(
+            f"{fragment.key} holds LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
+            hint=_remedies(other, linker) + ", or with ptx among its images" * (other < linker),
+        )
+    if not images:
+        raise VersionError(
+            f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
+            hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
+            f"{_versions(fragment.images)}",
+        )
+    readable = [image for image in images if reads(image, linker)]
+    if not readable:
+        made = _versions(images)
+        what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
+        raise VersionError(
+            f"{fragment.key} holds {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
+            hint=_remedies(max(i.version for i in images), linker),
+        )
+    fitting = [image for image in readable if runs_on(image.architecture, target)]
+    if not fitting:
+        archs = ", ".join(image.architecture.compute for image in readable)
+        raise ArchitectureError(
+            f"{fragment.key} was compiled for {archs}, which does not run on {target.sm}",
+            hint="link for a later architecture, or build the family with that one among its archs",
+        )
+    return max(fitting, key=lambda image: image.architecture)
+
+
+def reads(image: Image, linker: Version) -> bool:
+    """Whether nvJitLink ``linker`` reads an image."""
+    if image.kind is ImageKind.LTOIR:
+        return ltoir_links(image.version, linker)
+    return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
+
+
+def _remedies(compiler: Version, linker: Version) -> str:
+    """What to do about LTO-IR or PTX that does not go with nvJitLink: change the one, or the other."""
+    if compiler < linker:
+        return (
+            f"install an nvJitLink of CUDA {compiler.major} ({extra(compiler, linker)}), "
+            f"or build the family with CUDA {linker.major}"
+        )
+    return (
+        f"install an nvJitLink of at least {compiler} ({extra(compiler, linker)}), "
+        f"or build the family with a compiler no newer than {linker}"
+    )
+
+
+def extra(wanted: Version, linker: Version) -> str:
+    """How to get the toolchain of a CUDA major: beside another one, nothing says which of the two is taken."""
+    if wanted.major == linker.major:
+        return f"pip install -U 'jitlto[cu{wanted.major}]'"
+    return f"in an environment of its own: pip install 'jitlto[cu{wanted.major}]'"
+
+
+def _versions(images: Sequence[Image]) -> str:
+    return " and ".join(sorted({str(image.version) for image in images}))
+
+
+def verdict(fragment: Fragment, target: Architecture, linker: Version, *, asked: bool = True) -> Verdict:
+    """How a fragment links where no other fragment of the kernel decides otherwise.
+
+    One fragment whose LTO-IR is of another CUDA major makes the whole kernel link as PTX.
+
+    Parameters
+    ----------
+    fragment : Fragment
+        Its images decide.
+    target : Architecture
+        What to link for.
+    linker : Version
+        nvJitLink's.
+    asked : bool
+        Whether a user named the target, rather than the device.
+    """
+    other = foreign([fragment], linker)
+    try:
+        if other is not None:
+            select(fragment, ImageKind.PTX, target, linker)
+            refuse_unknown(target, linker)
+            return Verdict(Way.PTX, target.sm, *_across(other, linker))
+        base = jit_base(target, linker, asked=asked)
+        select(fragment, ImageKind.LTOIR, base or target, linker)
+        refuse_unknown(base or target, linker)
+    except LinkError as error:
+        return Verdict(None, why=error.what.removeprefix(str(fragment.key)).strip(), remedy=error.hint)
+    if base is None:
+        return Verdict(Way.LTO, target.sm)
+    why = f"nvJitLink {linker} does not link for {target.sm}"
+    return Verdict(Way.JIT, base.compute, why, "a newer nvJitLink spares the driver the work")
+
+
+def _across(compiler: Version, linker: Version) -> tuple[str, str]:
+    return (
+        f"LTO-IR of CUDA {compiler} does not link with nvJitLink {linker}",
+        f"for link-time optimisation link with nvJitLink {compiler.major}.x, or build with CUDA {linker.major}",
+    )
+
+
+def refusal(driver: Version, linker: Version, isa: Version | None) -> Refusal | None:
+    """Why a driver does not take what was linked; None if it does, as far as versions say.
+
+    Parameters
+    ----------
+    driver : Version
+        The newest CUDA release that it is for (``cuDriverGetVersion``).
+    linker : Version
+        The nvJitLink that made the code.
+    isa : Version or None
+        The ISA version of PTX, None for a cubin.
+    """
+    older = f"link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"
+    if isa is not None and not ptx_compiles(isa, driver):
+        needed = oldest_toolkit(isa)
+        return Refusal(
+            f"a driver for CUDA {driver} compiles PTX up to {newest_ptx_isa(driver)}, and this is PTX {isa}",
+            f"install a driver for CUDA {needed} or newer, or the package cuda-compat-{needed.major}-{needed.minor}, "
+            f"or make the PTX with CUDA {driver} or older",
+        )
+    if isa is None and not cubin_loads(linker, driver):
+        return Refusal(
+            f"a driver for CUDA {driver} does not load a cubin made by nvJitLink {linker}",
+            f"install a driver for CUDA {linker.major}.0 or newer, or the package "
+            f"cuda-compat-{linker.major}-{linker.minor}{', or ' + older if driver.major >= 12 else ''}",
+        )
+    return None

@@ -1,0 +1,95 @@
+"""Configurations: what a caller asks for, in the family's own names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
+from jitlto.model.types import cpp_name, from_numpy_name, same_value, scalar
+
+if TYPE_CHECKING:
+    from jitlto.model.fragment import Fragment
+
+
+def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
+    """The parameters that fragments are told apart by, and the values that occur, both sorted."""
+    values: dict[str, set[str]] = {}
+    for fragment in fragments:
+        for name, value in fragment.key.parameters:
+            values.setdefault(name, set()).add(value)
+    return {name: tuple(sorted(values[name], key=_numbers_first)) for name in sorted(values)}
+
+
+def normalise(configuration: Mapping[str, object], known: Mapping[str, Sequence[str]], family: str) -> dict[str, str]:
+    """Spell a configuration as the family's fragments do.
+
+    Parameters
+    ----------
+    configuration : mapping of str to object
+        Values as text, numbers, booleans or dtypes.
+    known : mapping of str to sequence of str
+        The family's parameters and their values.
+    family : str
+        For messages.
+
+    Raises
+    ------
+    UnknownParameterError
+        If the family has no such parameter; names the nearest.
+    UnknownValueError
+        If no fragment has such a value; names the nearest.
+    PlanError
+        If a value is neither text, a number, a boolean nor a dtype.
+    """
+    result = {}
+    for name, value in configuration.items():
+        if name not in known:
+            raise UnknownParameterError(
+                f"{family} has no parameter {name!r}", hint=_nearest(name, list(known), "parameters")
+            )
+        try:
+            text = cpp_name(value)
+        except TypeError as error:
+            raise PlanError(f"parameter {name!r}: {error}", where=family) from None
+        result[name] = _match(name, text, known[name], family)
+    return result
+
+
+def refuse_unknown_mode(link_mode: str) -> None:
+    """Raise :class:`~jitlto.errors.PlanError` for what is no link mode."""
+    if link_mode not in ("lto", "ptx"):
+        raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+
+
+def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
+    if text in values:
+        return text
+    spelled = from_numpy_name(text)
+    for value in values:
+        if same_value(text, value) or (spelled and same_value(spelled, value)):
+            return value
+    # What names another type is no slip of the pen: the nearest name would be another precision.
+    hint = _listed("values", values) if spelled or scalar(text) else _nearest(text, values, "values")
+    raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
+
+
+def _nearest(given: str, known: Sequence[str], what: str) -> str:
+    import difflib  # for a mistake alone
+
+    near = difflib.get_close_matches(given, known, 1)
+    listed = _listed(what, known)
+    return f"did you mean {near[0]}? {listed}" if near else listed
+
+
+def _listed(what: str, known: Sequence[str]) -> str:
+    return f"its {what} are {', '.join(known) or 'none'}"
+
+
+def describe_choice(name: str, values: Iterable[str]) -> str:
+    """A parameter and its possible values in one phrase."""
+    return f"{name} ({', '.join(sorted(set(values), key=_numbers_first))})"
+
+
+def _numbers_first(text: str) -> tuple[int, float, str]:
+    return (0, float(text), "") if text.isdigit() else (1, 0.0, text)

@@ -1,0 +1,211 @@
+"""Every kernel of a family: from its fragments to all configurations, each planned by the planner itself.
+
+From each entrypoint on, a parameter that the fragments in reach leave open is decided in every way that they offer,
+until the planner finds one fragment for each requirement, or none. Nothing is read and nothing is linked here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from jitlto.errors import PlanError
+from jitlto.model.fragment import Fragment, Symbol
+from jitlto.model.headers import HeaderSearch
+from jitlto.model.mangling import base_name
+from jitlto.model.resolve import Index, Resolution, Supplied, resolve
+from jitlto.storage.database import FamilyRecord
+
+# Comments and includes: words in them declare nothing.
+_NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel of a family, planned.
+
+    Parameters
+    ----------
+    configuration : mapping of str to str
+        What chooses it: every parameter on which its plan depends. (Where two of its fragments differ in one parameter,
+        only what has to be said.)
+    resolution : Resolution
+        Its fragments.
+    left : tuple of Symbol
+        What callers supply to it at run time.
+    """
+
+    configuration: Mapping[str, str]
+    resolution: Resolution
+    left: tuple[Symbol, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadEnd:
+    """A configuration that fragments offer and that does not lead to one kernel.
+
+    Parameters
+    ----------
+    entry : Fragment
+        The entrypoint.
+    configuration : mapping of str to str
+        The combination of values for which something is missing or undecided.
+    error : PlanError
+        The planner's own words.
+    fragments : tuple of Fragment
+        Those that could take part in a kernel of this configuration, if there were one.
+    """
+
+    entry: Fragment
+    configuration: Mapping[str, str]
+    error: PlanError
+    fragments: tuple[Fragment, ...]
+
+
+def kernels(index: Index, left: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
+    """All kernels of a family, each once, by entrypoint and then by parameter values; and what leads to none.
+
+    Parameters
+    ----------
+    index : Index
+        The family's fragments.
+    left : collection of str
+        The symbols that callers supply at run time; see :func:`left_to_callers`.
+    """
+    for entry in sorted(index.entrypoints, key=lambda fragment: fragment.key):
+        yield from _kernels_of(index, entry, left)
+
+
+def left_to_callers(record: FamilyRecord, index: Index) -> frozenset[str]:
+    """The symbols that callers supply at run time: no fragment provides them, and a supplied group declares them.
+
+    A group that callers supply has an interface header and no fragments. A symbol is its if its name stands in that
+    header, or in one that it includes and no other group's interface does.
+    """
+    supplied = {group.interface for group in record.groups if group.supplied and group.interface}
+    built = {group.interface for group in record.groups if not group.supplied and group.interface}
+    if not supplied:
+        return frozenset()
+    headers = {name: text.encode("utf-8", "surrogateescape") for name, text in record.headers}
+    search = HeaderSearch((), headers)
+
+    def reach(interfaces: set[str]) -> frozenset[str]:
+        return search.reachable("".join(f'#include "{name}"\n' for name in sorted(interfaces)).encode())
+
+    files = reach(supplied) - reach(built - supplied)
+    declared = {
+        word for name, text in record.headers if name in files for word in _WORD.findall(_NO_DECLARATION.sub(" ", text))
+    }
+    return frozenset(n for n in index.required if not index.providers.get(n) and base_name(n) in declared)
+
+
+def _kernels_of(index: Index, entry: Fragment, left: Collection[str]) -> Iterator[Kernel | DeadEnd]:
+    seen: set[tuple[Fragment, ...]] = set()
+    pending = [dict(entry.key.parameters)]
+    while pending:
+        configuration = pending.pop()
+        step = _close(index, entry, configuration, left)
+        missing = [name for name, candidates in step.open.items() if not candidates]
+        choice = None if missing else _choice(step, configuration)
+        if choice is not None:
+            name, values = choice
+            pending += [configuration | {name: value} for value in reversed(values)]
+            continue
+        supplied = [Supplied("the caller's code", step.left, ())] if step.left else []
+        try:
+            resolution = resolve(index, configuration, entry_group=entry.key.group, supplied=supplied)
+        except PlanError as error:
+            concerned = _concerned(index, step, configuration, missing)
+            if concerned is not None:
+                yield DeadEnd(entry, concerned, error, (*step.chosen, *step.candidates()))
+            continue
+        if resolution.device not in seen:
+            seen.add(resolution.device)
+            whole = dict(resolution.configuration)
+            agreed = all(fragment.key.agrees(whole) for fragment in resolution.fragments)
+            yield Kernel(whole if agreed else configuration, resolution, step.left)
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What a configuration decides: fragments chosen, symbols still open with their candidates, symbols left."""
+
+    chosen: tuple[Fragment, ...]
+    open: Mapping[str, Sequence[Fragment]]
+    left: tuple[Symbol, ...]
+
+    def candidates(self) -> list[Fragment]:
+        return [fragment for several in self.open.values() for fragment in several]
+
+
+def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], left: Collection[str]) -> _Step:
+    """Choose what the configuration decides, and go on with what that requires, until nothing more is decided."""
+    chosen = [entry]
+    candidates: dict[str, list[Fragment]] = {}
+    waiting: dict[str, Symbol] = {}
+    callers: dict[str, Symbol] = {}
+    provided: set[str] = set()
+    new: Fragment | None = entry
+    while new is not None:
+        provided.update(symbol.name for symbol in new.provides)
+        for symbol in new.requires:
+            if symbol.name in left:
+                callers[symbol.name] = symbol
+            elif symbol.name not in waiting:
+                waiting[symbol.name] = symbol
+                candidates[symbol.name] = [
+                    f for f in index.providers.get(symbol.name, ()) if f.key.agrees(configuration)
+                ]
+        still_open = [name for name in sorted(waiting) if name not in provided]
+        new = next((candidates[name][0] for name in still_open if len(candidates[name]) == 1), None)
+        if new is not None:
+            chosen.append(new)
+    return _Step(
+        tuple(chosen), {name: candidates[name] for name in still_open}, tuple(callers[name] for name in sorted(callers))
+    )
+
+
+def _choice(step: _Step, configuration: Mapping[str, str]) -> tuple[str, list[str]] | None:
+    """The first parameter that would decide between the candidates of one symbol, and all values offered for it.
+
+    What the chosen fragments say is offered too: a candidate may have to follow them, and not be there.
+    """
+    deciding: set[str] = set()
+    offered: dict[str, set[str]] = {}
+    for candidates in (step.chosen, *step.open.values()):
+        values: dict[str, set[str]] = {}
+        for fragment in candidates:
+            for name, value in fragment.key.parameters:
+                if name not in configuration:
+                    values.setdefault(name, set()).add(value)
+        for name, several in values.items():
+            offered.setdefault(name, set()).update(several)
+            if len(several) > 1 and candidates is not step.chosen:
+                deciding.add(name)
+    if not deciding:
+        return None
+    name = min(deciding)
+    return name, sorted(offered[name])
+
+
+def _concerned(
+    index: Index, step: _Step, configuration: Mapping[str, str], missing: Sequence[str]
+) -> Mapping[str, str] | None:
+    """Of a configuration, the values for which something is missing or undecided.
+
+    A value counts if the entrypoint or another fragment that could take part has it. None: so far as they go there are
+    providers, and the combination is merely one that a provider's own matrix leaves out.
+    """
+    entry = {name for name, _ in step.chosen[0].key.parameters}
+    offered = {name for fragment in (*step.chosen, *step.candidates()) for name, _ in fragment.key.parameters}
+    if not missing:
+        return {name: value for name, value in configuration.items() if name in offered}
+    for symbol in missing:
+        pool = index.providers.get(symbol, ())
+        relevant = entry.union(name for fragment in pool for name, _ in fragment.key.parameters)
+        concerned = {name: value for name, value in configuration.items() if name in relevant & offered}
+        if not any(fragment.key.agrees(concerned) for fragment in pool):
+            return concerned
+    return None

@@ -1,0 +1,205 @@
+"""The vocabulary that both wings share: fragment keys, images, symbols, fragments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from urllib.parse import quote, unquote
+
+from jitlto.errors import JitltoError
+from jitlto.model.types import Parameter
+from jitlto.model.versions import Architecture, Version
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
+# Everything printable stands as itself except what the text form uses as punctuation.
+_SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
+
+
+class Role(StrEnum):
+    """What a fragment is in a kernel: the one that holds the ``__global__`` function, or one that it calls."""
+
+    ENTRYPOINT = "entrypoint"
+    DEVICE = "device"
+
+
+class ImageKind(StrEnum):
+    """``ltoir``: LTO-IR in a fatbin. ``ptx``: relocatable PTX text."""
+
+    LTOIR = "ltoir"
+    PTX = "ptx"
+
+
+class SymbolKind(StrEnum):
+    """What a symbol names."""
+
+    FUNCTION = "function"
+    KERNEL = "kernel"
+    VARIABLE = "variable"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FragmentKey:
+    """Names one fragment: family, group and the group's key parameters, sorted by name.
+
+    The text form is ``family/group[name=value,...]``; it parses back. In values the characters ``%``, ``,``, ``=``,
+    ``[`` and ``]``, and all that is not printable ASCII, are percent-encoded (RFC 3986).
+
+    Parameters
+    ----------
+    family, group : str
+        Identifiers; letters, digits, ``_``, ``.`` and ``-``.
+    parameters : tuple of (str, str)
+        Sorted by name; use :meth:`make` for an unsorted mapping.
+    """
+
+    family: str
+    group: str
+    parameters: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def make(cls, family: str, group: str, parameters: Mapping[str, str]) -> FragmentKey:
+        """Build a key from a mapping of parameter name to value."""
+        return cls(family, group, tuple(sorted(parameters.items())))
+
+    @classmethod
+    def parse(cls, text: str) -> FragmentKey:
+        """Read the text form back.
+
+        Raises
+        ------
+        JitltoError
+            If ``text`` is not the text form of a key.
+        """
+        hint = "write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database"
+        match = re.fullmatch(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]", text)
+        if not match:
+            raise JitltoError(f"not a fragment key: {text!r}", hint=hint)
+        family, group, inner = match.groups()
+        parameters: dict[str, str] = {}
+        for part in inner.split(",") if inner else ():
+            name, equals, value = part.partition("=")
+            if not equals or not is_name(name) or name in parameters or not _VALUE.fullmatch(value):
+                raise JitltoError(f"not a fragment key: {text!r} (at {part!r})", hint=hint)
+            try:
+                parameters[name] = unquote(value, errors="strict")
+            except UnicodeDecodeError:
+                raise JitltoError(f"not a fragment key: {text!r} (at {part!r})", hint=hint) from None
+        if not is_name(family) or not is_name(group):
+            raise JitltoError(f"not a fragment key: {text!r}", hint=hint)
+        return cls.make(family, group, parameters)
+
+    def __str__(self) -> str:
+        # Most values have nothing to encode, and quote() takes a while to see that.
+        inner = ",".join(f"{n}={v if is_name(v) else quote(v, safe=_SAFE)}" for n, v in self.parameters)
+        return f"{self.family}/{self.group}[{inner}]"
+
+    def agrees(self, configuration: Mapping[str, str]) -> bool:
+        """Whether no parameter of this key contradicts ``configuration``; what it does not name is free."""
+        return all(configuration.get(name, value) == value for name, value in self.parameters)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Symbol:
+    """A function, kernel or variable that crosses the border of a fragment.
+
+    Parameters
+    ----------
+    name : str
+        As the linker sees it (mangled).
+    kind : SymbolKind
+        Function, kernel or variable.
+    layout : str
+        Sizes and alignments in bytes, as the compiler's PTX gives them: ``(4)(4,12@4)`` for a function (result, then
+        parameters), ``const 16@4`` for a variable; ``?`` for a size the declaration leaves open.
+    weak : bool
+        Whether several definitions may stand beside each other, of which the linker keeps one.
+    """
+
+    name: str
+    kind: SymbolKind
+    layout: str
+    weak: bool = False
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Image:
+    """The bytes of a fragment for one kind and architecture; the bytes themselves stay in the database.
+
+    Parameters
+    ----------
+    kind : ImageKind
+        LTO-IR in a fatbin, or relocatable PTX.
+    architecture : Architecture
+        What it was compiled for.
+    sha256 : str
+        Of the bytes, in hexadecimal.
+    size : int
+        In bytes.
+    toolchain : str
+        ``nvrtc`` or ``nvcc``.
+    version : Version
+        The toolchain's.
+    ptx_isa : Version or None
+        The PTX ISA version that a PTX image states.
+    """
+
+    kind: ImageKind
+    architecture: Architecture
+    sha256: str
+    size: int
+    toolchain: str
+    version: Version
+    ptx_isa: Version | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """One compiled source: its key, what it provides and requires, and its images.
+
+    Parameters
+    ----------
+    key : FragmentKey
+        Its name.
+    role : Role
+        Entrypoint or device.
+    entry : str
+        The kernel's mangled name; empty for a device fragment.
+    signature : tuple of Parameter
+        The kernel's parameters; empty for a device fragment.
+    provides : tuple of Symbol
+        What it defines, sorted.
+    requires : tuple of Symbol
+        What another fragment must define, sorted.
+    weak : tuple of (str, str)
+        The name of each weak definition in it, inlined ones too, and the SHA-256 of its unoptimised body: where two
+        fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree. For
+        architectures beyond the lowest the name is followed by a space and the architecture, ``_Z1fv 90``.
+    images : tuple of Image
+        Sorted.
+    """
+
+    key: FragmentKey
+    role: Role
+    entry: str
+    signature: tuple[Parameter, ...]
+    provides: tuple[Symbol, ...]
+    requires: tuple[Symbol, ...]
+    weak: tuple[tuple[str, str], ...]
+    images: tuple[Image, ...]
+
+    def images_of(self, kind: ImageKind) -> Iterable[Image]:
+        """Its images of one kind, lowest architecture first."""
+        return (image for image in self.images if image.kind is kind)
+
+
+def plain_name(name: str) -> str:
+    """The symbol of an entry of :attr:`Fragment.weak`, without its architecture."""
+    return name.partition(" ")[0]
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may name a family, a group or a parameter."""
+    return _NAME.fullmatch(text) is not None

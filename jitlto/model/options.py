@@ -1,0 +1,172 @@
+"""Options of the link: they hold for all fragments of a kernel at once, so they are set here and not at the compile."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+from jitlto.errors import JitltoError
+from jitlto.model.compiler_options import ptxas_leaves
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOptions:
+    """What nvJitLink is asked for, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
+
+    Parameters
+    ----------
+    fast_math : bool
+        Flush denormals, approximate division and square root, contract: sets the four options below that are unset.
+    ftz, prec_div, prec_sqrt, fma : bool or None
+        Flush denormals to zero; precise division; precise square root; contraction. None: nvJitLink's default. Under
+        ``[link]`` they are given to the compiler too: it alone decides square roots, and all of them for linked PTX.
+    max_registers : int or None
+        Most registers a thread may use.
+    optimization : int or None
+        0 or 3.
+    lineinfo : bool
+        Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
+    split_compile : int or None
+        Threads for optimising one kernel in parts; 0 for all cores.
+    ptxas : tuple of str
+        Options passed on to ptxas, one each.
+    """
+
+    fast_math: bool = False
+    ftz: bool | None = None
+    prec_div: bool | None = None
+    prec_sqrt: bool | None = None
+    fma: bool | None = None
+    max_registers: int | None = None
+    optimization: int | None = None
+    lineinfo: bool = False
+    split_compile: int | None = None
+    ptxas: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "lineinfo"):
+            value, may_be_unset = getattr(self, name), name not in ("fast_math", "lineinfo")
+            if not isinstance(value, bool) and not (value is None and may_be_unset):
+                raise self._bad(name, "true or false")
+        if not _is_count(self.optimization, least=0) or self.optimization not in (None, 0, 3):
+            raise self._bad("optimization", "0 or 3")
+        if not _is_count(self.max_registers, least=1):
+            raise self._bad("max_registers", "a positive whole number")
+        if not _is_count(self.split_compile, least=0):
+            raise self._bad("split_compile", "a whole number, 0 for all cores")
+        if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
+            raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
+        object.__setattr__(self, "ptxas", tuple(self.ptxas))
+        if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
+            raise JitltoError(
+                "device debugging and link-time optimisation exclude each other",
+                hint='use lineinfo = true, or link_mode="ptx"',
+            )
+        leaving = [option for option in self.ptxas if ptxas_leaves(option)]
+        if leaving:
+            raise JitltoError(
+                f"link option ptxas holds {leaving[0]!r}, by which ptxas would read or write a file",
+                hint="write an option and its value as one string that begins with a dash; none may name a file",
+            )
+
+    @classmethod
+    def of(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
+        """Read a ``[link]`` table or a caller's mapping.
+
+        Raises
+        ------
+        JitltoError
+            On an unknown name or a value of the wrong kind.
+        TypeError
+            If ``options`` is no mapping.
+        """
+        if not isinstance(options, Mapping):
+            raise TypeError(f"link options are given as a dict, not as a {type(options).__name__}")
+        names = [field.name for field in fields(cls)]
+        for name in options:
+            if name in ("debug", "g", "G", "device_debug"):
+                raise JitltoError(
+                    "device debugging (-G) and link-time optimisation exclude each other",
+                    where=where,
+                    hint="use lineinfo = true for profilers",
+                )
+            if name not in names:
+                near = difflib.get_close_matches(name, names, 1)
+                raise JitltoError(
+                    f"unknown link option {name!r}",
+                    where=where,
+                    hint=f"did you mean {near[0]}?" if near else f"the link options are {', '.join(names)}",
+                )
+        try:
+            return cls(**options)  # type: ignore[arg-type]
+        except JitltoError as error:
+            raise JitltoError(error.what, where=where, hint=error.hint) from None
+
+    def merged(self, options: Mapping[str, object]) -> LinkOptions:
+        """These options with the given ones put over them."""
+        given = self.of(options)  # checks all of them, the unknown ones too
+        return replace(self, **{f.name: getattr(given, f.name) for f in fields(self) if f.name in options})
+
+    def as_dict(self) -> dict[str, object]:
+        """The options that differ from their defaults, for storing."""
+        default = LinkOptions()
+        return {
+            field.name: list(value) if isinstance(value, tuple) else value
+            for field in fields(self)
+            if (value := getattr(self, field.name)) != getattr(default, field.name)
+        }
+
+    def flags(self) -> tuple[str, ...]:
+        """nvJitLink's flags in one canonical order: equal flags mean an equal link."""
+        flags = [f"-{name.replace('_', '-')}={int(v)}" for name, v in self._arithmetic().items() if v is not None]
+        if self.max_registers is not None:
+            flags.append(f"-maxrregcount={self.max_registers}")
+        if self.optimization is not None:
+            flags.append(f"-O{self.optimization}")
+        if self.lineinfo:
+            flags.append("-lineinfo")
+        if self.split_compile is not None:
+            flags.append(f"-split-compile={self.split_compile}")
+        return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
+
+    def of_assembler(self) -> list[str]:
+        """The names of the options given that only the assembler heeds, and so no link into PTX."""
+        return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
+
+    def compile_flags(self) -> tuple[str, ...]:
+        """The compiler's flags for what a link alone cannot do.
+
+        NVRTC decides the precision of square roots, line numbers have to be there before they can be kept, and PTX,
+        which is linked without optimisation, is what the compiler made it.
+        """
+        names = {"ftz": "--ftz", "prec_div": "--prec-div", "prec_sqrt": "--prec-sqrt", "fma": "--fmad"}
+        chosen = {names[name]: value for name, value in self._arithmetic().items() if value is not None}
+        flags = [f"{name}={'true' if value else 'false'}" for name, value in chosen.items()]
+        return (*flags, "--generate-line-info") if self.lineinfo else tuple(flags)
+
+    def ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
+        """The names of options that differ from those a family was built with and that no link can change."""
+        mine, theirs = self._arithmetic(), built._arithmetic()
+        late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
+        differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
+        return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
+
+    def _arithmetic(self) -> dict[str, bool | None]:
+        """The four arithmetic switches, with what ``fast_math`` makes of those that are unset."""
+        fast = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True} if self.fast_math else {}
+        given = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
+        return {name: fast.get(name) if value is None else value for name, value in given.items()}
+
+    def _bad(self, name: str, expected: str) -> JitltoError:
+        return JitltoError(f"link option {name} is {getattr(self, name)!r}; expected {expected}")
+
+
+def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
+    """The value of a switch, an unset one by the compiler's default (NVRTC's and nvJitLink's are the same)."""
+    value = arithmetic[name]
+    return name != "ftz" if value is None else value
+
+
+def _is_count(value: object, *, least: int) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)

@@ -1,0 +1,268 @@
+"""Reading PTX: which symbols a module provides and requires, with their layouts.
+
+The format is that of the PTX ISA manual, chapter «Directives», as far as NVRTC, nvcc and nvJitLink emit it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from jitlto.errors import JitltoError
+from jitlto.model.fragment import Symbol, SymbolKind
+from jitlto.model.versions import Architecture, Version
+
+#: What every CUDA device program may call without defining it: the device runtime's system calls.
+TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
+_TOOLKIT_PREFIXES = (
+    "cudaGet",
+    "cudaDevice",
+    "cudaStream",
+    "cudaEvent",
+    "cudaGraph",
+    "cudaLaunch",
+    "cudaFunc",
+    "cudaMemcpy",
+    "cudaMemset",
+    "cudaFree",
+    "cudaMalloc",
+    "cudaOccupancy",
+    "cudaCGGet",
+    "cudaRuntime",
+    "cudaPeek",
+    "cudaCtx",
+    "__cuda_syscall",
+    "_cuda",
+    "cudaCG",
+)
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
+_LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)
+_FUNCTION = re.compile(
+    r"(?:\.(extern|visible|weak|common)\s+)?\.(func|entry)\s*"
+    r"(?:\.attribute\s*\([^)]*\)\s*)?(?:\(([^)]*)\)\s*)?([\w$%.]+)\s*(?:\(([^)]*)\))?",
+)
+_VARIABLE = re.compile(
+    r"(?:\.(extern|visible|weak|common)\s+)?\.(global|const|shared)\s*"
+    r"(?:\.attribute\s*\([^)]*\)\s*)*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
+    r"([\w$%.]+)((?:\[\d*\])*)",
+)
+_PARAMETER = re.compile(
+    r"\.param\s*(?:\.align\s+(\d+)\s*)?(?:\.v(\d)\s*)?\.([a-z]+)(\d*)\s*"
+    r"(?:\.ptr\b[^,]*?)?([\w$%.]+)\s*(?:\[(\d*)\])?\s*$"
+)
+_HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
+_LABELS = ("$L__", "__local_depot", "prototype_")
+_WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """One top-level function, kernel or variable of a module.
+
+    Parameters
+    ----------
+    name : str
+        As the linker sees it.
+    linkage : str
+        ``extern``, ``visible``, ``weak``, ``common`` or empty (internal to the module).
+    kind : SymbolKind
+        Function, kernel or variable.
+    space : str
+        State space of a variable (``global``, ``const``, ``shared``), empty otherwise.
+    layout : str
+        As in :class:`~jitlto.model.fragment.Symbol`.
+    parameters : tuple of (int, int)
+        Size and alignment of each parameter of a function or kernel, in bytes.
+    text : str
+        The body of a function or the initialiser of a variable, empty for a declaration.
+    defined : bool
+        Whether this is a definition.
+    """
+
+    name: str
+    linkage: str
+    kind: SymbolKind
+    space: str
+    layout: str
+    parameters: tuple[tuple[int, int], ...]
+    text: str
+    defined: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed PTX module: its ISA version, target and declarations by name."""
+
+    isa: Version
+    target: Architecture
+    declarations: dict[str, Declaration] = field(default_factory=dict)
+
+    @cached_property
+    def provides(self) -> tuple[Symbol, ...]:
+        """What other modules can refer to, sorted by name."""
+        return tuple(
+            sorted(
+                Symbol(d.name, d.kind, d.layout, weak=d.linkage != "visible")
+                for d in self.declarations.values()
+                if d.defined and d.linkage and d.linkage != "extern"
+            )
+        )
+
+    @cached_property
+    def weak(self) -> tuple[tuple[str, str], ...]:
+        """Name and body hash of each weak definition, sorted by name."""
+        return tuple((s.name, self.body_hash(s.name)) for s in self.provides if s.weak)
+
+    @cached_property
+    def requires(self) -> tuple[Symbol, ...]:
+        """What another module must define, sorted by name: not what the toolkit itself provides."""
+        return tuple(
+            sorted(
+                Symbol(d.name, d.kind, d.layout)
+                for d in self.declarations.values()
+                # `extern __shared__` is the launch's dynamic shared memory, which nobody defines.
+                if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit(d.name)
+            )
+        )
+
+    def body_hash(self, name: str) -> str:
+        """SHA-256 of a definition's text, the same wherever the same definition is compiled.
+
+        Labels and call prototypes are numbered by appearance, and names that are internal to the module are replaced
+        by the hash of what they name, for both depend on what else the module holds.
+        """
+        numbers = {name: 0}  # the definition, and the internal ones that it reaches, by first appearance
+        pending, parts = [name], []
+        for current in pending:
+            declaration = self.declarations[current]
+            parameter = f"{current}_param_"
+            words = _WORD.findall(declaration.text)
+            defined = {
+                word
+                for before, word, after in zip([";", *words], words, words[1:], strict=False)
+                if after[0] == ":" and before[-1] in ";{}" and not after.startswith("::")
+            }
+            labels: dict[str, str] = {}
+            for position, word in enumerate(words):
+                if word == current or word.startswith(parameter):
+                    words[position] = "self" + word[len(current) :]
+                elif word in defined or word.startswith(_LABELS):
+                    words[position] = labels.setdefault(word, f"$L{len(labels)}")
+                elif (inner := self.declarations.get(word)) is not None and inner.defined and not inner.linkage:
+                    if word not in numbers:
+                        numbers[word] = len(numbers)
+                        pending.append(word)
+                    words[position] = f"$I{numbers[word]}"
+            parts += [declaration.layout, " ".join(words)]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def is_toolkit(name: str) -> bool:
+    """Whether the CUDA device runtime provides the symbol ``name``."""
+    return name in TOOLKIT_SYMBOLS or name.startswith(_TOOLKIT_PREFIXES)
+
+
+def parse(text: str) -> Module:
+    """Parse one PTX module.
+
+    Parameters
+    ----------
+    text : str
+        PTX as NVRTC, nvcc or nvJitLink emit it.
+
+    Returns
+    -------
+    Module
+
+    Raises
+    ------
+    JitltoError
+        If ``text`` is not PTX.
+    """
+    version = re.search(r"^\s*\.version\s+(\d+\.\d+)", text, re.M)
+    target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.M)
+    if not version or not target:
+        raise JitltoError("not PTX: no .version or no .target directive", hint=_HINT)
+    module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
+    for head, body in _statements(_LINE_DIRECTIVE.sub("", text)):
+        declaration = _declaration(head, body)
+        if declaration is None:
+            continue
+        seen = module.declarations.get(declaration.name)
+        # A definition may follow its own forward declaration; the definition is the one that counts.
+        if seen is None or not seen.defined:
+            module.declarations[declaration.name] = declaration
+    return module
+
+
+def _statements(text: str) -> list[tuple[str, str | None]]:
+    """Split into top-level statements: what stands before the braces, and what stands in them (None: no braces)."""
+    statements: list[tuple[str, str | None]] = []
+    head: list[str] = []
+    body: list[str] | None = None
+    depth = 0
+    for token in _TOKEN.findall(text):
+        if token.startswith(("//", "/*")):
+            continue
+        if token == "{":
+            depth += 1
+            if depth == 1:
+                body = []
+                continue
+        elif token == "}":
+            depth -= 1
+            if depth < 0:
+                break
+            if depth == 0:
+                # A variable's initialiser is followed by a semicolon, a function's body by nothing.
+                if "=" not in "".join(head):
+                    statements.append(("".join(head).strip(), "".join(body or ())))
+                    head, body = [], None
+                continue
+        elif token == ";" and depth == 0:
+            statements.append(("".join(head).strip(), None if body is None else "".join(body)))
+            head, body = [], None
+            continue
+        (head if depth == 0 else body if body is not None else head).append(token)
+    if depth or "".join(head).strip():
+        raise JitltoError("not PTX: a statement or a brace is left open, as in a text that was cut", hint=_HINT)
+    return statements
+
+
+def _declaration(head: str, body: str | None) -> Declaration | None:
+    if match := _FUNCTION.match(head):
+        linkage, keyword, result, name, parameters = match.groups()
+        sizes = _parameters(parameters)
+        layout = "".join(f"({','.join(map(_layout, _parameters(part)))})" for part in (result, parameters))
+        kind = SymbolKind.KERNEL if keyword == "entry" else SymbolKind.FUNCTION
+        return Declaration(name, linkage or "", kind, "", layout, sizes, body or "", body is not None)
+    if match := _VARIABLE.match(head):
+        linkage, space, align, vector, _, bits, name, dimensions = match.groups()
+        element = int(bits or 64) // 8 * int(vector or 1)
+        count: int | None = 1
+        for dimension in re.findall(r"\[(\d*)\]", dimensions):
+            count = count * int(dimension) if dimension and count is not None else None
+        size = "?" if count is None else str(element * count)
+        layout = f"{space} {size}@{align or element}"
+        initialiser = head[match.end() :] + (body or "")
+        defined = linkage != "extern"
+        return Declaration(name, linkage or "", SymbolKind.VARIABLE, space, layout, (), initialiser, defined)
+    return None
+
+
+def _parameters(text: str | None) -> tuple[tuple[int, int], ...]:
+    sizes = []
+    for part in (text or "").split(","):
+        if match := _PARAMETER.search(part.strip()):
+            align, vector, _, bits, _, count = match.groups()
+            element = int(bits or 64) // 8 * int(vector or 1)
+            sizes.append((element * int(count or 1), int(align or element)))
+    return tuple(sizes)
+
+
+def _layout(size_and_alignment: tuple[int, int]) -> str:
+    size, alignment = size_and_alignment
+    return str(size) if size == alignment else f"{size}@{alignment}"

@@ -1,0 +1,315 @@
+"""Planning by symbols: from a configuration to the fragments that a kernel is made of.
+
+Start from the entrypoint that the configuration names. For each symbol that it requires take the fragments that provide
+it, keep those whose key parameters agree with the configuration; exactly one must remain; go on with what that one
+requires. Pure: nothing is read and nothing is linked here.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from jitlto.errors import (
+    AmbiguousConfigurationError,
+    InterfaceMismatchError,
+    MissingProviderError,
+    PlanError,
+    UnknownValueError,
+)
+from jitlto.model.configuration import describe_choice
+from jitlto.model.fragment import Fragment, Role, Symbol, plain_name
+from jitlto.model.layout import compatible
+from jitlto.model.mangling import base_name, demangle
+
+
+@dataclass(frozen=True, slots=True)
+class Supplied:
+    """What a caller's own input provides and requires, for planning; ``name`` is for messages.
+
+    ``opaque``: it cannot be looked into (SASS, archives), and is taken to provide what no one fragment does.
+    """
+
+    name: str
+    provides: tuple[Symbol, ...]
+    requires: tuple[Symbol, ...]
+    weak: tuple[tuple[str, str], ...] = ()
+    opaque: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """The fragments of a kernel: the entrypoint, the device fragments by key, and what decided between them."""
+
+    entry: Fragment
+    device: tuple[Fragment, ...]
+    configuration: tuple[tuple[str, str], ...]
+
+    @property
+    def fragments(self) -> tuple[Fragment, ...]:
+        """All of them in link order."""
+        return (self.entry, *self.device)
+
+
+class Index:
+    """A family's fragments by role, by what they provide and by what they require."""
+
+    def __init__(self, fragments: Sequence[Fragment]) -> None:
+        self.required = {symbol.name for fragment in fragments for symbol in fragment.requires}
+        self.entrypoints = [f for f in fragments if f.role is Role.ENTRYPOINT]
+        self.providers: dict[str, list[Fragment]] = defaultdict(list)
+        for fragment in fragments:
+            if fragment.role is Role.DEVICE:
+                for symbol in fragment.provides:
+                    self.providers[symbol.name].append(fragment)
+
+
+def resolve(
+    index: Index,
+    configuration: Mapping[str, str],
+    *,
+    entry_group: str | None = None,
+    pinned: Sequence[Fragment] = (),
+    supplied: Sequence[Supplied] = (),
+) -> Resolution:
+    """Resolve a configuration.
+
+    Parameters
+    ----------
+    index : Index
+        The family's fragments.
+    configuration : mapping of str to str
+        As spelled by the family's keys.
+    entry_group : str, optional
+        The entrypoint's group, where the family has several.
+    pinned : sequence of Fragment
+        Fragments that the caller named outright.
+    supplied : sequence of Supplied
+        The caller's own inputs; what they provide is not looked for among the fragments.
+
+    Raises
+    ------
+    UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError
+        If the configuration does not lead to exactly one fragment for everything that is required.
+    """
+    bound = dict(configuration)
+    entry = _entry(index, bound, entry_group, pinned)
+    bound.update(entry.key.parameters)
+    chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
+    for fragment in chosen[1:]:
+        bound.update(fragment.key.parameters)
+    assumed: set[str] = set()
+    opaque = any(item.opaque for item in supplied)
+    while True:
+        open_symbols = _open(chosen, supplied, assumed)
+        if not open_symbols:
+            break
+        ambiguous: tuple[Symbol, str, list[Fragment]] | None = None
+        for symbol, requirer in open_symbols:
+            candidates = [f for f in index.providers.get(symbol.name, ()) if f.key.agrees(configuration)]
+            if len(candidates) > 1:
+                # What the fragments chosen so far say decides only where the configuration leaves a choice: two symbols
+                # of one kernel may well want two values of one parameter.
+                candidates = [f for f in candidates if f.key.agrees(bound)] or candidates
+            if len(candidates) == 1:
+                chosen.append(candidates[0])
+                bound = dict(candidates[0].key.parameters) | bound
+                break
+            if not candidates and not opaque:
+                raise _missing(index, symbol, requirer, configuration, supplied)
+            ambiguous = ambiguous or (symbol, requirer, candidates)
+        else:
+            # Nothing was decided in this round, so nothing ever will be.
+            if opaque:
+                assumed.update(symbol.name for symbol, _ in open_symbols)
+                continue
+            _check_useful(index, supplied, index.required, [symbol.name for symbol, _ in open_symbols])
+            assert ambiguous is not None  # noqa: S101 - open_symbols is not empty
+            raise _ambiguous(f"several fragments provide {demangle(ambiguous[0].name)}", ambiguous[2], bound)
+    needed = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.requires}
+    _check_useful(index, supplied, needed, sorted(needed))
+    for fragment in pinned:
+        if fragment is not entry and not needed & {symbol.name for symbol in fragment.provides}:
+            raise PlanError(
+                f"{fragment.key} was added and provides nothing that the plan requires",
+                hint="leave it out, or choose the kernel that calls it",
+            )
+    _check_consistent(chosen, supplied)
+    used = {name for fragment in chosen for name, _ in fragment.key.parameters}
+    return Resolution(
+        entry,
+        tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
+        tuple(sorted((name, value) for name, value in bound.items() if name in used)),
+    )
+
+
+def _entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
+    named = [f for f in pinned if f.role is Role.ENTRYPOINT]
+    if len(named) > 1:
+        raise PlanError(f"two entrypoints were added: {named[0].key} and {named[1].key}", hint="a plan has one")
+    pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
+    groups = sorted({f.key.group for f in index.entrypoints})
+    if not pool:
+        raise PlanError(f"there is no entrypoint {group!r}", hint=f"the entrypoints are {', '.join(groups)}")
+    candidates = [f for f in pool if f.key.agrees(bound)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise _no_value("entrypoint", pool, bound)
+    if len({f.key.group for f in candidates}) > 1:
+        raise AmbiguousConfigurationError(
+            f"the family has several entrypoints: {', '.join(groups)}", hint="say which: entry=<group>"
+        )
+    raise _ambiguous(f"several {candidates[0].key.group} fragments agree", candidates, bound)
+
+
+def _owners(chosen: Iterable[Fragment], supplied: Iterable[Supplied]) -> list[Fragment | Supplied]:
+    return [*chosen, *supplied]
+
+
+def _open(chosen: Iterable[Fragment], supplied: Iterable[Supplied], assumed: Iterable[str]) -> list[tuple[Symbol, str]]:
+    """The symbols that somebody requires and nobody provides yet, with who asks; sorted, so that order is no input."""
+    provided = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.provides} | set(assumed)
+    needed: dict[str, tuple[Symbol, str]] = {}
+    for fragment in chosen:
+        for symbol in fragment.requires:
+            needed.setdefault(symbol.name, (symbol, str(fragment.key)))
+    for item in supplied:
+        for symbol in item.requires:
+            needed.setdefault(symbol.name, (symbol, item.name))
+    return [needed[name] for name in sorted(needed) if name not in provided]
+
+
+def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:
+    values: dict[str, set[str]] = defaultdict(set)
+    for fragment in candidates:
+        for name, value in fragment.key.parameters:
+            values[name].add(value)
+    deciding = {name: v for name, v in values.items() if name not in bound and len(v) > 1}
+    if not deciding:
+        listed = ", ".join(str(fragment.key) for fragment in candidates[:3])
+        return AmbiguousConfigurationError(
+            f"{what}: {listed}",
+            hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
+        )
+    choices = "; ".join(describe_choice(name, deciding[name]) for name in sorted(deciding))
+    return AmbiguousConfigurationError(
+        f"{what}: the configuration leaves open {', '.join(sorted(deciding))}", hint=f"give {choices}"
+    )
+
+
+def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> UnknownValueError:
+    """Which parameter has no such value: the one that, freed alone, leaves a fragment; else all that it depends on."""
+    relevant = {name for fragment in pool for name, _ in fragment.key.parameters}
+    given = {name: value for name, value in bound.items() if name in relevant}
+    for name in sorted(given):
+        rest = {other: value for other, value in given.items() if other != name}
+        fitting = [f for f in pool if f.key.agrees(rest)]
+        if fitting:
+            values = [dict(f.key.parameters)[name] for f in fitting if name in dict(f.key.parameters)]
+            others = ", ".join(f"{n}={v}" for n, v in sorted(rest.items()))
+            return UnknownValueError(
+                f"no {what} has {name}={given[name]}" + (f" with {others}" if others else ""),
+                hint=f"there, give {describe_choice(name, values)}",
+            )
+    asked = ", ".join(f"{n}={v}" for n, v in sorted(given.items()))
+    return UnknownValueError(f"no {what} has {asked}", hint="`jitlto ls DB` lists the combinations that there are")
+
+
+def _missing(
+    index: Index, symbol: Symbol, requirer: str, bound: Mapping[str, str], supplied: Sequence[Supplied]
+) -> PlanError:
+    candidates = index.providers.get(symbol.name, [])
+    wanted = demangle(symbol.name)
+    if candidates:
+        return _no_value(f"provider of {wanted}", candidates, bound)
+    for item in supplied:
+        for theirs in item.provides:
+            if base_name(theirs.name) == base_name(symbol.name):
+                raise _mismatch(item.name, demangle(theirs.name), wanted)
+    _check_useful(index, supplied, index.required, [symbol.name])
+    others = ", ".join(item.name for item in supplied)
+    return MissingProviderError(
+        f"nobody provides {wanted}, which {requirer} requires",
+        hint=f"{others} does not define it"
+        if others
+        else "supply it: planner.add_source(text), or --source FILE on the command line",
+    )
+
+
+def _check_useful(index: Index, supplied: Sequence[Supplied], required: set[str], asked: Sequence[str]) -> None:
+    """An input that provides nothing required is a slip in a name or a type: it must not be dropped in silence.
+
+    ``asked`` are the symbols that it was most likely meant for.
+    """
+    for item in supplied:
+        theirs = {symbol.name for symbol in item.provides}
+        if item.opaque or theirs & required:
+            continue
+        for wanted in (*asked, *sorted(index.required)):
+            for found in sorted(theirs):
+                if base_name(found) == base_name(wanted):
+                    raise _mismatch(item.name, demangle(found), demangle(wanted))
+        listed = ", ".join(demangle(name) for name in sorted(index.required)) or "nothing"
+        raise PlanError(
+            "provides nothing that the plan requires; it defines "
+            f"{', '.join(map(demangle, sorted(theirs))) or 'nothing'}",
+            where=item.name,
+            hint=f"the family's fragments call {listed}",
+        )
+
+
+def _mismatch(name: str, found: str, wanted: str) -> InterfaceMismatchError:
+    hint = "define it with exactly the declared types and linkage"
+    if wanted.replace("long long", "long") == found.replace("long long", "long"):
+        hint = (
+            "NVRTC's int64_t is `long long`, nvcc's is `long`: spell the type out as the other side has it, "
+            "or compile both with one compiler"
+        )
+    elif "(" not in found:
+        hint = 'it is declared with C++ linkage: remove extern "C"'
+    elif "(" not in wanted:
+        hint = 'it is declared extern "C": define it so'
+    return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=name, hint=hint)
+
+
+def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[Supplied]) -> None:
+    """One provider for each interface symbol, layouts that fit, and one body for each inline function."""
+    owners: list[tuple[str, Fragment | Supplied]] = [(str(f.key), f) for f in chosen]
+    owners += [(item.name, item) for item in supplied]
+    required = {s.name: (s, name) for name, owner in reversed(owners) for s in owner.requires}
+    provided: dict[str, tuple[Symbol, str, int]] = {}
+    bodies: dict[str, tuple[str, str]] = {}
+    for number, (name, owner) in enumerate(owners):
+        for symbol in owner.provides:
+            # By number: a caller's inputs may bear one name.
+            other = provided.setdefault(symbol.name, (symbol, name, number))
+            if other[2] != number and (symbol.name in required or not (symbol.weak and other[0].weak)):
+                raise PlanError(
+                    f"{demangle(symbol.name)} is defined twice, by {other[1]} and by {name}",
+                    hint="a plan has one provider of each symbol",
+                )
+            if symbol.name in required:
+                wanted, requirer = required[symbol.name]
+                if not compatible(wanted, symbol):
+                    raise InterfaceMismatchError(
+                        f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {requirer} calls it with "
+                        f"layout {wanted.layout}",
+                        where=name,
+                        hint="layouts are (result)(parameters) in bytes: give the function the declared parameters",
+                    )
+    for number, (name, owner) in enumerate(owners):
+        for symbol_name, body in owner.weak:
+            strong = provided.get(plain_name(symbol_name))
+            if strong is not None and not strong[0].weak and strong[2] != number:
+                raise PlanError(
+                    f"{demangle(plain_name(symbol_name))} is inline in {name}, but not in {strong[1]}",
+                    hint="a link keeps the one that is not inline for both: rename one of them",
+                )
+            first = bodies.setdefault(symbol_name, (body, name))
+            if first[0] != body:
+                raise PlanError(
+                    f"{demangle(plain_name(symbol_name))} is defined differently in {first[1]} and in {name}",
+                    hint="a link keeps one of them for both: rename one, or put it into an anonymous namespace",
+                )

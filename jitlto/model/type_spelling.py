@@ -1,0 +1,50 @@
+"""C++ types of kernel parameters in one spelling, and whether two of them are the same type."""
+
+from __future__ import annotations
+
+import re
+
+from jitlto.model.mangling import split_top_level
+from jitlto.model.types import STD, scalar
+
+# Words that are no part of a parameter's type.
+_NO_PART = r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b"
+
+
+def same_type(a: str, b: str) -> bool:
+    """Whether two C++ type names name one type in a kernel's signature, by the table of scalars or by spelling.
+
+    Qualifiers of the parameter itself, ``long`` beside ``long long`` (both 8 bytes), and namespaces that one of the
+    two leaves out, do not count.
+    """
+    left, right = spelling(a), spelling(b)
+    # A declaration may leave out namespaces that the compiler spells out.
+    return left == right or left.endswith(f"::{right}") or right.endswith(f"::{left}")
+
+
+def spelling(type_name: str) -> str:
+    """A C++ parameter type in one spelling: ``const`` behind what it qualifies, scalars by their canonical names."""
+    return _spelling(type_name, parameter=True)
+
+
+def _spelling(type_name: str, *, parameter: bool) -> str:
+    text = re.sub(_NO_PART, " ", re.sub(STD, "", type_name))
+    match = re.fullmatch(r"(.*?)((?:[*&\s]|\bconst\b)*)", text, re.S)
+    base, tail = match.groups() if match else (text, "")
+    first, *levels = re.split(r"(?=[*&])", tail)
+    name, bracket, inner = base.strip().partition("<")
+    words = name.split()
+    constant = "const" in words or "const" in first
+    plain = " ".join(word for word in words if word != "const")
+    if bracket and inner.endswith(">"):
+        arguments = (_spelling(part, parameter=False) for part in split_top_level(inner[:-1]))
+        plain += f"<{','.join(arguments)}>"
+    else:
+        plain += bracket + inner
+    known = scalar(plain)
+    result = (known.name if known else plain) + (" const" if constant and (levels or not parameter) else "")
+    for position, level in enumerate(levels):
+        # The last level is the parameter itself, whose own const is no part of its type.
+        own = parameter and position == len(levels) - 1
+        result += level[0] + (" const" if "const" in level and not own else "")
+    return result

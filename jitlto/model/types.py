@@ -1,0 +1,131 @@
+"""C++ types as kernels take them: the one table of scalar names, NumPy's among them, and a kernel's parameters.
+
+Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Guide, «Built-in types»).
+"""
+
+from __future__ import annotations
+
+import re
+
+from jitlto.model.record import Record
+
+
+class Scalar(Record):
+    """A C++ scalar type: its canonical name, its NumPy type string without byte order (``f4``), its size in bytes."""
+
+    name: str
+    typestr: str
+    size: int
+
+
+class Parameter(Record):
+    """One parameter of a kernel.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    type : str
+        Its C++ type, e.g. ``float const*``.
+    size, alignment : int
+        In bytes, from the ``.entry`` that the compiler emitted.
+    """
+
+    name: str
+    type: str
+    size: int
+    alignment: int
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.name}"
+
+
+_ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
+    (Scalar("bool", "b1", 1), ()),
+    (Scalar("char", "i1", 1), ("signed char", "int8_t")),
+    (Scalar("unsigned char", "u1", 1), ("uint8_t",)),
+    (Scalar("short", "i2", 2), ("short int", "signed short", "int16_t")),
+    (Scalar("unsigned short", "u2", 2), ("unsigned short int", "uint16_t")),
+    (Scalar("int", "i4", 4), ("signed", "signed int", "int32_t")),
+    (Scalar("unsigned int", "u4", 4), ("unsigned", "uint32_t")),
+    (Scalar("long long", "i8", 8), (
+        "long", "long int", "signed long", "long long int", "signed long long", "int64_t", "ptrdiff_t",
+    )),
+    (Scalar("unsigned long long", "u8", 8), (
+        "unsigned long", "unsigned long int", "unsigned long long int", "uint64_t", "size_t",
+    )),
+    (Scalar("__half", "f2", 2), ("half",)),
+    (Scalar("__nv_bfloat16", "bfloat16", 2), ("nv_bfloat16",)),
+    (Scalar("float", "f4", 4), ()),
+    (Scalar("double", "f8", 8), ()),
+    (Scalar("float2", "c8", 8), ("cuda::std::complex<float>", "cuFloatComplex", "cuComplex")),
+    (Scalar("double2", "c16", 16), ("cuda::std::complex<double>", "cuDoubleComplex")),
+)  # fmt: skip
+_BY_NAME = {name: scalar for scalar, aliases in _ALIASES for name in (scalar.name, *aliases)}
+_BY_TYPESTR = {scalar.typestr: scalar for scalar, _ in _ALIASES}
+# What NumPy, CuPy and PyTorch print for a dtype, where it is no C++ name.
+_NUMPY_NAMES = {
+    "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
+    "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8",
+    "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "longlong": "i8",
+    "ulonglong": "u8", "bool": "b1", "bool_": "b1", "bfloat16": "bfloat16",
+}  # fmt: skip
+#: The namespace that such a name may bear, as a regular expression.
+STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
+
+
+def scalar(type_name: str) -> Scalar | None:
+    """The scalar that a C++ type name names, whatever its spelling; None if it is no scalar in the table.
+
+    >>> scalar("cuda::std::int64_t").name
+    'long long'
+    """
+    name = re.sub(STD, "", type_name) if "std::" in type_name else type_name
+    return _BY_NAME.get(" ".join(word for word in name.split() if word not in ("const", "volatile")))
+
+
+def cpp_name(value: object) -> str:
+    """A parameter value as text: C++ names, numbers and booleans as themselves, NumPy dtypes by their C++ name.
+
+    Parameters
+    ----------
+    value : object
+        A string, a number, a boolean, or anything that names a dtype: a NumPy dtype or scalar class, a PyTorch or
+        CuPy dtype.
+
+    Raises
+    ------
+    TypeError
+        If ``value`` is none of these.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or type(value) is float:
+        return str(value)
+    typestr = getattr(value, "str", None)
+    if isinstance(typestr, str) and typestr[1:] in _BY_TYPESTR and typestr[0] != ">":
+        return _BY_TYPESTR[typestr[1:]].name
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        native = value.item()  # a NumPy scalar: a number that came out of an array
+        if type(native) in (bool, int, float):
+            return cpp_name(native)
+    name = value.__name__ if isinstance(value, type) else str(value).rpartition(".")[2]
+    if name in _NUMPY_NAMES:
+        return _BY_TYPESTR[_NUMPY_NAMES[name]].name
+    raise TypeError(f"not a parameter value: {value!r} (give text, a number, a boolean or a dtype)")
+
+
+def same_value(a: str, b: str) -> bool:
+    """Whether two parameter values are the same: the same text, or two names of one C++ scalar."""
+    if a == b:
+        return True
+    left, right = (_BY_NAME.get(re.sub(STD, "", name).strip()) for name in (a, b))
+    return left is not None and left is right
+
+
+def from_numpy_name(name: str) -> str | None:
+    """The C++ name for a NumPy type name given as text (``float32``), None if it is not one."""
+    typestr = _NUMPY_NAMES.get(name)
+    return _BY_TYPESTR[typestr].name if typestr else None

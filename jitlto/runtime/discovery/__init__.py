@@ -1,0 +1,1 @@
+"""Finding databases: search path, installed packages, editable installs and the lookup cache."""

@@ -1,0 +1,288 @@
+"""Databases of packages that are installed editable: built from the source tree, into the user's cache.
+
+The package's ``[tool.jitlto]`` says what its database is made of; ``jitlto build --project`` makes it, in a process of
+its own, for the run side never imports the build side. What it was made from is kept beside it by content: as long as
+that stays, nothing is started. What the sources reach is told by directory, so that too much may count and nothing is
+missed; the build then finds in its own cache what has not changed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitlto import config
+from jitlto.errors import DatabaseError, JitltoError
+from jitlto.model.headers import HeaderSearch
+from jitlto.runtime.discovery import lookup_cache
+from jitlto.storage import declaration
+from jitlto.storage.cache_dir import Store
+from jitlto.storage.files import SUFFIX, digest_of, replacing
+
+if TYPE_CHECKING:
+    from jitlto.runtime.discovery.entry_points import InstalledFamily
+
+#: Below the user's cache directory.
+DIRECTORY = "editable"
+_SAID, _PATIENCE = 1.0, 600.0  # seconds of waiting for another process: until it is said, and at most
+# The same modules as in this process, wherever it has them from.
+_COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.cli import main; main()"
+
+
+def database(installed: InstalledFamily, source: Path) -> Path:
+    """The database of a distribution that is installed editable, built now if its sources have changed.
+
+    Without ``[tool.jitlto]`` it is the file in the source tree, which somebody else makes.
+
+    Parameters
+    ----------
+    installed : InstalledFamily
+        What the distribution says it brings.
+    source : Path
+        Its source tree.
+
+    Raises
+    ------
+    DatabaseError
+        If it cannot be built, or is not there.
+    """
+    settings = _settings(installed, source)
+    if settings is None:
+        return _in_tree(installed, source)
+    path = _built(installed, source)
+    _own(path.parent.parent, installed)
+    if not _current(path, _state(source, settings)):
+        _build_once(installed, source, path)
+    return path
+
+
+def place(installed: InstalledFamily, source: Path) -> Path:
+    """Where :func:`database` has it, or will have it; nothing is built.
+
+    Raises
+    ------
+    DatabaseError
+        If the source tree is gone, or does not say how it is built and has none.
+    """
+    return _in_tree(installed, source) if _settings(installed, source) is None else _built(installed, source)
+
+
+def kept() -> dict[Path, int]:
+    """The databases that were built for such packages and are kept, with their bytes."""
+    found = {}
+    for folder in _folders():
+        for path in folder.glob(f"*{SUFFIX}"):
+            with contextlib.suppress(OSError):
+                found[path] = path.lstat().st_size
+    return found
+
+
+def clear() -> int:
+    """Remove what is kept, each with what it was made from; returns how many databases there were.
+
+    Locks stay: another process may wait at one.
+    """
+    removed = 0
+    for path in kept():
+        with contextlib.suppress(OSError):
+            _record(path).unlink(missing_ok=True)
+            path.unlink()
+            removed += 1
+    return removed
+
+
+def _folders() -> list[Path]:
+    """Where databases are kept; nothing else of what lies in a cache directory."""
+    try:
+        directory = Store(config.current().cache_dir / DIRECTORY, 0, readonly=True).directory
+        return [path for path in sorted(directory.iterdir()) if path.is_dir() and not path.is_symlink()]
+    except OSError:
+        return []  # nothing was built, or it is not this user's own
+
+
+def _built(installed: InstalledFamily, source: Path) -> Path:
+    # A process with another environment has another compiler.
+    of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
+    name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
+    return config.current().cache_dir / DIRECTORY / name / installed.location.name
+
+
+def _settings(installed: InstalledFamily, source: Path) -> dict[str, object] | None:
+    """The package's ``[tool.jitlto]``; empty if only the build can say what is wrong with it."""
+    try:
+        table = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig")).get("tool", {}).get("jitlto")
+        return table if isinstance(table, dict | None) else {}
+    except FileNotFoundError:
+        if source.is_dir():
+            return None
+        raise DatabaseError(
+            f"{installed.title} is installed editable, and its source tree is gone",
+            where=str(source),
+            hint=f"install it again: pip install -e SOURCES, or pip uninstall {installed.distribution}",
+        ) from None
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return {}
+
+
+def _in_tree(installed: InstalledFamily, source: Path) -> Path:
+    packages = installed.parts[:-1]
+    for root in (source / "src", source):
+        path = root.joinpath(*packages, installed.location.name)
+        if path.is_file():
+            return path
+    raise DatabaseError(
+        f"{installed.title} is installed editable, and has no database for the family {installed.family!r}",
+        where=str(path),
+        hint=f"declare [tool.jitlto] in {source / 'pyproject.toml'}, and it is built when it is needed; or build it "
+        f"there: jitlto build FAMILY -o {path}",
+    )
+
+
+def _own(directory: Path, installed: InstalledFamily) -> None:
+    """Make a directory of this user alone, or see that it is one: what lies in it becomes code."""
+    try:
+        Store(directory, 0)
+    except OSError as error:
+        raise DatabaseError(
+            f"cannot be used for the database of {installed.title}, which is installed editable: "
+            f"{error.strerror or error}",
+            where=str(directory),
+            hint="JITLTO_CACHE_DIR names another directory; it must be this user's own",
+        ) from error
+
+
+def _state(source: Path, settings: dict[str, object]) -> str | None:
+    """SHA-256 of all that the database is made from; None where only the build can tell what that is."""
+    if config.current().prebuilt:
+        return None  # what the build takes instead of sources is its own affair
+    try:
+        families = _families(source, settings)
+        digest = hashlib.sha256(json.dumps(lookup_cache.surroundings()).encode("utf-8", "surrogateescape"))
+        digest.update((source / "pyproject.toml").read_bytes())
+        for path in families:
+            for name, content in _sources(declaration.load(path)):
+                digest.update(os.fsencode(name) + b"\0" + hashlib.sha256(content).digest())
+    except (OSError, JitltoError):
+        return None
+    return digest.hexdigest()
+
+
+def _families(source: Path, settings: dict[str, object]) -> list[Path]:
+    """The declarations that ``families`` names, by their folders.
+
+    Raises
+    ------
+    FamilyError
+        If one is not there.
+    """
+    names = settings.get("families")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return sorted((source / "fragments").glob("*/family.toml"))
+    return [declaration.find(name, source) for name in names]
+
+
+def _sources(family: declaration.Family) -> Iterator[tuple[str, bytes]]:
+    """Names and contents of what a family is made from: all below its directories, and headers beyond them."""
+    folders = {family.path.parent, *family.include}
+    for group in family.groups:
+        folders.update(path.parent for path in (group.matrix, group.template) if path)
+    search = HeaderSearch(family.include)
+    for folder in sorted(folders):
+        for directory, inner, names in os.walk(folder):
+            inner[:] = sorted(name for name in inner if not name.startswith(".") and name != "__pycache__")
+            for name in sorted(names):
+                path = Path(directory, name)
+                if name.startswith(".") or not path.is_file():
+                    continue
+                content = path.read_bytes()
+                yield str(path), content
+                # Of a header that is beside the directories, the text alone says so: "../common.cuh".
+                beyond = search.closure(content).headers
+                yield from ((name, beyond[name]) for name in sorted(beyond) if name.startswith(".."))
+
+
+def _record(path: Path) -> Path:
+    return path.with_suffix(".json")
+
+
+def _current(path: Path, state: str | None) -> bool:
+    """Whether a database is there that was made from this."""
+    if state is None:
+        return False
+    try:
+        kept = json.loads(_record(path).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return False
+    # Of the file too: a build that was stopped may have left the new one with the old record.
+    return bool(kept == [state, digest_of(path)])
+
+
+def _build_once(installed: InstalledFamily, source: Path, path: Path) -> None:
+    """Build, unless another process that was before us has."""
+    import logging
+
+    import filelock
+
+    log = logging.getLogger(__name__)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    lock = filelock.FileLock(path.with_suffix(".lock"), thread_local=False)
+    begin = time.monotonic()
+    try:
+        try:
+            lock.acquire(timeout=_SAID)
+        except filelock.Timeout:
+            log.warning("waiting for another process that builds the fragments of %s", installed.title)
+            lock.acquire(timeout=_PATIENCE)
+    except filelock.Timeout:
+        waited = time.monotonic() - begin
+        log.warning(
+            "another process builds the fragments of %s since %.0f s; building them too", installed.title, waited
+        )
+    except (OSError, NotImplementedError):
+        log.debug("no lock at %s", lock.lock_file)  # which would only have saved work
+    try:
+        state = _state(source, _settings(installed, source) or {})
+        if _current(path, state):
+            return
+        why = "its sources or its compiler have changed" if path.exists() else "it is used for the first time"
+        why = why if state else "only a build can tell what it is made from"
+        log.warning("%s is installed editable from %s, and %s: building its fragments", installed.title, source, why)
+        begin = time.monotonic()
+        if digest_of(path) is None:
+            with contextlib.suppress(OSError):
+                path.unlink()  # damaged: a build replaces databases alone
+        _build(installed, source, path)
+        log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
+        if state is not None:
+            with replacing(_record(path)) as temporary:
+                temporary.write_text(json.dumps([state, digest_of(path)]))
+    finally:
+        lock.release()
+
+
+def _build(installed: InstalledFamily, source: Path, path: Path) -> None:
+    arguments = ["build", "--project", str(source), "-o", str(path), "--quiet"]
+    done = subprocess.run(
+        [sys.executable, "-c", _COMMAND, json.dumps(sys.path), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode == 0 and digest_of(path) is not None:
+        return
+    said = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ") or f"exit status {done.returncode}"
+    lines = "\n".join(f"    {line}" for line in said.splitlines())
+    raise DatabaseError(
+        f"{installed.title} is installed editable from here, and its fragments cannot be built:\n{lines}",
+        where=str(source),
+        hint="mend it and ask again; the same by hand: " + " ".join(["jitlto", *arguments[:3], "-o DB"]),
+    )

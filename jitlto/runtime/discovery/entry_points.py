@@ -1,0 +1,305 @@
+"""The families that installed packages bring, found by their metadata: no package is imported for it.
+
+A distribution names its families as entry points of the group ``jitlto.fragments``; a value is the dotted path of the
+database without its suffix: ``search = mypackage.fragments`` means the file ``mypackage/fragments.fragdb``.
+
+What counts as installed is what :mod:`importlib.metadata` sees in the directories and archives of ``sys.path``: of two
+distributions of one name the first, as Python would import it. That module is not used, for its import takes ten times
+as long as reading what is read here. Nothing is remembered: packages may come and go while a process runs.
+
+Sources: PyPA specifications, «Recording installed projects», «Entry points», «Direct URL data structure», «Name
+normalization»; for eggs, setuptools, «The internal structure of Python eggs».
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from jitlto.errors import DatabaseError, RegistryError
+from jitlto.model.record import Record
+from jitlto.storage.files import GROUP, SUFFIX
+
+
+class InstalledFamily(Record):
+    """A family that an installed distribution says it brings.
+
+    Parameters
+    ----------
+    family : str
+        The family's name.
+    distribution, version : str
+        As its metadata spell them.
+    value : str
+        Where the database is: a dotted path.
+    metadata : str
+        The path of the distribution's metadata.
+    root : str
+        The path of what the distribution is installed into: a directory, or an archive.
+    zipped : bool
+        Whether it is an archive.
+    source : Path or None
+        The source tree, if it is installed editable.
+    """
+
+    family: str
+    distribution: str
+    version: str
+    value: str
+    metadata: str
+    root: str
+    zipped: bool
+    source: Path | None
+
+    @property
+    def title(self) -> str:
+        """The distribution and its version, for messages."""
+        return f"{self.distribution} {self.version}"
+
+    @property
+    def reinstall(self) -> str:
+        """What to do where its database is missing or damaged."""
+        return f"the package is not whole: {reinstall_command(self.distribution)}"
+
+    @property
+    def parts(self) -> list[str]:
+        """The parts of the dotted path.
+
+        Raises
+        ------
+        RegistryError
+            If the entry point is none that jitlto understands.
+        """
+        parts = self.value.split(".")
+        if not self.family.isidentifier() or not all(part.isidentifier() for part in parts):
+            raise RegistryError(
+                f"{self.title} has an entry point that names no database: {self.family} = {self.value}",
+                where=f"{self.metadata}/entry_points.txt",
+                hint=f'its author is to write FAMILY = "package.fragments" in the group {GROUP}, for the file '
+                f"package/fragments{SUFFIX}",
+            )
+        return parts
+
+    @property
+    def location(self) -> Path:
+        """Where the database is to lie; for an editable install, where it would lie in an ordinary one.
+
+        Raises
+        ------
+        RegistryError
+            If the entry point is none that jitlto understands.
+        """
+        return Path(f"{self.root}/{'/'.join(self.parts)}{SUFFIX}")
+
+    def database(self) -> Path:
+        """The database, built if the distribution is installed editable and its sources have changed.
+
+        Raises
+        ------
+        RegistryError
+            If the entry point is none that jitlto understands.
+        DatabaseError
+            If the database is missing, cannot be built, or lies in an archive.
+        """
+        location = self.location
+        if self.zipped:
+            # SQLite reads files, and a copy would be a file beside the package, or one to check at every start.
+            raise DatabaseError(
+                f"cannot be read: {self.title} is installed as an archive",
+                where=str(location),
+                hint=f"install it unpacked: pip install {self.distribution}",
+            )
+        if self.source is not None:
+            from jitlto.runtime.discovery import editable
+
+            return editable.database(self, self.source)
+        if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            raise self._lost(location)
+        return location
+
+    def _lost(self, location: Path) -> DatabaseError:
+        """What to say of a database that is not there: its wheel did not hold it, or it has gone since."""
+        named = f"{self.title} names this database for the family {self.family!r}, and"
+        try:
+            record = Path(self.metadata, "RECORD").read_text("utf-8", "replace")
+        except OSError:
+            record = ""  # an egg has none
+        if record and f"{'/'.join(self.parts)}{SUFFIX}," not in record:
+            return DatabaseError(
+                f"{named} its wheel was built without it",
+                where=str(location),
+                hint="tell its author, who is to check that pyproject.toml has [tool.jitlto] and, with hatchling, "
+                "[tool.hatch.build.hooks.jitlto]; installing it again would not help",
+            )
+        return DatabaseError(
+            f"{named} there is no such file",
+            where=str(location),
+            hint=self.reinstall,
+        )
+
+
+def reinstall_command(distribution: str) -> str:
+    """The command that installs a package again."""
+    return f"pip install --force-reinstall --no-deps {distribution}"
+
+
+def families(family: str | None = None) -> list[InstalledFamily]:
+    """What installed distributions bring, in the order of ``sys.path``.
+
+    Parameters
+    ----------
+    family : str, optional
+        A name; by default all families.
+    """
+    found: list[InstalledFamily] = []
+    seen: set[str] = set()
+    # A source tree, in which a build has left an egg-info, may come before the directory with the real metadata.
+    for distribution in sorted(_distributions(), key=lambda distribution: distribution.egg):
+        if distribution.name not in seen:
+            seen.add(distribution.name)
+            text = distribution.read("entry_points.txt")
+            if text is not None and GROUP in text:
+                found += distribution.families(text, family)
+    return found
+
+
+def normalised(name: str) -> str:
+    """A distribution's name in the one spelling that stands for all (PEP 503)."""
+    words = name.lower().replace("_", "-").replace(".", "-").split("-")
+    return "-".join(word for word in words if word)
+
+
+class _Distribution:
+    """A directory of metadata."""
+
+    def __init__(self, stem: str, metadata: str, root: str, *, egg: bool) -> None:
+        name, _, version = stem.partition("-")
+        self.name = normalised(name)
+        self.egg = egg
+        self._named = name, version.partition("-")[0]
+        self._metadata = metadata
+        self._root = root
+
+    def read(self, name: str) -> str | None:
+        """A file of the metadata; None if there is none."""
+        try:
+            with open(f"{self._metadata}/{name}", "rb") as file:  # noqa: PTH123 - a string, for speed
+                return file.read().decode("utf-8", "replace")
+        except OSError:
+            return None
+
+    def families(self, entry_points: str, family: str | None) -> Iterator[InstalledFamily]:
+        """What it brings; of one family, if that is asked for."""
+        entries = {name: value for name, value in _entries(entry_points) if family in (None, name)}
+        if not entries:
+            return
+        headers = _headers(self.read("PKG-INFO" if self.egg else "METADATA") or "")
+        name, version = (headers.get(key, known) for key, known in zip(("Name", "Version"), self._named, strict=True))
+        source = self._source()
+        for entry, value in entries.items():
+            yield InstalledFamily(entry, name, version or "?", value, self._metadata, self._root, self.zipped, source)
+
+    zipped = False
+
+    def _source(self) -> Path | None:
+        text = self.read("direct_url.json")
+        if text is None or "editable" not in text:
+            return None
+        import json
+
+        try:
+            described = json.loads(text)
+            url, editable = described["url"], described.get("dir_info", {}).get("editable", False)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None  # somebody else's
+        if editable is not True or not isinstance(url, str) or not url.startswith("file://"):
+            return None
+        from urllib.parse import unquote, urlsplit
+
+        return Path(unquote(urlsplit(url).path))
+
+
+class _Archived(_Distribution):
+    """Metadata in an archive, read with it."""
+
+    zipped = True
+
+    def __init__(self, stem: str, metadata: str, root: str, files: Mapping[str, str], *, egg: bool) -> None:
+        super().__init__(stem, metadata, root, egg=egg)
+        self._files = files
+
+    def read(self, name: str) -> str | None:
+        return self._files.get(name)
+
+
+def _distributions() -> Iterator[_Distribution]:
+    for place in dict.fromkeys(path for path in sys.path if isinstance(path, str)):
+        root = place
+        try:
+            root = os.path.abspath(place)  # noqa: PTH100 - a string, for speed
+            names = os.listdir(root)  # noqa: PTH208 - names are what is asked for
+        except NotADirectoryError:
+            yield from _in_archive(root)
+            continue
+        except OSError:
+            continue
+        for name in names:
+            if (described := _described(name, root)) is not None:
+                stem, egg = described
+                yield _Distribution(stem, f"{root}/{name}", root, egg=egg)
+
+
+def _described(name: str, root: str) -> tuple[str, bool] | None:
+    """Name and version of the distribution whose metadata a file name says it holds, and whether it is an egg's."""
+    stem, _, suffix = name.rpartition(".")
+    suffix = suffix.lower()
+    if suffix not in ("dist-info", "egg-info"):
+        return None
+    if not stem and root.lower().endswith(".egg"):
+        stem = os.path.basename(root)[: -len(".egg")]  # noqa: PTH119 - a string, for speed
+    return (stem, suffix == "egg-info") if stem[:1].isalnum() else None  # pip leaves ~name where it cannot remove
+
+
+def _in_archive(path: str) -> Iterator[_Distribution]:
+    import zipfile
+    import zlib
+
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            for directory in dict.fromkeys(name.partition("/")[0] for name in names if "/" in name):
+                if (described := _described(directory, path)) is not None:
+                    stem, egg = described
+                    texts = {
+                        name: archive.read(f"{directory}/{name}").decode("utf-8", "replace")
+                        for name in ("entry_points.txt", "METADATA", "PKG-INFO")
+                        if f"{directory}/{name}" in names
+                    }
+                    yield _Archived(stem, f"{path}/{directory}", path, texts, egg=egg)
+    except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error):
+        return  # no archive that Python could import from
+
+
+def _entries(text: str) -> Iterator[tuple[str, str]]:
+    """Names and values in our group; a line that is no entry point has no value."""
+    inside = False
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith("["):
+            inside = line == f"[{GROUP}]"
+        elif inside and line and not line.startswith(("#", ";")):
+            name, _, value = line.partition("=")
+            yield name.strip(), value.strip()
+
+
+def _headers(text: str) -> dict[str, str]:
+    """The first Name and Version of a distribution's metadata."""
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(": ")
+        if name in ("Name", "Version"):
+            found.setdefault(name, value.strip())
+        if not line or len(found) == 2:
+            break
+    return found

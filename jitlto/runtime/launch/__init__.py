@@ -1,0 +1,1 @@
+"""Loaded kernels: launchers, argument conversion, streams and residency."""

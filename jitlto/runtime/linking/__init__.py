@@ -1,0 +1,1 @@
+"""From a plan to a cubin: the kernel cache, packs and single-flight linking."""

@@ -1,0 +1,191 @@
+"""Packs: read-only files of linked kernels, shipped beside a database.
+
+Magic, the SHA-256 of the index, the length of the index (8 bytes, little endian), the index as JSON, the entries one
+after the other. The index gives offset, size and SHA-256 of each entry by the digest of its plan. Equal entries make
+equal files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from jitlto.errors import JitltoError
+from jitlto.runtime.linking.kernel_cache import unpack
+from jitlto.storage import files
+from jitlto.storage.cache_dir import Warnings
+from jitlto.storage.files import Identity, identity
+
+_MAGIC = b"jitlto pack 1\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
+_warnings = Warnings(__name__)
+
+
+class Pack:
+    """A pack, opened.
+
+    Parameters
+    ----------
+    path : Path
+
+    Raises
+    ------
+    OSError
+        If it cannot be read.
+    ValueError
+        If it is no pack, or damaged where it lists its entries.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # Kept open: when another file takes this one's place, its index and its entries still belong together.
+        self._file = path.open("rb")
+        with self._closed_if_wrong() as file:
+            head = file.read(_HEAD.size)
+            if len(head) < _HEAD.size or not head.startswith(_MAGIC):
+                raise ValueError("is no pack of linked kernels")
+            _, sha, length = _HEAD.unpack(head)
+            self._start = _HEAD.size + length
+            left = os.fstat(file.fileno()).st_size - self._start
+            if left < 0:
+                raise ValueError("is cut off")
+            index = file.read(length)
+            if hashlib.sha256(index).digest() != sha:
+                raise ValueError("is damaged")
+            self._index = _entries(index, left)
+
+    @contextmanager
+    def _closed_if_wrong(self) -> Iterator[BinaryIO]:
+        try:
+            yield self._file
+        except BaseException:
+            self._file.close()
+            raise
+
+    @property
+    def digests(self) -> tuple[str, ...]:
+        """The digests of the plans whose kernels it holds, sorted."""
+        return tuple(sorted(self._index))
+
+    def get(self, digest: str) -> bytes | None:
+        """The entry of a plan; None if there is none, or if it is damaged, which the log says once."""
+        if digest not in self._index:
+            return None
+        try:
+            payload = self.read(digest)
+        except OSError as error:
+            _warnings.say(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
+            return None
+        if payload is None:
+            _warnings.say((self.path, digest), "%s is damaged: the kernel %s in it is not used", self.path, digest)
+        return payload
+
+    def read(self, digest: str) -> bytes | None:
+        """An entry that is listed; None if it is damaged.
+
+        Raises
+        ------
+        OSError
+            If it cannot be read.
+        """
+        offset, size, sha = self._index[digest]
+        payload = os.pread(self._file.fileno(), size, self._start + offset)
+        return payload if hashlib.sha256(payload).hexdigest() == sha else None
+
+
+def verify(path: Path) -> int:
+    """Read and check everything in a pack.
+
+    Returns
+    -------
+    int
+        The number of kernels in it.
+
+    Raises
+    ------
+    JitltoError
+        At the first thing that does not hold.
+    """
+    try:
+        if not path.is_file():
+            raise ValueError("is no regular file" if path.exists() else "there is no such file")
+        pack = Pack(path)
+        with pack._file:
+            for digest in pack.digests:
+                payload = pack.read(digest)
+                if payload is None or unpack(digest, payload, 0.0, "pack") is None:
+                    raise ValueError(f"is damaged: the kernel {digest} in it does not check")
+        return len(pack.digests)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror or error}"
+    except ValueError as error:
+        what = str(error)
+    raise JitltoError(what, where=str(path), hint="fetch it again, or make it: jitlto warm FAMILY --db DB -o PACK")
+
+
+def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
+    """The entries by digest; ``length`` is that of all that follows the index."""
+    try:
+        entries = {digest: (int(at), int(size), str(sha)) for digest, (at, size, sha) in json.loads(index).items()}
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise ValueError("lists its entries in another way than this jitlto reads") from error
+    # What is read of an entry is asked of the system at once, however little is there.
+    if any(at < 0 or size < 0 or at + size > length for at, size, _ in entries.values()):
+        raise ValueError("lists entries that lie nowhere")
+    return entries
+
+
+def write(path: Path, entries: Mapping[str, bytes]) -> None:
+    """Write a pack: a whole file, or none.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    index: dict[str, tuple[int, int, str]] = {}
+    offset = 0
+    for digest in sorted(entries):
+        payload = entries[digest]
+        index[digest] = (offset, len(payload), hashlib.sha256(payload).hexdigest())
+        offset += len(payload)
+    listed = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
+    with files.replacing(path) as temporary, temporary.open("xb") as file:
+        file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
+        file.write(listed)
+        file.writelines(entries[digest] for digest in sorted(entries))
+
+
+def beside(database: Path) -> tuple[Pack, ...]:
+    """The packs of a database, as they are now: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
+    return opened(files.beside(database, ".pack"))
+
+
+def opened(paths: Iterable[Path]) -> tuple[Pack, ...]:
+    """Those of some files that are packs, each opened once while it is the same file; of others the log tells once."""
+    found = []
+    for path in paths:
+        try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                continue
+            state = identity(status)
+            known = _opened.get(path)
+            if known is None or known[0] != state:
+                known = _opened[path] = (state, Pack(path))
+            found.append(known[1])
+        except OSError as error:
+            _warnings.say(path, "%s is not used: %s", path, error.strerror or error)
+        except ValueError as error:
+            _warnings.say(path, "%s is not used: it %s", path, error)
+    return tuple(found)
+
+
+_opened: dict[Path, tuple[Identity, Pack]] = {}

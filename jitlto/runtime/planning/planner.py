@@ -1,0 +1,236 @@
+"""Planners: one configuration of a family, and what the caller adds to it, resolved to a plan."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.errors import JitltoError, PlanError
+from jitlto.model.configuration import normalise, refuse_unknown_mode
+from jitlto.model.fragment import Fragment, FragmentKey, Symbol
+from jitlto.model.resolve import resolve
+from jitlto.model.versions import Architecture
+from jitlto.runtime import events
+from jitlto.runtime.events import Kind
+from jitlto.runtime.planning.plan import Plan
+from jitlto.runtime.planning.recording import Request
+
+if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
+    from jitlto.cuda.nvjitlink import InputKind
+    from jitlto.runtime.family import KernelFamily
+    from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.runtime.user_code import inputs
+    from jitlto.runtime.user_code.numba import PythonFunction
+
+
+class Planner:
+    """Resolves one configuration of a family, with what the caller adds to it.
+
+    Made by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
+    """
+
+    def __init__(self, family: KernelFamily, entry: str | None, configuration: Mapping[str, object]) -> None:
+        self._family = family
+        self._entry = entry
+        self._configuration = normalise(configuration, family.parameters, family.name)
+        self._pinned: list[Fragment] = []
+        self._functions: list[PythonFunction] = []
+        self._supplied: list[tuple[str, bytes | str, InputKind | None]] = []
+
+    def add(self, key: str | FragmentKey) -> Planner:
+        """Take the fragment of that key, whatever the configuration would choose.
+
+        Raises
+        ------
+        PlanError
+            If the database has no such fragment.
+        """
+        try:
+            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(str(key))
+        except JitltoError as error:
+            raise PlanError(error.what, hint=error.hint) from None
+        fragment = self._family.database.get(parsed)
+        if fragment is None or parsed.family != self._family.name:
+            raise PlanError(
+                f"no fragment {parsed} in family {self._family.name}",
+                where=str(self._family.database.path),
+                hint="`jitlto ls DB` lists them",
+            )
+        self._pinned.append(fragment)
+        return self
+
+    def add_source(self, text: str, name: str = "user.cu") -> Planner:
+        """Add a device function as CUDA C++; it takes the place of the group that defines the same symbol.
+
+        The family's interface headers are included before it; toolkit headers can be included.
+
+        Parameters
+        ----------
+        text : str
+            The source.
+        name : str
+            What error messages call it.
+        """
+        for what, given in (("source", text), ("source's name", name)):
+            if not isinstance(given, str):
+                raise PlanError(f"the {what} is not text", where=str(name), hint="give CUDA C++ and its name as str")
+        self._supplied.append((name, text, None))
+        return self
+
+    def add_function(self, function: object, group: str | None = None) -> Planner:
+        """Add a device function in Python, which numba-cuda compiles; it takes the place of a group.
+
+        Its types are those that the group's interface declares; the result is converted to the declared one.
+
+        Parameters
+        ----------
+        function : function
+            A Python function, or one that ``numba.cuda.jit`` has decorated.
+        group : str, optional
+            The group whose place it takes; by default the one called like the function.
+
+        Raises
+        ------
+        PlanError
+            If it is no Python function.
+        """
+        from jitlto.runtime.user_code import numba
+
+        self._functions.append(numba.python_function(function, group))
+        return self
+
+    def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner:
+        """Add LTO-IR, bare or in a fatbin."""
+        from jitlto.cuda.nvjitlink import InputKind
+
+        data = _bytes(data, name)
+        kind = InputKind.FATBIN if data[:4] == b"\x50\xed\x55\xba" else InputKind.LTOIR
+        self._supplied.append((name, data, kind))
+        return self
+
+    def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner:
+        """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
+        from jitlto.cuda.nvjitlink import InputKind
+
+        self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
+        return self
+
+    def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner:
+        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, by its bytes.
+
+        It is assumed to define what nothing else in the plan defines; the link says if it does not.
+        """
+        from jitlto.cuda.nvjitlink import InputKind
+
+        allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
+        if kind not in allowed:
+            raise PlanError(f"unknown kind of input {kind!r}", hint=f"one of {', '.join(allowed)}")
+        name = name or f"user.{kind}"
+        self._supplied.append((name, _bytes(data, name), InputKind(kind)))
+        return self
+
+    def plan(
+        self,
+        *,
+        arch: str | Architecture | None = None,
+        link_mode: str = "lto",
+        link_options: Mapping[str, object] | None = None,
+    ) -> Plan:
+        """Resolve.
+
+        Parameters
+        ----------
+        arch : str or Architecture, optional
+            The target, e.g. ``sm_90``; by default the current device's, asked when it is needed.
+        link_mode : str
+            ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
+        link_options : mapping, optional
+            Put over the family's own; see :class:`~jitlto.model.options.LinkOptions`.
+
+        Raises
+        ------
+        PlanError
+            Or one of its kinds, if the configuration does not lead to one set of fragments.
+        CompileError
+            If an added source or function does not compile.
+        ToolchainError
+            If what compiles it is not installed.
+        """
+        refuse_unknown_mode(link_mode)
+        begin = time.perf_counter()
+        supplied = self._inputs()
+        resolution = resolve(
+            self._family.index,
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=[item.symbols for item in supplied],
+        )
+        try:
+            built = self._family.record.link
+            options = built.merged(link_options or {})
+            target = None if arch is None else Architecture.parse(str(arch))
+        except JitltoError as error:
+            raise PlanError(error.what, hint=error.hint) from None
+        events.tell(Kind.PLANNED, str(resolution.entry.key), seconds=time.perf_counter() - begin)
+        request = None  # a Python function cannot be written down
+        if not self._functions:
+            request = Request(
+                self._family.name,
+                self._entry,
+                self._configuration,
+                tuple(str(fragment.key) for fragment in self._pinned),
+                tuple(self._supplied),
+                link_mode,
+                dict(link_options or {}),
+            )
+        database = self._family.database
+        return Plan(
+            self._family.name, resolution, tuple(supplied), options, built, link_mode, target, database, request
+        )
+
+    def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Launcher:
+        """The launcher of the plan on the current device."""
+        return self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
+
+    def _inputs(self) -> list[inputs.UserInput]:
+        given = [self._input(*item) for item in self._supplied]
+        if not self._functions:
+            return given
+        from jitlto.runtime.user_code import numba
+
+        return given + numba.from_functions(
+            self._functions,
+            self._family.record,
+            self._family.database.fragments(self._family.name),
+            self._configuration,
+            entry_group=self._entry,
+            pinned=self._pinned,
+            supplied=given,
+        )
+
+    def _input(self, name: str, data: bytes | str, kind: InputKind | None) -> inputs.UserInput:
+        from jitlto.cuda.nvjitlink import InputKind
+        from jitlto.runtime.user_code import inputs
+
+        if kind is None:
+            return inputs.from_source(str(data), name, self._family.record)
+        if kind is InputKind.PTX:
+            return inputs.from_ptx(data, name)
+        assert isinstance(data, bytes)  # noqa: S101 - the add methods see to it
+        return inputs.from_binary(data, kind, name, self._wanted())
+
+    def _wanted(self) -> Sequence[Symbol]:
+        """What a binary input may be there to provide: all that the family's fragments require of each other."""
+        fragments = self._family.database.fragments(self._family.name)
+        required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
+        return [required[name] for name in sorted(required)]
+
+
+def _bytes(data: object, name: str) -> bytes:
+    """An input's bytes, from anything that holds bytes."""
+    try:
+        return bytes(memoryview(data))  # type: ignore[arg-type]
+    except TypeError:
+        raise PlanError(f"is a {type(data).__name__}, not bytes", where=name, hint="give the file's content") from None

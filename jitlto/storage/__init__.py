@@ -1,0 +1,1 @@
+"""Files: the fragment database, its serialization, cache directories and family declarations."""

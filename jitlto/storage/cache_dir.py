@@ -1,0 +1,272 @@
+"""A directory of checksummed entries by key: shared between processes, bounded in size, never the cause of a failure.
+
+One file an entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory and
+renamed, so that a reader sees all of it or nothing. A file that does not check is a miss, and is replaced. What was
+used longest ago goes first when the directory outgrows its bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jitlto.storage.files import open_regular
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+_MAGIC = b"jitlto store 1\n"
+_HEAD = len(_MAGIC) + 32
+_TOUCHED = 3600.0  # seconds: an entry's time of use is no finer than this
+_STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
+_ROOT = 0  # the user
+_LINKS = 40  # as many as Linux follows (path_resolution(7))
+
+
+class Warnings:
+    """Warnings of which each is said once, by whichever thread comes first.
+
+    Parameters
+    ----------
+    name : str
+        The logger's.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._said: dict[object, object] = {}
+
+    def say(self, about: object, message: str, *args: object) -> None:
+        """Log a warning, unless one about the same was logged before."""
+        mine = object()
+        if self._said.setdefault(about, mine) is mine:  # one step for all threads, and no lock for a fork to lose
+            import logging  # 2 ms, and most processes say nothing
+
+            logging.getLogger(self._name).warning(message, *args)
+
+
+class Store:
+    """Entries in a directory that belongs to this user alone.
+
+    Parameters
+    ----------
+    directory : Path
+        Made if it is missing, with mode 0700.
+    size : int
+        Bytes that :func:`jitlto.storage.cache_usage.prune` leaves at most.
+    readonly : bool
+        Whether entries are read only; the directory then need not be writable, is not made, and nothing in it changes.
+
+    Raises
+    ------
+    OSError
+        If the directory cannot be made or written, or is not this user's own; see :func:`open_store`.
+    """
+
+    def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
+        self.directory = directory = directory.absolute()  # whatever becomes the current directory later
+        self.size = size
+        self.readonly = readonly
+        #: Why the last entry that could not be written could not be; None before there is one.
+        self.refused: str | None = None
+        self._warnings = Warnings(__name__)
+        self._written: int | None = None  # bytes since the store was last pruned; None before the first time
+        require_own(str(directory))
+        if not readonly:
+            make(str(directory))
+        status = directory.stat()
+        if hasattr(os, "getuid") and status.st_uid != os.getuid():
+            raise PermissionError(f"{directory} belongs to user {status.st_uid}")
+        self._owner = status.st_uid
+        if stat.S_IMODE(status.st_mode) & 0o022:
+            raise PermissionError(f"{directory} can be written by others")
+        if not readonly and not os.access(directory, os.W_OK | os.X_OK):
+            raise PermissionError(f"{directory} cannot be written")
+
+    def get(self, kind: str, key: str) -> bytes | None:
+        """The payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
+        path = self._path(kind, key)
+        try:
+            with open_regular(path, follow=False) as (file, status):
+                # Who could put another directory in the place of ours cannot put entries there that are this user's.
+                if status.st_uid != self._owner or status.st_mode & 0o022:
+                    return None
+                data = file.read()
+                age = time.time() - status.st_mtime
+        except OSError:
+            return None
+        payload = data[_HEAD:]
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
+            self._warnings.say(path, "%s is damaged and is not used", path)
+            return None
+        if age > _TOUCHED and not self.readonly:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        return payload
+
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        """Store a payload; a directory that takes no more is said once on the log. Nothing if it is read only."""
+        if self.readonly:
+            return
+        path = self._path(kind, key)
+        try:
+            self._make(kind, key[:2])
+            if path.is_dir() and not path.is_symlink():
+                import shutil  # 3 ms, for what does not happen
+
+                shutil.rmtree(path)  # nothing of ours: an entry is a file
+            _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+            if self._written is not None:
+                self._written += len(payload)
+        except OSError as error:
+            self.refused = error.strerror or str(error)
+            self._warnings.say(self.directory, "%s takes no more entries: %s", self.directory, self.refused)
+
+    def claim(self, key: str) -> BaseFileLock | None:
+        """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.
+
+        Never waits. A claim ends with its process. It only saves work: where locks do not work, or the store is read
+        only, everybody gets one.
+        """
+        import filelock  # a tenth of a second in some releases, and whoever only reads needs none of it
+
+        path = self.directory / "locks" / f"{key[:_STRIPES]}.lock"
+        lock = filelock.FileLock(path, timeout=0, thread_local=False)
+        if self.readonly:
+            return lock
+        try:
+            self._make("locks")
+            if path.is_symlink():  # through which filelock before 3.20.1 would cut a file
+                raise OSError(f"{path} is a link")
+            lock.acquire()
+        except filelock.Timeout:
+            return None
+        except (OSError, NotImplementedError):
+            import logging
+
+            logging.getLogger(__name__).debug("no lock at %s", path)
+        return lock
+
+    def keep_bound(self) -> None:
+        """Prune if it may be necessary: at a process's first call, and when it has written a sixteenth of the bound."""
+        if self._written is None or self._written > self.size // 16:
+            self._written = 0
+            from jitlto.storage.cache_usage import prune
+
+            prune(self)
+
+    def _make(self, *names: str) -> None:
+        """Make directories below this one; no further where somebody else, or a link, has taken the place of ours."""
+        make(str(self.directory))  # should it have been removed meanwhile
+        directory, status = self.directory, self.directory.stat()
+        for name in (*names, None):
+            if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
+                raise PermissionError(f"{directory} is not this user's own directory")
+            if name is not None:
+                directory /= name
+                with contextlib.suppress(FileExistsError):
+                    directory.mkdir(mode=0o700)
+                status = directory.lstat()
+
+    def _path(self, kind: str, key: str) -> Path:
+        return self.directory.joinpath(kind, key[:2], key[2:])
+
+
+def _replace(path: Path, data: bytes) -> None:
+    import tempfile  # 5 ms, and whoever only reads needs none of it
+
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".jitlto-")
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
+            file.write(data)
+        os.replace(name, path)  # noqa: PTH105 - a string
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)  # noqa: PTH108
+        raise
+
+
+def open_store(directory: Path, size: int, *, readonly: bool = False) -> Store | None:
+    """The store in ``directory``; None, and a warning on the log, if it cannot be used."""
+    try:
+        return Store(directory, size, readonly=readonly)
+    except OSError as error:
+        if readonly and isinstance(error, FileNotFoundError):
+            return None  # nothing to read yet
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error
+        )
+        return None
+
+
+def require_own(path: str) -> None:
+    """Check that no user but this one and root decides what a directory's path leads to.
+
+    On the way to it, a directory that everybody may write to has the sticky bit, as ``/tmp`` has, and what stands in
+    such a one, links too, belongs to this user or root. Owners of the other directories above are trusted so far:
+    what they put in the place of entries is not used, for it does not belong to this user.
+
+    Parameters
+    ----------
+    path : str
+        Absolute. What is not there yet is no matter.
+
+    Raises
+    ------
+    PermissionError
+        If that does not hold.
+    OSError
+        If the links on the way are too many.
+    """
+    if not hasattr(os, "getuid"):
+        return
+    own = (_ROOT, os.getuid())
+    place, open_to_all, links = "/", False, 0
+    left = [part for part in path.split("/") if part][::-1]
+    while left:
+        part = left.pop()
+        if part == "..":  # of a link's target
+            place, open_to_all = os.path.dirname(place), False  # noqa: PTH120
+            continue
+        below = os.path.join(place, part)  # noqa: PTH118
+        try:
+            status = os.lstat(below)
+        except FileNotFoundError:
+            return
+        if open_to_all and status.st_uid not in own:
+            raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > _LINKS:
+                raise OSError(f"{path} is a circle of links")
+            target = os.readlink(below)  # noqa: PTH115
+            if target.startswith("/"):
+                place, open_to_all = "/", False
+            left += [part for part in target.split("/") if part not in ("", ".")][::-1]
+            continue
+        place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
+        if open_to_all and not status.st_mode & stat.S_ISVTX:
+            raise PermissionError(
+                f"{place} can be written by others, who could put another in the place of what is in it"
+            )
+
+
+def make(path: str) -> None:
+    """Make a directory and those above it that are missing, for this user alone."""
+    if os.path.isdir(path):  # noqa: PTH112
+        return
+    above = os.path.dirname(path)  # noqa: PTH120
+    if above != path:
+        make(above)
+    try:
+        os.mkdir(path, 0o700)  # noqa: PTH102
+    except FileExistsError:
+        if not os.path.isdir(path):  # noqa: PTH112 - not a directory that another process has just made
+            raise

@@ -1,0 +1,308 @@
+"""Manifests: which bytes files have, in the form that ``sha256sum`` writes and checks, and who says so.
+
+One line a file: the SHA-256 of its bytes in hexadecimal, two blanks, its name relative to the manifest. A signature is
+OpenSSH's, in a file of its own beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from jitlto.errors import ManifestError
+from jitlto.storage import files
+
+#: What a signature is for: one that was made for something else does not count.
+NAMESPACE = "jitlto"
+_LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+_KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
+_LARGEST = 16 << 20  # bytes: of manifests and of signatures
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a manifest says.
+
+    Parameters
+    ----------
+    path : Path
+        Where it lies; names are relative to its directory.
+    text : bytes
+        All that it says: what a signature signs.
+    digests : mapping of str to str
+        SHA-256 in hexadecimal, by name.
+    """
+
+    path: Path
+    text: bytes
+    digests: Mapping[str, str]
+
+    @classmethod
+    def read(cls, path: Path) -> Manifest:
+        """Read a manifest.
+
+        Raises
+        ------
+        ManifestError
+            If it cannot be read, a line is none of ``sha256sum``'s, or a name is given twice or leads elsewhere.
+        """
+        text = bytes_of(path)
+        digests: dict[str, str] = {}
+        try:
+            lines = text.decode().removesuffix("\n").split("\n") if text else []
+        except UnicodeDecodeError as error:
+            raise _no_manifest(f"{path}", "it is not UTF-8") from error
+        for number, line in enumerate(lines, 1):
+            match = _LINE.fullmatch(line)
+            if not match:
+                raise _no_manifest(f"{path}:{number}", "no SHA-256 and name")
+            name = match[2].removeprefix("./")
+            if name in digests or not _is_inside(name):
+                raise _no_manifest(f"{path}:{number}", f"{name!r} is given twice, or is no plain relative path")
+            digests[name] = match[1]
+        if not digests:
+            raise _no_manifest(f"{path}", "it is empty")
+        return cls(path, text, digests)
+
+    def name_of(self, file: Path) -> str | None:
+        """The name under which a file is listed: the longest that its path ends with; None if it is not."""
+        parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
+        ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
+        return next((end for end in ends if end in self.digests), None)
+
+    def check(self, file: Path) -> str:
+        """Check a file, and return its SHA-256.
+
+        Raises
+        ------
+        ManifestError
+            If it is not listed, cannot be read, or has other bytes than it had when the manifest was written.
+        """
+        name = self.name_of(file)
+        if name is None:
+            raise ManifestError(
+                f"is not listed in {self.path}, so nobody vouches for it",
+                where=str(file),
+                hint=f"the manifest lists {_some(self.digests)}; take the one that was published with the file",
+            )
+        found = sha256(file)
+        if found != self.digests[name]:
+            raise ManifestError(
+                f"is not the file that {self.path} lists as {name}: its SHA-256 is {found}, "
+                f"the manifest says {self.digests[name]}",
+                where=str(file),
+                hint="do not use it; fetch it again, with its manifest, from where it was published",
+            )
+        return found
+
+
+def write(path: Path, listed: Iterable[Path]) -> Manifest:
+    """Write the manifest of some files, which lie beside it or below; an existing manifest is replaced.
+
+    Raises
+    ------
+    ManifestError
+        If a file lies elsewhere, cannot be read or has a name that ``sha256sum`` would write in another way; or the
+        manifest cannot be written.
+    """
+    directory = os.path.abspath(path.parent)  # noqa: PTH100
+    digests = {}
+    for file in listed:
+        name = Path(os.path.relpath(os.path.abspath(file), directory)).as_posix()  # noqa: PTH100
+        if not name.isprintable():
+            raise ManifestError(
+                f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line",
+                where=repr(str(file)),
+                hint="rename it",
+            )
+        if not _is_inside(name):
+            raise ManifestError(
+                f"cannot be listed in {path}: it does not lie beside the manifest or below",
+                where=str(file),
+                hint="write the manifest with -o into a directory that holds all the files",
+            )
+        digests[name] = sha256(file)
+    text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
+    if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_head(path)))):
+        raise ManifestError("exists and is no manifest: it is not replaced", where=str(path), hint="give another -o")
+    try:
+        with files.replacing(path) as temporary, temporary.open("xb") as output:
+            output.write(text)
+    except OSError as error:
+        raise ManifestError(f"cannot be written: {error.strerror}", where=str(path)) from error
+    return Manifest(path, text, digests)
+
+
+def with_packs(databases: Iterable[Path]) -> list[Path]:
+    """Databases, each with the packs beside it: what a process that opens it may load."""
+    return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises
+    ------
+    ManifestError
+        If it cannot be read.
+    """
+    digest = hashlib.sha256()
+    try:
+        with files.open_regular(path) as (file, _):
+            while piece := file.read(_PIECE):
+                digest.update(piece)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    return digest.hexdigest()
+
+
+def sign(path: Path, key: Path) -> Path:
+    """Sign a manifest with an SSH key, as ``ssh-keygen -Y sign`` does; returns the signature's file.
+
+    Parameters
+    ----------
+    path : Path
+        The manifest.
+    key : Path
+        A private key, which ssh-keygen may ask a passphrase for, or the public key of one that the SSH agent holds.
+
+    Raises
+    ------
+    ManifestError
+        If there is no ssh-keygen, or it refuses.
+    """
+    signature = signature_of(path)
+    if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
+        raise ManifestError(f"cannot be signed: {key} is no regular file", where=str(path), hint=_KEY)
+    signature.unlink(missing_ok=True)  # else ssh-keygen asks
+    command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key)]  # noqa: PTH100
+    command.append(os.path.abspath(path))  # noqa: PTH100
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+    if done.returncode or not signature.is_file():
+        raise ManifestError(
+            f"cannot be signed: {done.stderr.strip() or 'ssh-keygen fails'}",
+            where=str(path),
+            hint=_KEY,
+        )
+    return signature
+
+
+def check_signature(manifest: Manifest, signers: Path, signer: str | None = None) -> str:
+    """Check the signature of a manifest.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        Read; what is checked is what was read.
+    signers : Path
+        Whose keys are trusted: lines of OpenSSH's ``allowed_signers`` (ssh-keygen(1)).
+    signer : str, optional
+        Who of them must have signed.
+
+    Returns
+    -------
+    str
+        Who has signed.
+
+    Raises
+    ------
+    ManifestError
+        If there is no signature, no ssh-keygen, or nobody who is trusted has signed these bytes.
+    """
+    program = _ssh_keygen()
+    path = signature_of(manifest.path)
+    if not path.exists():
+        raise ManifestError(
+            "is not signed: it has no signature beside it", where=str(manifest.path), hint=f"fetch {path} too"
+        )
+    for file in (path, signers):
+        bytes_of(file)  # says what is wrong with it, which ssh-keygen does not always
+    common = [program, "-Y"], ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
+    if signer is None:
+        found = subprocess.run(
+            [*common[0], "find-principals", *common[1]], capture_output=True, text=True, errors="replace", check=False
+        )
+        signer = re.split("[,\n]", found.stdout, maxsplit=1)[0].strip()
+    refused = ManifestError(
+        f"the signature in {path} is not one by "
+        + (signer or "anybody")
+        + f" whom {signers} trusts for these bytes and the namespace {NAMESPACE!r}",
+        where=str(manifest.path),
+        hint="do not use the files; fetch manifest and signature again, or get the signer's new public key from the "
+        "signer",
+    )
+    if not signer:
+        raise refused
+    done = subprocess.run(
+        [*common[0], "verify", *common[1], "-n", NAMESPACE, "-I", signer],
+        input=manifest.text,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode:
+        raise refused
+    return signer
+
+
+def signature_of(path: Path) -> Path:
+    """Where the signature of a manifest lies."""
+    return path.parent / f"{path.name}.sig"
+
+
+def _ssh_keygen() -> str:
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        raise ManifestError(
+            "signatures need ssh-keygen, which is not found", hint="install OpenSSH (openssh-client), 8.2 or later"
+        )
+    return program
+
+
+def _is_inside(name: str) -> bool:
+    """Whether a name is a relative path in its plain form that stays where it starts, and stands in one line."""
+    plain = PurePosixPath(name)
+    parts = plain.parts
+    return str(plain) == name and bool(parts) and ".." not in parts and not plain.is_absolute() and name.isprintable()
+
+
+def bytes_of(path: Path) -> bytes:
+    """What a manifest, a signature or a list of signers says.
+
+    Raises
+    ------
+    ManifestError
+        If it cannot be read, or is longer than any of them.
+    """
+    try:
+        with files.open_regular(path) as (file, status):
+            if status.st_size > _LARGEST:
+                raise _no_manifest(f"{path}", f"it is longer than {_LARGEST >> 20} MiB")
+            return file.read(_LARGEST)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+
+
+def _head(path: Path) -> str:
+    with files.open_regular(path) as (file, _):
+        return file.read(200).decode("utf-8", "replace").partition("\n")[0]
+
+
+def _unreadable(path: Path, error: Exception) -> ManifestError:
+    why = getattr(error, "strerror", None) or str(error)
+    return ManifestError(f"cannot be read: {why}", where=str(path), hint="give the path of a file that is there")
+
+
+def _no_manifest(where: str, why: str) -> ManifestError:
+    return ManifestError(f"is no manifest: {why}", where=where, hint="`jitlto manifest DB -o FILE` writes one")
+
+
+def _some(names: Iterable[str]) -> str:
+    listed = sorted(names)
+    return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")

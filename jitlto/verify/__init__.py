@@ -1,0 +1,1 @@
+"""Proofs without a GPU: every kernel plans and links, and what is wrong where not."""

@@ -1,0 +1,327 @@
+"""nvcc: the same bytes everywhere, all that is read is told, and its errors read like NVRTC's."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from jitlto.build.compilers import nvcc
+from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.nvcc import Compiler
+from jitlto.build.pipeline import build
+from jitlto.cuda import nvrtc, toolkit
+from jitlto.errors import CompileError, ToolchainError
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.support.families import MINI, write_family
+
+BASE = (Architecture(75),)
+BOTH = (ImageKind.LTOIR, ImageKind.PTX)
+OPTIONS = ("--std=c++17",)
+INTERNAL = """#include "deep/helper.h"
+#include <cassert>
+#include <cuda_fp16.h>
+namespace { __device__ int counter; __device__ __noinline__ int hidden(int x) { return x * 3 + counter; } }
+static __device__ int table[4];
+static __device__ __noinline__ int help(int x) { return table[x & 3] + x; }
+__device__ int f(int x) { assert(x); counter++; table[x & 3] = x; return hidden(x) + help(x) + helper(x); }
+__device__ __half g(__half x) { return x + x; }
+__device__ const char* where() { return __FILE__; }
+"""
+HELPER = "#pragma once\nstatic __device__ int helper(int x) { return x + 1; }\n"
+SCRIPT = """
+import sys
+from pathlib import Path
+from jitlto.build.compilers.nvcc import Compiler
+from jitlto.build.compilers.compiled_source import Job
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import HeaderSearch
+from jitlto.model.versions import Architecture
+root = Path(sys.argv[1])
+source = HeaderSearch([root]).closure((root / "source.cu").read_bytes())
+compiler = Compiler()
+architectures = (Architecture(75), Architecture(80))
+options = ("--std=c++17", *sys.argv[2:])
+job = Job("nvcc", compiler.identity, source, architectures, options, (ImageKind.LTOIR, ImageKind.PTX))
+print(compiler.compile(job).sha256)
+"""
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Compiler:
+    try:
+        return Compiler()
+    except ToolchainError as error:
+        pytest.skip(error.what)
+
+
+def compile_text(
+    compiler: Compiler,
+    text: str,
+    headers: dict[str, str] | None = None,
+    architectures: tuple[Architecture, ...] = BASE,
+    options: tuple[str, ...] = OPTIONS,
+    images: tuple[ImageKind, ...] = (ImageKind.PTX,),
+) -> Unit:
+    search = HeaderSearch([], {name: content.encode() for name, content in (headers or {}).items()})
+    return compiler.compile(
+        Job("nvcc", compiler.identity, search.closure(text.encode()), architectures, options, images)
+    )
+
+
+@pytest.fixture(scope="module")
+def nvcc_mini(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KernelFamily]:
+    """The family ``mini``, compiled with nvcc."""
+    directory = tmp_path_factory.mktemp("mini")
+    toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
+    path = write_family(directory, MINI | {"family.toml": toml})
+    report = build([declaration.load(path)], directory / "mini.fragdb", jobs=1)
+    with FragmentDatabase(report.path) as database:
+        yield KernelFamily("mini", database)
+
+
+def refused(compiler: Compiler, text: str, headers: dict[str, str] | None = None, *options: str) -> CompileError:
+    with pytest.raises(CompileError) as caught:
+        compile_text(compiler, text, headers, options=options)
+    return caught.value
+
+
+@pytest.mark.parametrize("options", [[], ["--generate-line-info"]])
+def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_path: Path, options: list[str]) -> None:
+    repository = str(Path(nvcc.__file__).parents[3])
+    units = []
+    for number, name in enumerate(("here", "a longer path/there")):
+        root = tmp_path / name
+        (root / "deep").mkdir(parents=True)
+        (root / "deep" / "helper.h").write_text(HELPER)
+        (root / "source.cu").write_text(INTERNAL)
+        environment = os.environ | {"PYTHONPATH": repository, "TMPDIR": str(root), "PYTHONHASHSEED": str(number)}
+        units.append(
+            subprocess.run(
+                [sys.executable, "-c", SCRIPT, str(root), *options], cwd=root, env=environment, text=True, check=True,
+                stdout=subprocess.PIPE,
+            ).stdout
+        )  # fmt: skip
+        assert {path.name for path in root.iterdir()} == {"deep", "source.cu"}
+    assert units[0] == units[1]
+
+
+def test_a_toolkit_elsewhere_gives_the_same_bytes(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = compile_text(compiler, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH)
+    (tmp_path / "moved").symlink_to(compiler._top)
+    found = str(tmp_path / "moved" / Path(compiler._nvcc).relative_to("toolkit"))
+    monkeypatch.setattr(toolkit, "binary", lambda name: found)
+    moved = Compiler()
+    assert moved._top == tmp_path / "moved"
+    assert moved.identity == compiler.identity
+    assert compile_text(moved, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH) == here
+
+
+def test_variables_that_change_what_is_compiled_are_not_heard(
+    compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "#ifdef HEARD\n#error heard\n#endif\n#if __has_include(<outside.h>)\n#error found\n#endif\n"
+    (tmp_path / "outside.h").write_text("")
+    for name in ("NVCC_APPEND_FLAGS", "NVCC_PREPEND_FLAGS"):
+        monkeypatch.setenv(name, "-DHEARD")
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "C_INCLUDE_PATH"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert compile_text(Compiler(), text).provides == ()
+
+
+def test_what_a_compile_gives(compiler: Compiler) -> None:
+    text = """__device__ float other(float);
+__device__ int counter = 1;
+__global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
+"""
+    architectures = (Architecture(75), Architecture(90))
+    unit = compile_text(compiler, text, architectures=architectures, images=BOTH)
+    assert unit.toolchain == "nvcc"
+    assert unit.version == compiler.version
+    assert unit.target == Architecture(75)
+    assert {s.name for s in unit.provides} == {"_Z4kernPfc", "counter"}
+    assert [s.name for s in unit.requires] == ["_Z5otherf"]
+    assert unit.kernels == (("_Z4kernPfc", ((8, 8), (1, 1))),)
+    assert [(kind, architecture) for kind, architecture, _ in unit.images] == [
+        (ImageKind.LTOIR, Architecture(75)), (ImageKind.LTOIR, Architecture(90)), (ImageKind.PTX, Architecture(75)),
+    ]  # fmt: skip
+    assert unit == Unit.from_bytes(unit.to_bytes())
+
+
+@pytest.mark.parametrize("images", [(ImageKind.LTOIR,), (ImageKind.PTX,)])
+def test_symbols_are_read_whatever_images_are_wanted(compiler: Compiler, images: tuple[ImageKind, ...]) -> None:
+    unit = compile_text(compiler, "__device__ int f() { return 1; }", images=images)
+    assert [kind for kind, _, _ in unit.images] == list(images)
+    assert [s.name for s in unit.provides] == ["_Z1fv"]
+
+
+@pytest.mark.parametrize("kind", ["__forceinline__", "inline", "template <int N>"])
+def test_a_helper_that_is_inlined_away_shows_as_weak(compiler: Compiler, kind: str) -> None:
+    call = "help<1>" if "template" in kind else "help"
+    helper = f"{kind} __device__ float help(float x) {{ return x * 2; }}\n"
+    unit = compile_text(compiler, f'{helper}extern "C" __device__ float f(float x) {{ return {call}(x); }}\n')
+    assert [s.name for s in unit.provides] == ["f"]
+    assert [name for name, _ in unit.weak if "help" in name]
+
+
+def test_all_that_is_read_is_told_for_every_architecture(compiler: Compiler) -> None:
+    text = """#if __CUDA_ARCH__ == 750
+#include "deep/low.h"
+#elif __CUDA_ARCH__ == 800
+#include "high.h"
+#else
+#include "never.h"
+#endif
+#include <cuda_fp16.h>
+#include <cstdint>
+"""
+    headers = {"deep/low.h": '#include "beside.h"\n', "deep/beside.h": "", "high.h": "", "never.h": ""}
+    unit = compile_text(compiler, text, headers, (Architecture(75), Architecture(80)))
+    own = [name for name in unit.reads if not name.startswith("<")]
+    assert own == ["deep/beside.h", "deep/low.h", "high.h"]
+    assert "<toolkit>/cuda_fp16.h" in unit.reads
+    assert any(name.startswith("<host>/") and name.endswith("/cstdint") for name in unit.reads)
+    assert all(len(compiler.external(name) or "") == 64 for name in unit.reads if name.startswith("<"))
+
+
+def test_a_header_that_is_gone_has_no_hash(compiler: Compiler) -> None:
+    assert compiler.external("<toolkit>/no/such.h") is None
+    assert compiler.external("<host>/no/such.h") is None
+    assert compiler.external("other.h") is None
+
+
+def test_a_header_that_is_not_read_changes_nothing(compiler: Compiler) -> None:
+    text = '#ifdef NEVER\n#include "never.h"\n#endif\nstatic __device__ int x;\n__device__ int* f() { return &x; }\n'
+    one, other = (compile_text(compiler, text, {"never.h": content}, images=BOTH) for content in ("int x;", "int y;"))
+    assert one == other
+
+
+def test_headers_are_found_by_name_and_not_beside_the_includer(compiler: Compiler) -> None:
+    headers = {
+        "a/first.h": '#include "value.h"\n',
+        "a/value.h": "#define VALUE 1\n",
+        "a/a/value.h": "#define VALUE 2\n",
+    }
+    compile_text(compiler, '#include "a/first.h"\nstatic_assert(VALUE == 1, "");\n#include "a/a/value.h"\n', headers)
+
+
+def test_a_header_above_its_root_is_not_written_outside(compiler: Compiler) -> None:
+    text = '# /* */ include "../../up.h"\n#include <../../up.h>\n#ifndef UP\n#error\n#endif\n'
+    unit = compile_text(compiler, text, {"../../up.h": "#define UP\n"})
+    assert "../../up.h" in unit.reads
+
+
+def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
+    flags = LinkOptions(fast_math=True, lineinfo=True).compile_flags()
+    unit = compile_text(compiler, "__device__ float f(float x) { return x / 3; }", options=flags, images=BOTH)
+    text = unit.images[-1][2].decode()
+    assert ".ftz.f32" in text
+    assert ".loc" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("\n  int f() { return nope; }\n", 'error: identifier "nope" is undefined'),
+        ("\n#error this is wrong\n", "error: #error this is wrong"),
+        ("\n#include <no/such.h>\n", 'catastrophic error: cannot open source file "no/such.h"'),
+    ],
+)
+def test_errors_have_the_form_of_nvrtcs_and_mark_the_line(compiler: Compiler, text: str, says: str) -> None:
+    error = refused(compiler, text)
+    assert f"{nvrtc.program_name(Source(text.encode(), {}))}(2): {says}" in error.log
+    assert ">    2 |" in nvrtc.annotate(error, "name.cu", text, "here").what
+
+
+@pytest.mark.parametrize("line", ["int f() { return nope; }", "#error nope"])
+def test_an_error_in_a_header_has_its_name(compiler: Compiler, line: str) -> None:
+    error = refused(compiler, '#include "deep/bad.h"\n', {"deep/bad.h": f"\n{line}\n"})
+    assert "deep/bad.h(2): error" in error.log
+    assert "include/deep" not in error.log
+
+
+def test_a_missing_header_is_named_and_hinted(compiler: Compiler) -> None:
+    error = refused(compiler, '#define NAME "no/such.h"\n#include NAME\n')
+    assert nvrtc.missing_header(error.log) == "no/such.h"
+    assert str(error.hint).startswith("no/such.h is neither beside")
+
+
+def test_a_refused_option_is_a_compile_error_that_names_it(compiler: Compiler) -> None:
+    assert "--no-such-option" in refused(compiler, "", None, "--no-such-option").log
+    assert "NVCC_CCBIN" in refused(compiler, "", None, "-ccbin=clang").what
+    assert "-odir" in refused(compiler, "", None, "-odir=/tmp").what
+
+
+def test_warnings_are_kept(compiler: Compiler) -> None:
+    assert "never referenced" in compile_text(compiler, "__device__ int f() { int unused; return 1; }").log
+
+
+def test_a_missing_host_compiler_is_said(compiler: Compiler, tmp_path: Path) -> None:
+    with pytest.raises(ToolchainError, match="host compiler 'gcc'") as caught:
+        Compiler({"PATH": str(tmp_path)})
+    assert "g++" in str(caught.value.hint)
+    with pytest.raises(ToolchainError, match="no-such-compiler"):
+        Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": "no-such-compiler"})
+
+
+def test_a_missing_nvcc_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolkit, "binary", lambda name: None)
+    with pytest.raises(ToolchainError, match="nvcc is not installed") as caught:
+        Compiler()
+    assert "nvidia-cuda-nvcc" in str(caught.value.hint)
+
+
+def test_another_host_compiler_is_another_identity(compiler: Compiler, tmp_path: Path) -> None:
+    other = tmp_path / "gcc"
+    other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo another\nexec {compiler._host} "$@"\n')
+    other.chmod(0o755)
+    path = os.environ["PATH"]
+    by_path, by_file, by_folder = (
+        Compiler(given).identity
+        for given in (
+            {"PATH": f"{tmp_path}:{path}"},
+            *({"PATH": path, "NVCC_CCBIN": str(p)} for p in (other, tmp_path)),
+        )
+    )
+    assert by_path == by_file == by_folder != compiler.identity
+
+
+def test_an_nvcc_that_is_killed_says_so(compiler: Compiler, tmp_path: Path) -> None:
+    killed = Compiler()
+    script = tmp_path / "toolkit" / "bin" / "nvcc"
+    script.parent.mkdir(parents=True)
+    script.write_text("#!/bin/sh\nkill -KILL $$\n")
+    script.chmod(0o755)
+    killed._top, killed._nvcc = tmp_path / "toolkit", "toolkit/bin/nvcc"
+    with pytest.raises(ToolchainError, match="nvcc was killed by SIGKILL"):
+        compile_text(killed, "")
+
+
+@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
+def test_a_family_made_with_nvcc_is_planned_and_linked(
+    compiler: Compiler, nvcc_mini: KernelFamily, link_mode: Literal["lto", "ptx"]
+) -> None:
+    if toolkit.nvjitlink_version() < compiler.version:
+        pytest.skip("nvJitLink is older than nvcc")
+    plan = nvcc_mini.plan(data_type="float", op_name="square", link_mode=link_mode)
+    assert {image.toolchain for fragment in plan.fragments for image in fragment.images} == {"nvcc"}
+    assert plan.link(arch="sm_90").cubin[:4] == b"\x7fELF"
+
+
+def test_no_path_is_in_the_identity(compiler: Compiler) -> None:
+    assert str(compiler._top) not in compiler.identity
+    assert str(compiler.version) in compiler.identity

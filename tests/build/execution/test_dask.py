@@ -1,0 +1,273 @@
+"""A Dask cluster of real processes: the same bytes, lost workers, other versions, and addresses where nothing is."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jitlto
+from jitlto.build.compilers import base
+from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.execution import transport
+from jitlto.build.execution.dask import DaskExecutor, connect
+from jitlto.build.execution.workers import ProcessExecutor
+from jitlto.build.pipeline import build
+from jitlto.errors import BuildError, ToolchainError
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import Source
+from jitlto.model.versions import Architecture
+from jitlto.storage import declaration
+from tests.support.families import MINI, write_family
+
+dask = pytest.importorskip("distributed", reason="the package distributed is not installed")
+
+ROOT = Path(jitlto.__file__).parent.parent
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    with dask.LocalCluster(
+        processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as made:
+        made.wait_for_workers(2)
+        yield made
+
+
+def url(cluster: Any) -> str:
+    return str(cluster.scheduler_address).replace("tcp://", "dask://")
+
+
+@pytest.fixture
+def executor(cluster: Any) -> Iterator[DaskExecutor]:
+    made = connect(url(cluster))
+    yield made
+    made.shutdown(cancel_futures=True)  # what a failed test leaves, nobody may be there to do
+
+
+def jobs(count: int, identity: str | None = None) -> list[Job]:
+    headers = {"a.cuh": b"#pragma once\n__device__ inline int two() { return 2; }\n" + b"// long\n" * 50_000}
+    return [
+        Job(
+            "nvrtc",
+            identity or base.find("nvrtc").identity,
+            Source(b'#include "a.cuh"\n__device__ int f%d(int a) { return a * two() + %d; }' % (n, n), headers),
+            (Architecture(75),),
+            ("--std=c++17",),
+            (ImageKind.LTOIR, ImageKind.PTX),
+        )
+        for n in range(count)
+    ]
+
+
+def process_and_directory(job: Job) -> tuple[int, str]:
+    time.sleep(0.1)
+    return os.getppid(), str(Path.cwd())
+
+
+def test_a_cluster_compiles_the_same_bytes(executor: DaskExecutor) -> None:
+    with ProcessExecutor(1) as local:
+        here = [transport.submit(local, job).result(timeout=120) for job in jobs(6)]
+    there = [future.result(timeout=120) for future in [transport.submit(executor, job) for job in jobs(6)]]
+    assert [unit.to_bytes() for unit in there] == [unit.to_bytes() for unit in here]
+
+
+def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: DaskExecutor) -> None:
+    assert executor.workers == transport.capacity(executor) == 2
+    futures = [transport.submit(executor, job, process_and_directory) for job in jobs(10)]
+    parents, directories = zip(*[future.result(timeout=60) for future in futures], strict=True)
+    assert set(directories) == {"/"}
+    assert len(set(parents)) == 2
+
+
+def test_a_worker_killed_in_mid_build_costs_only_time(executor: DaskExecutor) -> None:
+    with ProcessExecutor(2) as local:
+        here = [future.result(timeout=120) for future in [transport.submit(local, job) for job in jobs(24)]]
+    pids = list(executor._client.run(os.getpid).values())
+    futures = [transport.submit(executor, job) for job in jobs(24)]
+    wait(futures[:3], timeout=60)
+    assert not all(future.done() for future in futures)
+    os.kill(pids[0], signal.SIGKILL)
+    assert [future.result(timeout=120).to_bytes() for future in futures] == [unit.to_bytes() for unit in here]
+
+
+def kill_parent(job: Job) -> None:
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(60)
+
+
+@pytest.fixture
+def impatient() -> Iterator[None]:
+    """Schedulers give a call up with the first worker that dies of it."""
+    from dask import config
+
+    with config.set({"distributed.scheduler.allowed-failures": 0}):
+        yield
+
+
+def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, executor: DaskExecutor) -> None:
+    with pytest.raises(BuildError, match=r"\d+ workers died over one job") as caught:
+        transport.submit(executor, jobs(1)[0], kill_parent).result(timeout=120)
+    assert "tcp://" in str(caught.value.where)
+    assert "memory" in str(caught.value.hint)
+
+
+def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
+    for _ in range(2):
+        with connect(url(cluster)) as executor:
+            assert executor.submit(pow, 2, 5).result(timeout=60) == 32
+            assert executor.submit(int, "20", base=3).result(timeout=60) == 6
+    assert len(cluster.scheduler_info["workers"]) == 2
+
+
+def test_another_compiler_is_refused_before_anything_is_compiled(executor: DaskExecutor) -> None:
+    identity = base.find("nvrtc").identity
+    executor.check({"nvrtc": identity})
+    with pytest.raises(ToolchainError) as caught:
+        executor.check({"nvrtc": "nvrtc 1.0 abc"})
+    assert re.fullmatch(rf"worker tcp://\S+ has {re.escape(identity)}, the client has nvrtc 1.0 abc", caught.value.what)
+
+
+class _Worker:
+    """A Dask worker of its own, as a user starts it, with a directory before all others where it looks for modules."""
+
+    def __init__(self, cluster: Any, first: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--no-nanny",
+             "--nthreads", "1", "--no-dashboard"],
+            env=os.environ | {"PYTHONPATH": str(first)}, cwd="/", stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        cluster.wait_for_workers(1)
+
+    def __enter__(self) -> _Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture
+def bare() -> Iterator[Any]:
+    """A cluster without workers."""
+    with dask.LocalCluster(processes=True, n_workers=0, dashboard_address=None, silence_logs=50) as made:
+        yield made
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """Where another version of jitlto is."""
+    shutil.copytree(ROOT / "jitlto", tmp_path / "jitlto")
+    init = tmp_path / "jitlto" / "__init__.py"
+    init.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.7"', init.read_text()))
+    return tmp_path
+
+
+def test_a_worker_with_another_jitlto_is_refused_at_once(bare: Any, other: Path) -> None:
+    with _Worker(bare, other), pytest.raises(ToolchainError) as caught:
+        connect(url(bare))
+    assert re.fullmatch(
+        rf"worker tcp://\S+ has jitlto 0.0.7, the client has jitlto {jitlto.__version__}", caught.value.what
+    )
+    assert "install the same jitlto" in str(caught.value.hint)
+
+
+def test_a_worker_without_jitlto_is_refused_at_once(bare: Any, tmp_path: Path) -> None:
+    (tmp_path / "jitlto").mkdir()
+    (tmp_path / "jitlto" / "__init__.py").write_text("raise ImportError('no jitlto here')")
+    with _Worker(bare, tmp_path), pytest.raises(ToolchainError, match=r"worker tcp://\S+ cannot run jitlto"):
+        connect(url(bare))
+
+
+def test_a_worker_that_joins_later_with_another_jitlto_refuses_its_job(bare: Any, other: Path) -> None:
+    with _Worker(bare, ROOT) as first, connect(url(bare)) as executor:
+        assert transport.submit(executor, jobs(1)[0]).result(timeout=60).provides
+        first.__exit__()
+        with _Worker(bare, other), pytest.raises(ToolchainError, match=r"has jitlto 0\.0\.7, the client has jitlto"):
+            transport.submit(executor, jobs(1)[0]).result(timeout=60)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["dask://", "dask://host", "dask://host:port", "dask://host:99999", "http://host:80", "host:8786", ""]
+)
+def test_what_is_no_address_is_said(wrong: str) -> None:
+    with pytest.raises(BuildError, match="is no address of a cluster") as caught:
+        connect(wrong)
+    assert "dask://HOST:PORT" in str(caught.value.hint)
+
+
+def test_addresses_where_nothing_is_are_said_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        begin = time.monotonic()
+        for address in (f"127.0.0.1:{taken.getsockname()[1]}", "no-such-host.invalid:8786"):
+            with pytest.raises(BuildError, match=f"no Dask scheduler answers at {re.escape(address)}"):
+                connect(f"dask://{address}")
+        assert time.monotonic() - begin < 15
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"hi", b""])
+def test_what_is_no_scheduler_is_said_in_bounded_time(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(ConnectionError):
+                connection.sendall(greeting)
+                connection.recv(1)
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        with pytest.raises(BuildError, match="no Dask scheduler answers"):
+            connect(f"dask://127.0.0.1:{server.getsockname()[1]}")
+        thread.join(timeout=10)
+        assert not thread.is_alive()
+
+
+def test_a_cluster_without_workers_is_said(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
+    with pytest.raises(BuildError, match="the cluster has no workers") as caught:
+        connect(url(bare))
+    assert "dask worker tcp://" in str(caught.value.hint)
+
+
+def test_a_scheduler_that_goes_away_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with dask.LocalCluster(
+        processes=True, n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
+    ) as cluster:
+        monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 3)
+        executor = connect(url(cluster))
+        future = executor.submit(time.sleep, 60)
+        time.sleep(0.5)
+    with pytest.raises(BuildError, match="scheduler is gone"):
+        future.result(timeout=30)
+    executor.shutdown(cancel_futures=True)
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ToolchainError) as caught:
+        connect("dask://127.0.0.1:8786")
+    assert "jitlto[dask]" in str(caught.value.hint)
+
+
+def test_a_database_built_on_a_cluster_is_the_same_file(executor: DaskExecutor, tmp_path: Path) -> None:
+    families = [declaration.load(write_family(tmp_path / "mini", MINI))]
+    here = build(families, tmp_path / "here.fragdb", jobs=1, cache=None)
+    there = build(families, tmp_path / "there.fragdb", executor=executor, cache=None)
+    assert there.compiled == 6
+    assert there.path.read_bytes() == here.path.read_bytes()

@@ -1,0 +1,509 @@
+"""The build engine: each distinct thing is compiled once, and again exactly when something that it reads changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.build.cache.cache import Cache
+from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
+from jitlto.build.failures import FailedFragmentsError
+from jitlto.build.pipeline import BuildReport, Project, build
+from jitlto.cuda import toolkit
+from jitlto.errors import BuildError, CompileError, ToolchainError
+from jitlto.model.fragment import FragmentKey
+from jitlto.storage import cache_usage, declaration
+from jitlto.storage.cache_dir import Store
+from jitlto.storage.database import FragmentDatabase
+from tests.support.environments import ROOT
+from tests.support.families import MINI, write_family
+
+KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "12"))
+
+
+class Counting(ProcessExecutor):
+    """Real worker processes, and the number of real compiles."""
+
+    def __init__(self, workers: int = 2) -> None:
+        super().__init__(workers)
+        self.count = 0
+
+    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self.count += 1
+        return super()._call(fn, *args, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessExecutor]:
+    with ProcessExecutor(2) as pool:
+        yield pool
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(Store(tmp_path / "cache", 1 << 30))
+
+
+Make = Callable[..., BuildReport]
+
+
+@pytest.fixture
+def make(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> Make:
+    """Build a family given as files, with one cache."""
+
+    def make(files: dict[str, str], name: str = "family", **arguments: Any) -> BuildReport:
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        path = write_family(tmp_path / name, files)
+        given = {"cache": cache, "executor": workers} | arguments
+        return build([declaration.load(path)], tmp_path / f"{name}.fragdb", **given)
+
+    return make
+
+
+def changed(**files: str) -> dict[str, str]:
+    return MINI | {name.replace("__", "."): text for name, text in files.items()}
+
+
+class NoCompiler(Executor):
+    """Fails where something is to be compiled."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise AssertionError("a compiler was touched")
+
+
+def test_nothing_changed_touches_no_compiler(make: Make) -> None:
+    first = make(MINI)
+    data = first.path.read_bytes()
+    assert first.compiled == 6
+    again = make(MINI, executor=NoCompiler())
+    assert again.compiled == 0
+    assert again.path.read_bytes() == data
+
+
+def test_without_a_cache_everything_is_compiled_again(make: Make) -> None:
+    assert [make(MINI, cache=None).compiled for _ in range(2)] == [6, 6]
+
+
+def test_another_place_is_no_change(make: Make) -> None:
+    first = make(MINI)
+    second = make(MINI, name="elsewhere in a longer path")
+    assert second.compiled == 0
+    assert second.path.read_bytes() == first.path.read_bytes()
+
+
+def test_only_what_can_include_a_changed_header_is_compiled_again(make: Make) -> None:
+    files = MINI | {"kern.cu.jinja": '#include "own.cuh"\n' + MINI["kern.cu.jinja"], "own.cuh": "#pragma once\n"}
+    assert make(files).compiled == 6
+    changed = make(files | {"own.cuh": "#pragma once\n#define OTHER 1\n"})
+    assert changed.compiled == 2  # the kernels; no `op` can include it
+    assert make(files).compiled == 0  # and back
+    changed = make(files | {"op.cuh": MINI["op.cuh"] + "// read by all\n"})
+    assert changed.compiled == 6
+
+
+def test_a_changed_constant_in_a_header_is_seen(make: Make) -> None:
+    files = MINI | {
+        "op.cuh": MINI["op.cuh"] + "#define FACTOR 3\n",
+        "op.json": MINI["op.json"].replace("a + a", "a * FACTOR"),
+    }
+
+    def images(report: BuildReport) -> set[str]:
+        with FragmentDatabase(report.path) as database:
+            fragment = database.get(FragmentKey.parse("mini/op[data_type=float,op_name=twice]"))
+        assert fragment is not None
+        return {image.sha256 for image in fragment.images}
+
+    # The second build writes over the first one's file.
+    before = images(make(files))
+    after = make(files | {"op.cuh": files["op.cuh"].replace("FACTOR 3", "FACTOR 57")})
+    assert not before & images(after)
+    assert after.compiled == 6
+    fresh = make(files | {"op.cuh": files["op.cuh"].replace("FACTOR 3", "FACTOR 57")}, name="fresh", cache=None)
+    assert fresh.path.read_bytes() == after.path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("files", "compiled"),
+    [
+        (changed(family__toml=MINI["family.toml"].replace('"mini"', '"mini"\noptions = ["-DX=1"]', 1)), 6),
+        (changed(family__toml=MINI["family.toml"].replace('"mini"', '"mini"\nstd = "c++20"', 1)), 6),
+        (changed(family__toml=MINI["family.toml"].replace('"mini"', '"mini"\narchs = ["80"]', 1)), 6),
+        (changed(family__toml=MINI["family.toml"].replace('"mini"', '"mini"\nimages = ["ltoir"]', 1)), 6),
+        (changed(op__json=MINI["op.json"].replace("a * a", "a * a * a")), 2),
+        (changed(op__cu__jinja=MINI["op.cu.jinja"] + "// {{op_name}}\n"), 4),
+        (changed(op__json=MINI["op.json"].replace("{", '{ "unused": "1", ', 1)), 0),
+        (changed(unread__cuh="#define X\n"), 0),
+    ],
+    ids=["options", "standard", "architecture", "images", "value", "template", "unused parameter", "unread header"],
+)
+def test_what_the_compiler_is_given_is_what_counts(make: Make, files: dict[str, str], compiled: int) -> None:
+    make(MINI)
+    report = make(files)
+    assert report.compiled == compiled
+    assert make(files).compiled == 0
+    fresh = make(files, name="fresh", cache=None)
+    assert fresh.path.read_bytes() == report.path.read_bytes()
+
+
+def test_another_compiler_is_another_fingerprint(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(MINI)
+    monkeypatch.setattr("jitlto.cuda.toolkit.build_id", lambda _: "another build")
+    with pytest.raises(ToolchainError) as caught:
+        make(MINI)  # the workers have the real one, and refuse
+    assert "another build" in str(caught.value)
+
+
+def test_a_header_that_appears_before_another_is_seen(make: Make) -> None:
+    """Not a changed file but a new one makes an include mean something else."""
+    files = MINI | {
+        "family.toml": MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ninclude = [".", "late"]'),
+        "kern.cu.jinja": '#include "sub/user.cuh"\n' + MINI["kern.cu.jinja"],
+        "sub/user.cuh": '#pragma once\n#include "value.cuh"\n#if __has_include("extra.cuh")\n#error found\n#endif\n',
+        "late/value.cuh": "#define VALUE 1\n",
+    }
+    assert make(files).compiled == 6
+    assert make(files | {"sub/value.cuh": "#define VALUE 2\n"}).compiled == 2
+    assert make(files | {"value.cuh": "#define VALUE 3\n"}).compiled == 2
+    with pytest.raises(CompileError, match="found"):
+        make(files | {"extra.cuh": ""})
+
+
+def test_a_header_included_through_a_macro_is_a_dependency(make: Make) -> None:
+    files = MINI | {
+        "kern.cu.jinja": '#define NAME "hidden.cuh"\n#include NAME\n' + MINI["kern.cu.jinja"],
+        "hidden.cuh": "#define HIDDEN 1\n",
+    }
+    make(files)
+    assert make(files).compiled == 0
+    assert make(files | {"hidden.cuh": "#define HIDDEN 2\n"}).compiled == 2
+
+
+def test_equal_sources_of_several_families_are_compiled_once(
+    tmp_path: Path, cache: Cache, workers: ProcessExecutor
+) -> None:
+    families = [
+        declaration.load(
+            write_family(tmp_path / name, changed(family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"')))
+        )
+        for name in ("one", "two")
+    ]
+    for kept in (None, cache):
+        report = build(families, tmp_path / "x.fragdb", cache=kept, executor=workers)
+        assert (len(report.fragments), report.compiled) == (12, 6)
+    assert build(families[1:], tmp_path / "y.fragdb", cache=cache, executor=NoCompiler()).compiled == 0
+
+
+def test_equal_sources_with_other_headers_are_compiled_apart(
+    tmp_path: Path, cache: Cache, workers: ProcessExecutor
+) -> None:
+    files = MINI | {"op.json": MINI["op.json"].replace("a + a", "a * FACTOR")}
+    families = [
+        declaration.load(
+            write_family(
+                tmp_path / name,
+                files
+                | {
+                    "family.toml": MINI["family.toml"].replace('"mini"', f'"{name}"'),
+                    "op.cuh": MINI["op.cuh"] + f"#define FACTOR {factor}\n",
+                },
+            )
+        )
+        for name, factor in (("one", 3), ("two", 4))
+    ]
+    report = build(families, tmp_path / "x.fragdb", cache=cache, executor=workers)
+    assert report.compiled == 12
+    assert build(families, tmp_path / "y.fragdb", cache=cache, executor=NoCompiler()).digest == report.digest
+    alone = build(families[1:], tmp_path / "z.fragdb", cache=None, executor=workers)
+    assert set(alone.fragments) < set(report.fragments)
+
+
+def entries(cache: Cache, kind: str) -> list[Path]:
+    return sorted(p for p in (cache.store.directory / kind).rglob("*") if p.is_file())
+
+
+@pytest.mark.parametrize("kind", ["units", "headers", "sources"])
+def test_damaged_entries_are_made_again(make: Make, cache: Cache, kind: str) -> None:
+    whole = make(MINI).path.read_bytes()
+    for path in entries(cache, kind):
+        data = bytearray(path.read_bytes())
+        data[len(data) // 2] ^= 0xFF
+        path.write_bytes(data)
+    report = make(MINI)
+    assert 0 < report.compiled <= 6  # a header set that is made again serves all that have it
+    assert report.path.read_bytes() == whole
+    assert make(MINI).compiled == 0
+
+
+def test_an_entry_that_is_lost_is_made_again(make: Make, cache: Cache) -> None:
+    make(MINI)
+    entries(cache, "units")[0].unlink()
+    assert make(MINI).compiled == 1
+
+
+def test_a_cache_without_room_builds_all_the_same(make: Make, tmp_path: Path) -> None:
+    small = Cache(Store(tmp_path / "small", 1))
+    data = make(MINI, cache=small).path.read_bytes()
+    assert cache_usage.usage(small.store).size <= 1
+    again = make(MINI, cache=small)
+    assert (again.compiled, again.path.read_bytes()) == (6, data)
+
+
+WRONG = changed(op__cu__jinja=MINI["op.cu.jinja"].replace("{{expr}}", "no_such_name + {{expr}}"))
+
+
+def test_of_several_failures_the_first_is_reported_every_time(make: Make) -> None:
+    messages = set()
+    for _ in range(3):
+        with pytest.raises(CompileError) as caught:
+            make(WRONG, cache=None)
+        messages.add(str(caught.value))
+    (message,) = messages
+    assert "op_name=twice" in message
+    assert "data_type=float" in message
+
+
+def test_keep_going_compiles_the_rest_and_reports_by_cause(make: Make) -> None:
+    with pytest.raises(FailedFragmentsError) as caught:
+        make(WRONG, keep_going=True)
+    assert "4 of 6 fragments cannot be compiled, of one cause" in str(caught.value)
+    assert len(caught.value.failures) == 1
+    assert make(MINI).compiled == 4  # the kernels were kept
+
+
+def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: Make) -> None:
+    files = WRONG | {
+        "kern.cu.jinja": "{% if data_type == 'float' %}{{ nobody }}{% endif %}\n__device__ int g() { return 1; }",
+    }
+    with pytest.raises(FailedFragmentsError) as caught:
+        make(files, keep_going=True)
+    text = str(caught.value)
+    assert "6 of 6 fragments cannot be compiled, of 3 causes" in text
+    assert "'nobody' is undefined" in text
+    assert "defines no __global__ function" in text
+    assert "no_such_name" in text
+
+
+def test_the_most_expensive_are_compiled_first(tmp_path: Path, cache: Cache) -> None:
+    path = write_family(tmp_path / "family", MINI)
+    keys = [str(key) for key in Project([declaration.load(path)]).keys]
+    costs = {key: float(number) for number, key in enumerate(keys)}
+    cache.record_costs(costs)
+    order: list[str] = []
+
+    class Recording(Counting):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+            return super().submit(fn, *args, **kwargs)
+
+    from tests.build.test_pipeline import Told
+
+    told = Told()
+    with Counting(1) as pool:
+        build([declaration.load(path)], tmp_path / "x.fragdb", cache=cache, executor=pool, observer=told)
+    order = [str(key) for key in told.ended]
+    assert order == keys[::-1]
+    assert set(cache.costs()) == set(keys)
+    assert all(seconds < 5 for key, seconds in cache.costs().items())
+
+
+class Dying(ProcessExecutor):
+    """Its worker is killed at the first compile."""
+
+    def __init__(self, deaths: int) -> None:
+        super().__init__(1)
+        self.deaths = deaths
+
+    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if self.deaths:
+            self.deaths -= 1
+            return super()._call(os.kill, 0, signal.SIGKILL)
+        return super()._call(fn, *args, **kwargs)
+
+
+def test_a_source_whose_worker_died_is_compiled_by_another(make: Make) -> None:
+    with Dying(1) as pool:
+        assert make(MINI, executor=pool, cache=None).compiled == 6
+
+
+def test_a_source_whose_worker_dies_again_is_an_error_that_names_it(make: Make) -> None:
+    with Dying(100) as pool, pytest.raises(WorkerDied) as caught:
+        make(MINI, executor=pool, cache=None)
+    assert "SIGKILL" in str(caught.value)
+    assert "(group kern, data_type=float)" in str(caught.value)
+
+
+def test_any_executor_gives_the_same_bytes(make: Make) -> None:
+    data = make(MINI, cache=None).path.read_bytes()
+    with ThreadPoolExecutor(2) as pool:
+        assert make(MINI, name="threads", cache=None, executor=pool).path.read_bytes() == data
+
+
+DRIVER = """
+import json, os, sys
+from pathlib import Path
+from jitlto import declaration
+from jitlto.build.cache.cache import Cache
+from jitlto.build.pipeline import build
+from jitlto.build.execution.transport import MissingHeaders
+from jitlto.build.execution.workers import ProcessExecutor
+from jitlto.storage.cache_dir import Store
+
+log = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+class Logging(ProcessExecutor):
+    def _call(self, fn, /, *args, **kwargs):
+        os.write(log, b"start\\n")
+        try:
+            return super()._call(fn, *args, **kwargs)
+        except MissingHeaders:
+            os.write(log, b"no start\\n")
+            raise
+
+cache = Cache(Store(Path(sys.argv[2]), 1 << 30))
+with Logging(2) as pool:
+    report = build([declaration.load(Path(sys.argv[1]))], Path(sys.argv[4]), cache=cache, executor=pool)
+print(report.compiled)
+"""
+
+
+def drive(path: Path, cache: Path, log: Path, output: Path) -> subprocess.Popen[str]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(path), str(cache), str(log), str(output)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+    )  # fmt: skip
+
+
+MANY = MINI | {"op.json": json.dumps({"data_type": ["float", "double"], "_op": [
+    {"op_name": f"plus{n}", "expr": f"a + T({n})"} for n in range(8)]})}  # fmt: skip
+
+
+def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: ProcessExecutor) -> None:
+    path = write_family(tmp_path / "family", MANY)
+    reference = build([declaration.load(path)], tmp_path / "reference.fragdb", executor=workers)
+    builds = [drive(path, tmp_path / "cache", tmp_path / f"log{n}", tmp_path / f"{n}.fragdb") for n in range(2)]
+    compiled = []
+    for process in builds:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        compiled.append(int(out))
+    assert sum(compiled) == reference.compiled == 18
+    for n in range(2):
+        assert (tmp_path / f"{n}.fragdb").read_bytes() == reference.path.read_bytes()
+
+
+def test_a_build_killed_at_any_moment_is_taken_up_where_it_was(tmp_path: Path, workers: ProcessExecutor) -> None:
+    """`kill -9`, then a build: right every time, and no more is compiled again than what was being compiled."""
+    path = write_family(tmp_path / "family", MANY)
+    families = [declaration.load(path)]
+    reference = build(families, tmp_path / "reference.fragdb", executor=workers).path.read_bytes()
+    chance = random.Random()  # noqa: S311 - not for secrets
+    outcomes: Counter[int] = Counter()
+    begin = time.monotonic()
+    drive(path, tmp_path / "timing", tmp_path / "log", tmp_path / "t.fragdb").wait()
+    longest = time.monotonic() - begin
+    for number in range(KILLS):
+        directory, log, output = tmp_path / f"cache{number}", tmp_path / f"log{number}", tmp_path / f"{number}.fragdb"
+        process = drive(path, directory, log, output)
+        time.sleep(chance.uniform(0.0, longest))
+        process.kill()
+        process.communicate()
+        lines = log.read_text().splitlines() if log.exists() else []
+        started = lines.count("start") - lines.count("no start")
+        with FragmentDatabase(output) if output.exists() else _nothing() as database:
+            if database is not None:
+                database.verify()
+        cache = Cache(Store(directory, 1 << 30))
+        report = build(families, output, cache=cache, executor=workers)
+        assert output.read_bytes() == reference
+        assert started + report.compiled <= 18 + 2, "more was compiled again than two workers had in hand"
+        assert build(families, output, cache=cache, executor=NoCompiler()).compiled == 0
+        outcomes[report.compiled] += 1
+        shutil.rmtree(directory)
+    assert len(outcomes) > min(3, KILLS - 1), f"the moments were not random enough: {outcomes}"
+
+
+class _nothing:  # noqa: N801 - stands for a context without a value
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+
+def test_the_claim_of_a_dead_build_holds_nobody_up(make: Make, cache: Cache) -> None:
+    """Every lock is held for a while, as by builds that compile what we want; then they die."""
+    held = [cache.store.claim(f"{n:03x}" + "0" * 61) for n in range(4096)]
+    assert all(held)
+    threading.Timer(1.0, lambda: [claim.release() for claim in held if claim]).start()
+    begin = time.monotonic()
+    assert make(MINI).compiled == 6
+    assert time.monotonic() - begin > 0.8
+
+
+def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
+    key = FragmentKey.parse("mini/op[data_type=float,op_name=twice]")
+
+    def explain(files: dict[str, str], *, built: bool = False) -> str:
+        shutil.rmtree(tmp_path / "family", ignore_errors=True)
+        project = Project([declaration.load(write_family(tmp_path / "family", files))])
+        if built:
+            build(project, tmp_path / "x.fragdb", cache=cache, executor=workers)
+        return "\n".join(project.explain(key, cache))
+
+    assert "never built" in explain(MINI)
+    assert "nothing differs" in explain(MINI, built=True)
+    assert "header op.cuh changed" in explain(changed(op__cuh=MINI["op.cuh"] + "// more\n"))
+    options = explain(changed(family__toml=MINI["family.toml"].replace('"mini"', '"mini"\nstd = "c++20"', 1)))
+    assert "options" in options and "c++20" in options
+    assert "header op.cuh" not in options
+    source = explain(changed(op__json=MINI["op.json"].replace("a + a", "a + a + a")))
+    assert "return a + a + a;" in source
+    with pytest.raises(BuildError, match="no fragment"):
+        Project([declaration.load(tmp_path / "family" / "family.toml")]).explain(
+            FragmentKey.parse("mini/op[x=1]"), cache
+        )
+
+
+def test_no_source_is_no_work(tmp_path: Path) -> None:
+    from jitlto.build.execution.events import NO_OBSERVER
+    from jitlto.build.execution.scheduler import Engine
+
+    outcome = Engine(lambda _: pytest.fail("a job"), 1, None, NO_OBSERVER, 0.0).run([])
+    assert (outcome.units, outcome.failures, outcome.compiled) == ({}, [], 0)
+
+
+def test_the_toolkits_headers_are_dependencies_too(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
+    """The same family with a copy of the toolkit's headers is served; with a changed one it is not."""
+    path = write_family(tmp_path / "family", MINI | {"op.cuh": MINI["op.cuh"] + "#include <cuda_fp16.h>\n"})
+    assert build([declaration.load(path)], tmp_path / "a.fragdb", cache=cache, executor=workers).compiled == 6
+    copies = []
+    for number, root in enumerate(toolkit.header_roots()):
+        copy = tmp_path / "copy" / str(number)
+        for source in [*root.glob("cuda_*"), *root.glob("vector_*"), *root.glob("*_types.h"), *root.glob("crt/*")]:
+            if source.is_file() and source.suffix in (".h", ".hpp"):
+                target = copy / source.relative_to(root)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(source, target)
+        # What is not copied is found where it was.
+        copies += [copy, root]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jitlto.cuda.toolkit.header_roots", lambda: tuple(copies))
+        report = build([declaration.load(path)], tmp_path / "b.fragdb", cache=cache, executor=NoCompiler())
+        assert report.path.read_bytes() == (tmp_path / "a.fragdb").read_bytes()
+        fp16 = next(copy / "cuda_fp16.h" for copy in copies if (copy / "cuda_fp16.h").is_file())
+        fp16.write_text(fp16.read_text() + "// another release\n")
+        assert build([declaration.load(path)], tmp_path / "c.fragdb", cache=cache, executor=workers).compiled == 6

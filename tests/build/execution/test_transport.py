@@ -1,0 +1,202 @@
+"""Jobs on their way: headers go once, any executor gives the same result, other versions are refused."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.build.compilers import base
+from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.execution import transport
+from jitlto.build.execution.transport import HeaderStore, MissingHeaders, capacity, digest, replaceable, submit
+from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
+from jitlto.errors import ToolchainError
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import Source
+from jitlto.model.versions import Architecture
+
+HEADERS = {f"h{n}.cuh": os.urandom(10_000) for n in range(20)}
+
+
+def job(text: bytes = b"text", headers: dict[str, bytes] | None = None, identity: str = "none") -> Job:
+    source = Source(text, HEADERS if headers is None else headers)
+    return Job("nvrtc", identity, source, (Architecture(75),), ("--std=c++17",), (ImageKind.LTOIR,))
+
+
+def describe(job: Job) -> tuple[str, Job, str, int]:
+    return job.source.sha256, job, str(Path.cwd()), os.getpid()
+
+
+def fail(job: Job) -> None:
+    raise ToolchainError("what", where=job.toolchain)
+
+
+class Counting(ProcessExecutor):
+    """Counts the bytes of the calls."""
+
+    sent = 0
+
+    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        Counting.sent += len(pickle.dumps((fn, args, kwargs)))
+        return super()._call(fn, *args, **kwargs)
+
+
+def test_headers_go_to_a_worker_once() -> None:
+    Counting.sent = 0
+    with Counting(1) as pool:
+        jobs = [job(b"%d" % n) for n in range(50)]
+        results = [future.result(timeout=60) for future in [submit(pool, j, describe) for j in jobs]]
+        first = Counting.sent
+        assert [result[:2] for result in results] == [(j.source.sha256, j) for j in jobs]
+        assert 200_000 < first < 300_000
+        changed = job(headers=HEADERS | {"h3.cuh": b"changed"})
+        assert submit(pool, changed, describe).result(timeout=60)[1] == changed
+        assert Counting.sent > first + 180_000
+
+
+def test_errors_come_back_as_they_are() -> None:
+    with ProcessExecutor(1) as pool, pytest.raises(ToolchainError, match="nvrtc: what"):
+        submit(pool, job(), fail).result(timeout=60)
+
+
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_any_executor_does_jobs_in_processes_of_ours(make: Any) -> None:
+    with make(2) as pool:
+        jobs = [job(b"%d" % n) for n in range(20)]
+        results = [future.result(timeout=60) for future in [submit(pool, j, describe) for j in jobs]]
+        assert [result[:2] for result in results] == [(j.source.sha256, j) for j in jobs]
+        assert {result[2] for result in results} == {"/"}
+        assert os.getpid() not in {result[3] for result in results}
+        assert not {result[3] for result in results} & set(getattr(pool, "_processes", None) or {})
+        with pytest.raises(ToolchainError, match="nvrtc: what"):
+            submit(pool, job(), fail).result(timeout=60)
+        with pytest.raises(WorkerDied, match="ended with exit status 3"):
+            submit(pool, job(), end).result(timeout=60)
+
+
+def end(job: Job) -> None:
+    os._exit(3)
+
+
+class Fresh(Executor):
+    """Every call lands on a process that holds nothing."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        with ProcessPoolExecutor(1) as pool:
+            return pool.submit(_forgetful, fn, *args, **kwargs)
+
+
+def _forgetful(fn: Callable[..., Any], *args: Any) -> Any:
+    transport._store = HeaderStore(0)
+    return fn(*args)
+
+
+def test_a_job_is_sent_twice_at_most_wherever_it_lands() -> None:
+    pool = Fresh()
+    for number in (1, 2):
+        assert submit(pool, job(), describe).result(timeout=60)[0] == job().source.sha256
+        assert pool.calls == 2 * number
+
+
+def test_another_version_of_jitlto_or_python_is_refused_by_the_worker() -> None:
+    with ProcessPoolExecutor(1) as pool:
+        host = socket.gethostname()
+        for name, version in transport.versions().items():
+            client = transport.versions() | {name: "0.0.1"}
+            with pytest.raises(ToolchainError) as caught:
+                # The payload is of a version that this one cannot read.
+                pool.submit(transport._receive, client, "", b"?", None).result(timeout=60)
+            assert caught.value.what == f"worker {host} has {name} {version}, the client has {name} 0.0.1"
+
+
+def test_another_compiler_is_refused_by_the_worker() -> None:
+    identity = base.find("nvrtc").identity
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(ToolchainError) as caught:
+            submit(pool, job(b"", {}, "nvrtc 1.0 of another build")).result(timeout=60)
+        host = socket.gethostname()
+        assert caught.value.what == f"worker {host} has {identity}, the client has nvrtc 1.0 of another build"
+        assert "nvrtc" in str(caught.value.hint)
+        assert submit(pool, job(b"__global__ void k() {}", {}, identity)).result(timeout=60).kernels == (("_Z1kv", ()),)
+
+
+def test_a_job_that_nobody_has_begun_can_be_cancelled() -> None:
+    with ProcessExecutor(1) as pool:
+        futures = [submit(pool, job(b"%d" % n), describe) for n in range(50)]
+        assert futures[-1].cancel()
+        assert futures[0].result(timeout=60)
+    outer = replaceable(inner := Future[int](), lambda error: None)
+    assert outer.cancel()
+    assert inner.cancelled()
+
+
+def test_a_future_ends_as_what_takes_its_place() -> None:
+    first, second = Future[int](), Future[int]()
+    outer = replaceable(first, lambda error: second if isinstance(error, MissingHeaders) else None)
+    first.set_exception(MissingHeaders(""))
+    assert not outer.done()
+    second.set_result(5)
+    assert outer.result(timeout=1) == 5
+
+    given_up = Future[int]()
+    given_up.cancel()
+    given_up.set_running_or_notify_cancel()
+
+    def say(error: BaseException) -> None:
+        assert isinstance(error, CancelledError)
+        raise ToolchainError("gone")
+
+    with pytest.raises(ToolchainError, match="gone"):
+        replaceable(given_up, say).result(timeout=1)
+
+
+def test_capacity_is_the_number_of_workers() -> None:
+    with ProcessExecutor(3) as ours, ThreadPoolExecutor(5) as threads:
+        assert (capacity(ours), capacity(threads)) == (3, 5)
+    assert capacity(Fresh()) >= 1
+
+
+SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=4), max_size=4)
+
+
+@given(SETS, SETS)
+def test_digests_are_equal_for_equal_sets_alone(a: dict[str, bytes], b: dict[str, bytes]) -> None:
+    assert (digest(a) == digest(b)) == (a == b)
+    assert digest(dict(reversed(a.items()))) == digest(a)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=40))
+def test_a_store_holds_no_more_than_its_limit_beside_the_last(puts: list[tuple[str, int]]) -> None:
+    store = HeaderStore(100)
+    sizes: dict[str, int] = {}
+    for name, size in puts:
+        store.put(name, {"h": bytes(size)})
+        sizes[name] = size
+        assert store.get(name) == {"h": bytes(size)}
+        held = {n for n in sizes if n in store._sets}
+        assert sum(sizes[n] for n in held) <= 100
+        assert store._size == sum(sizes[n] for n in held)
+
+
+def test_a_store_forgets_what_was_not_used_for_longest() -> None:
+    store = HeaderStore(3)
+    for name in "abc":
+        store.put(name, {"h": b"1"})
+    store.get("a")
+    store.put("d", {"h": b"1"})
+    with pytest.raises(MissingHeaders):
+        store.get("b")
+    assert store.get("a") == {"h": b"1"}

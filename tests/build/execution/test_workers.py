@@ -1,0 +1,228 @@
+"""Worker processes: they answer, fail, die and are replaced, and import nothing of the caller's program."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, call_local
+from jitlto.errors import BuildError, JitltoError
+from tests.support.environments import ROOT
+
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+
+
+def test_results_and_exceptions_come_back() -> None:
+    with ProcessExecutor(2) as pool:
+        futures = [pool.submit(pow, 2, n) for n in range(20)]
+        assert [future.result() for future in futures] == [2**n for n in range(20)]
+        with pytest.raises(ZeroDivisionError):
+            pool.submit(divmod, 1, 0).result()
+        with pytest.raises(JitltoError, match="what"):
+            pool.submit(_refuse).result()
+
+
+def _refuse() -> None:
+    raise JitltoError("what", where="where", hint="hint")
+
+
+def test_workers_live_on_from_call_to_call_and_are_other_processes() -> None:
+    with ProcessExecutor(1) as pool:
+        pids = {pool.submit(os.getpid).result() for _ in range(5)}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+def test_a_worker_that_dies_is_said_and_replaced() -> None:
+    with ProcessExecutor(1) as pool:
+        with pytest.raises(WorkerDied, match="7"):
+            pool.submit(os._exit, 7).result(timeout=60)
+        assert pool.submit(pow, 2, 10).result(timeout=60) == 1024
+
+
+def test_what_a_worker_prints_does_not_mix_with_its_answers(capfd: pytest.CaptureFixture[str]) -> None:
+    with ProcessExecutor(1) as pool:
+        assert pool.submit(print, "noise").result() is None
+        assert pool.submit(os.write, 1, b"more noise").result() == 10
+        assert pool.submit(pow, 3, 3).result() == 27
+    assert "noise" in capfd.readouterr().err
+
+
+def test_cancelling_ends_workers_at_once() -> None:
+    pool = ProcessExecutor(2)
+    slow = [pool.submit(time.sleep, 600) for _ in range(4)]
+    time.sleep(0.5)
+    begin = time.monotonic()
+    pool.shutdown(cancel_futures=True)
+    assert time.monotonic() - begin < 30
+    for future in slow:
+        assert future.cancelled() or isinstance(future.exception(), WorkerDied)
+
+
+def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
+    """A program read from standard input has no ``__main__`` file that a worker could import again."""
+    script = "from jitlto.build.execution.workers import ProcessExecutor\n"
+    script += "print(ProcessExecutor(1).submit(pow, 2, 8).result())"
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, capture_output=True, text=True, timeout=120, cwd=tmp_path,
+        env=ENVIRONMENT, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, "256"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "crashed"), (signal.SIGTERM, "build again")]
+)
+def test_a_worker_that_is_killed_is_said_by_the_name_of_the_signal(number: signal.Signals, hint: str) -> None:
+    with ProcessExecutor(1) as pool:
+        future = pool.submit(_kill_self, number)
+        with pytest.raises(WorkerDied, match=f"was killed by {number.name}") as caught:
+            future.result(timeout=60)
+    assert isinstance(caught.value, BuildError)
+    assert hint in str(caught.value.hint)
+
+
+def _kill_self(number: int) -> None:
+    os.kill(os.getpid(), number)
+    time.sleep(60)
+
+
+def test_what_cannot_be_pickled_is_an_error_and_no_dead_worker() -> None:
+    with ProcessExecutor(1) as pool:
+        pid = pool.submit(os.getpid).result(timeout=60)
+        with pytest.raises(TypeError, match="cannot be pickled"):
+            pool.submit(threading.Lock).result(timeout=60)
+        with pytest.raises((AttributeError, TypeError)):
+            pool.submit(lambda: 1).result(timeout=60)
+        assert pool.submit(os.getpid).result(timeout=60) == pid
+
+
+def test_workers_run_in_the_root_directory() -> None:
+    with ProcessExecutor(1) as pool:
+        assert pool.submit(os.getcwd).result(timeout=60) == "/"
+
+
+def test_all_calls_of_a_conversation_are_one_workers() -> None:
+    def pids(call: Callable[..., Any], times: int) -> set[int]:
+        return {call(os.getpid) for _ in range(times)}
+
+    with ProcessExecutor(2) as pool:
+        assert [len(f.result(timeout=60)) for f in [pool.converse(pids, 5) for _ in range(4)]] == [1, 1, 1, 1]
+
+
+def test_shutting_down_without_waiting_lets_calls_end() -> None:
+    pool = ProcessExecutor(1)
+    future = pool.submit(_slow_double, 4)
+    begin = time.monotonic()
+    pool.shutdown(wait=False)
+    assert time.monotonic() - begin < 0.5
+    assert future.result(timeout=60) == 8
+
+
+def _slow_double(value: int) -> int:
+    time.sleep(1)
+    return 2 * value
+
+
+def test_a_library_that_prints_at_start_up_breaks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os.write(1, b'hello from site'); print('and again')")
+    script = "from jitlto.build.execution.workers import call_local\nassert call_local(pow, 2, 9) == 512"
+    path = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False,
+        env=ENVIRONMENT | {"PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("hello from site") == 1  # the worker's; the program's own went to its output
+
+
+#: A parent that prints the process numbers of its worker and of what that has started, and then waits for the worker.
+PARENT = """
+import os, subprocess, sys, time
+from jitlto.build.execution.workers import ProcessExecutor
+from tests import test_workers
+pool = ProcessExecutor(1)
+print(pool.submit(os.getpid).result(), *pool.submit(test_workers.start_child).result(), flush=True)
+future = pool.submit(getattr(test_workers, sys.argv[1]))
+time.sleep(0.5)
+print("busy" if future.running() else "idle", flush=True)
+future.result()
+"""
+
+
+def start_child() -> list[int]:
+    return [subprocess.Popen(["/bin/sleep", "600"]).pid]
+
+
+def sleep() -> None:
+    time.sleep(600)
+
+
+def compile_for_long() -> None:
+    from jitlto.cuda import nvrtc
+    from jitlto.model.headers import Source
+    from jitlto.model.versions import Architecture
+
+    # Takes NVRTC minutes.
+    text = (
+        b"__device__ unsigned f(unsigned a) {"
+        + b"a = a * (a + 3) + (a >> 7); if (a & 64) a ^= 77;" * 60000
+        + b"return a; }"
+    )
+    nvrtc.compile_source(Source(text, {}), (Architecture(75),), ())
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+@pytest.mark.parametrize("work", ["sleep", "compile_for_long"])
+def test_workers_end_with_a_parent_that_is_killed(work: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, work], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
+    ) as parent:  # fmt: skip
+        assert parent.stdout is not None
+        processes = [int(word) for word in parent.stdout.readline().split()]
+        assert parent.stdout.readline() == "busy\n"
+        assert all(map(alive, processes))
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 2
+        while any(map(alive, processes)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not any(map(alive, processes))
+
+
+@pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
+def test_another_executor_calls_processes_of_ours(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert call_local(os.getcwd) == "/"  # so that a fork inherits an executor that it must not use
+    with make(2) as pool:
+        directories = {pool.submit(call_local, os.getcwd).result(timeout=60) for _ in range(4)}
+        assert directories == {"/"}
+        with pytest.raises(WorkerDied, match="9"):
+            pool.submit(call_local, os._exit, 9).result(timeout=60)
+        assert pool.submit(call_local, pow, 3, 4).result(timeout=60) == 81
+    assert call_local(pow, 2, 5) == 32  # and the fork's end is not ours
+
+
+def test_local_workers_end_with_the_program(tmp_path: Path) -> None:
+    script = "import os; from jitlto.build.execution.workers import call_local; print(call_local(os.getpid))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not alive(int(done.stdout))

@@ -1,0 +1,457 @@
+"""The matrix product: its semantics, its strict rules, its order, and what it costs."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import tracemalloc
+from collections.abc import Iterator
+from itertools import islice
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.build.matrix import document as matrix
+from jitlto.errors import MatrixError
+
+# --- An independent reference: recursive, in lists, straight from the definition ---
+
+
+def writes(value: Any, key: str | None = None) -> list[list[tuple[str, Any]]]:
+    """Every way through a document, as the list of what is written on the way."""
+    if isinstance(value, dict):
+        result: list[list[tuple[str, Any]]] = [[]]
+        for name in sorted(value):
+            result = [left + right for left in result for right in writes(value[name], name)]
+        return result
+    if isinstance(value, list):
+        return [way for element in value for way in writes(element, key)]
+    assert key is not None
+    return [[(key, value)]]
+
+
+def strict_verdict(value: Any) -> str | None:
+    ways = writes(value)
+    if not ways:
+        return "empty"
+    if any(len(dict(way)) < len(way) for way in ways):
+        return "two members write"
+    if len({frozenset(way) for way in ways}) < len(ways):
+        return "identical"
+    return None
+
+
+def exactly(combinations: Any) -> list[str]:
+    """As text, so that 1, 1.0 and true differ, and so does the order of names."""
+    return [json.dumps(combination) for combination in combinations]
+
+
+names = st.sampled_from(["a", "b", "c", "_g", "_h"])
+
+
+def documents(leaves: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    below = st.recursive(
+        leaves,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+        max_leaves=9,
+    )
+    group = st.dictionaries(names, below, max_size=3)
+    return group | st.lists(group, max_size=3)
+
+
+strings = st.sampled_from(["x", "y"])
+anything = strings | st.none() | st.booleans() | st.integers(0, 1) | st.just(1.5)
+disjoint_dimensions = st.dictionaries(
+    st.text(min_size=1, max_size=3),
+    st.lists(st.text(max_size=2), min_size=1, max_size=4, unique=True),
+    max_size=4,
+)
+
+
+# --- Semantics ---
+
+
+@settings(deadline=None, max_examples=300)
+@given(documents(anything))
+def test_lenient_product_is_the_plain_definition(document: Any) -> None:
+    loaded = matrix.Matrix(document, lenient=True)
+    expected = [dict(way) for way in writes(document)]
+    assert exactly(loaded.combinations()) == exactly(expected)
+    assert loaded.count == len(expected)
+
+
+@settings(deadline=None, max_examples=600)
+@given(documents(strings))
+def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_find(document: Any) -> None:
+    verdict = strict_verdict(document)
+    if verdict is None:
+        assert exactly(matrix.product(document)) == exactly(dict(way) for way in writes(document))
+    else:
+        with pytest.raises(MatrixError, match=verdict):
+            matrix.product(document)
+
+
+@settings(deadline=None)
+@given(disjoint_dimensions)
+def test_count_is_the_product_of_the_counts_and_nothing_is_lost_or_invented(
+    document: dict[str, list[str]],
+) -> None:
+    loaded = matrix.Matrix(document)
+    combinations = list(loaded.combinations())
+    assert len(combinations) == loaded.count == prod(len(values) for values in document.values())
+    assert all(c.keys() == document.keys() and all(c[n] in document[n] for n in c) for c in combinations)
+    assert len(set(exactly(combinations))) == len(combinations)
+
+
+@settings(deadline=None)
+@given(disjoint_dimensions)
+def test_first_sorted_name_is_the_outermost_loop_and_elements_keep_their_order(
+    document: dict[str, list[str]],
+) -> None:
+    order = sorted(document)
+    places = [[document[n].index(str(c[n])) for n in order] for c in matrix.product(document)]
+    assert places == sorted(places)
+
+
+@settings(deadline=None)
+@given(documents(strings), st.randoms(use_true_random=False))
+def test_order_of_members_in_the_file_does_not_matter(document: Any, rng: random.Random) -> None:
+    def shuffled(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: shuffled(value[name]) for name in rng.sample(sorted(value), len(value))}
+        return [shuffled(element) for element in value] if isinstance(value, list) else value
+
+    one = matrix.Matrix(document, lenient=True)
+    other = matrix.Matrix(shuffled(document), lenient=True)
+    assert exactly(one.combinations()) == exactly(other.combinations())
+    assert one.warnings == other.warnings
+
+
+def test_the_conditional_matrix_of_a_search_kernel_has_24_combinations() -> None:
+    f, d = {"out_type": "float", "out_abbrev": "f"}, {"out_type": "double", "out_abbrev": "d"}
+    document = {
+        "_data_type": [
+            {"data_type": "float", "type_abbrev": "f", "_output_type": [f, d]},
+            {"data_type": "__half", "type_abbrev": "h", "_output_type": [f]},
+        ],
+        "_index": [
+            {"idx_type": "uint32_t", "idx_abbrev": "ui"},
+            {"idx_type": "int64_t", "idx_abbrev": "l"},
+        ],
+        "_optimized": [
+            {"optimized_name": "optimized", "optimized_value": "true", "veclen": ["1", "4"]},
+            {"optimized_name": "standard", "optimized_value": "false", "veclen": ["8", "16"]},
+        ],
+    }
+    loaded = matrix.Matrix(document)
+    combinations = list(loaded.combinations())
+    assert loaded.count == len(combinations) == 24
+    assert loaded.warnings == ()
+    assert list(combinations[0].items()) == [
+        ("out_abbrev", "f"),
+        ("out_type", "float"),
+        ("data_type", "float"),
+        ("type_abbrev", "f"),
+        ("idx_abbrev", "ui"),
+        ("idx_type", "uint32_t"),
+        ("optimized_name", "optimized"),
+        ("optimized_value", "true"),
+        ("veclen", "1"),
+    ]
+    assert [c["veclen"] for c in combinations[:4]] == ["1", "4", "8", "16"]
+    assert {c["out_type"] for c in combinations if c["data_type"] == "__half"} == {"float"}
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({}, [{}]),
+        ({"a": "x"}, [{"a": "x"}]),
+        ({"a": ["x", "y"], "b": {}}, [{"a": "x"}, {"a": "y"}]),
+        ({"a": [["x", ["y"]], [[["z"]]]]}, [{"a": "x"}, {"a": "y"}, {"a": "z"}]),
+        ([{"a": "x"}, [{"b": "y"}], {}], [{"a": "x"}, {"b": "y"}, {}]),
+        ({"a": ["x", []]}, [{"a": "x"}]),
+        ({"a": ["x", {}]}, [{"a": "x"}, {}]),
+        ({"a": ["x", {"b": "y"}]}, [{"a": "x"}, {"b": "y"}]),
+        ({"b": "x", "B": "y", "é": "z", "_": "w"}, [{"B": "y", "_": "w", "b": "x", "é": "z"}]),
+    ],
+)
+def test_small_documents(document: Any, expected: Any) -> None:
+    assert exactly(matrix.product(document)) == exactly(expected)
+
+
+def test_lenient_of_two_writers_the_later_in_traversal_wins() -> None:
+    assert list(matrix.product({"a": "early", "_g": {"a": "from _g"}}, lenient=True)) == [{"a": "early"}]
+    assert list(matrix.product({"a": "early", "z": {"a": "late"}}, lenient=True)) == [{"a": "late"}]
+
+
+def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> None:
+    assert exactly(matrix.product({"a": [1, "1", True, None, 1.5, 1]}, lenient=True)) == [
+        '{"a": 1}',
+        '{"a": "1"}',
+        '{"a": true}',
+        '{"a": null}',
+        '{"a": 1.5}',
+        '{"a": 1}',
+    ]
+    assert list(matrix.product({"a": ["x"] * 9, "b": []}, lenient=True)) == []
+    assert list(matrix.product([], lenient=True)) == []
+    assert list(matrix.load(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [{"a": "y"}]
+
+
+def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
+    document: dict[str, list[str]] = {f"n{i:02}": ["x", "y"] for i in range(60)}
+    assert list(matrix.product(document | {"z": []}, lenient=True)) == []
+
+
+# --- Strict rules ---
+
+
+@pytest.mark.parametrize(
+    ("document", "where", "what"),
+    [
+        ({"a": ["x"], "b": {"c": []}}, "#/b/c", "product is empty"),
+        ([], None, "product is empty"),
+        ({"a": ["x", "y", "x"]}, "#/a", "elements 0 and 2 of this array give a=x"),
+        ({"a": ["y", "x", {"a": "x", "b": "y"}, "x"]}, "#/a", "elements 1 and 3 of this array give a=x"),
+        ([{"a": "x"}, {"_g": [{"b": "y"}, {"a": ["z", "x"]}]}], None, "elements 0 and 1 .* give a=x"),
+        ({"_g": [{}, {"a": "x"}, {}]}, "#/_g", "elements 0 and 2 .* give {}"),
+        ({"a": "x", "_g": [{"b": "y"}, {"a": "x"}]}, None, "'a' in one combination: /_g/1/a and /a"),
+        ({"k": {"_g/h": {"a": "x"}, "_~": {"a": "y"}}}, "#/k", "/k/_g~1h/a and /k/_~0/a"),
+        ({"a": {"b": ["x", 1]}}, "#/a/b/1", "value 1 is not a string"),
+        ({"a": None}, "#/a", "value null is not a string"),
+        ({"a": [False]}, "#/a/0", "value false is not a string"),
+        ({"a": 1.0}, "#/a", "value 1.0 is not a string"),
+    ],
+)
+def test_strict_errors_say_what_where_and_what_to_do(document: Any, where: str | None, what: str) -> None:
+    with pytest.raises(MatrixError, match=what) as caught:
+        matrix.product(document)
+    assert caught.value.where == where
+    assert caught.value.hint is not None and "--lenient" in caught.value.hint
+    list(matrix.product(document, lenient=True))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"_g": [{"a": "x"}, {"a": "y"}]},
+        {"_g": [{"a": "x"}, {"b": "x"}]},
+        {"a": "x", "_g": [{"b": "y"}, {"a": "x", "_h": []}]},  # the second writer is in no combination
+        [{"a": ["x", "y"], "b": ["x", "y"]}, {"a": ["x", "y"], "b": "z"}],
+        [{"_g": [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}]}, {"a": "x", "b": "y"}, {"a": "y", "b": "x"}],
+    ],
+)
+def test_names_and_values_may_recur_where_no_combination_suffers(document: Any) -> None:
+    assert exactly(matrix.product(document)) == exactly(dict(way) for way in writes(document))
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("document", "where", "what"),
+    [
+        ("x", None, "no name"),
+        ([{"a": "x"}, ["y"]], "#/1/0", "no name"),
+        ({"a": float("nan")}, "#/a", "nan is not a number that JSON can express"),
+        ({"a": [float("inf")]}, "#/a/0", "inf is not a number"),
+        ({"a": ("x",)}, "#/a", "a tuple is not a JSON value"),
+        ({"a": {1: "x"}}, "#/a", "a name in an object is not a string"),
+    ],
+)
+def test_what_no_mode_can_mean_is_an_error(document: Any, where: str, what: str, lenient: bool) -> None:
+    with pytest.raises(MatrixError, match=what) as caught:
+        matrix.product(document, lenient=lenient)
+    assert caught.value.where == where
+
+
+def test_errors_come_before_the_first_combination() -> None:
+    with pytest.raises(MatrixError, match="identical"):
+        matrix.product({"a": ["x", "y"], "z": ["x", "x"]})
+
+
+# --- Naming convention ---
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "better"),
+    [
+        ({"_a": "x"}, "/_a", "call it `a`"),
+        ({"g": [{"a": "x"}]}, "/g", "call it `_g`"),
+        ({"g": {}, "a": "x"}, "/g", "call it `_g`"),
+        ({"_g": [{"__a/b": ["x", "y"]}]}, "/_g/0/__a~1b", "call it `a/b`"),
+        ({"_a": "x", "a": "y"}, "/_a", "call it `a_`"),
+        ({"__": "x"}, "/__", "call it something that does not"),
+    ],
+)
+def test_a_breach_of_the_naming_convention_warns_with_path_and_better_name(
+    document: Any, path: str, better: str
+) -> None:
+    loaded = matrix.Matrix(document)
+    (warning,) = loaded.warnings
+    assert warning.path == path
+    assert better in warning.message
+    assert exactly(loaded.combinations()) == exactly(dict(way) for way in writes(document))
+
+
+def test_a_name_that_sometimes_appears_and_sometimes_groups_needs_no_underscore() -> None:
+    assert matrix.Matrix({"a": ["x", {"b": "y"}]}).warnings == ()
+    assert matrix.Matrix({"_g": [{"a": "x"}], "b": [["y"]]}).warnings == ()
+
+
+# --- Files ---
+
+
+def written(folder: Path, content: str | bytes) -> Path:
+    path = folder / "m.json"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def test_a_byte_order_mark_and_letters_beyond_ascii_are_fine(tmp_path: Path) -> None:
+    path = written(tmp_path, b"\xef\xbb\xbf" + '{"é": ["ß", "\\u00df2"]}'.encode())
+    assert list(matrix.load(path).combinations()) == [{"é": "ß"}, {"é": "ß2"}]
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("content", "place", "what"),
+    [
+        ('{"a": \n ["x",]}', ":2:7", "not JSON"),
+        ('{"a": "x"} 1', ":1:12", "not JSON"),
+        ("{'a': 'x'}", ":1:2", "not JSON"),
+        ('{"a": "x', ":1:7", "not JSON"),
+        ("", "", "empty"),
+        (" \n\t", "", "empty"),
+        (b"\xef\xbb\xbf", "", "empty"),
+        (b'{"a":\n "\xff"}', ":2", "not UTF-8"),
+        ('{"a": "x"}'.encode("utf-16"), ":1", "not UTF-8"),
+        ('{"a": NaN}', "#/a", "nan is not a number"),
+        ('{"a": [-Infinity]}', "#/a/0", "-inf is not a number"),
+        ('{"a": 1e999}', "#/a", "inf is not a number"),
+        ('{"a": ' + "1" * 10_000 + "}", "", "too many digits"),
+        ("[" * 200_000 + "]" * 200_000, "", "nested too deeply"),
+        ('{"a":' * 200_000 + '"x"' + "}" * 200_000, "", "nested too deeply"),
+    ],
+)
+def test_a_bad_file_is_one_clear_error(
+    tmp_path: Path, content: str | bytes, place: str, what: str, lenient: bool
+) -> None:
+    path = written(tmp_path, content)
+    with pytest.raises(MatrixError, match=what) as caught:
+        matrix.load(path, lenient=lenient)
+    assert caught.value.where == f"{path}{place}"
+
+
+def test_a_duplicate_name_is_an_error_with_its_place(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"_g": [{"a": "x"}, {"a": "y", "b": "z", "a": "w"}]}')
+    with pytest.raises(MatrixError, match="the name 'a' stands twice") as caught:
+        matrix.load(path)
+    assert caught.value.where == f"{path}#/_g/1"
+
+
+def test_a_rule_broken_in_a_file_is_reported_with_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, '{"a": ["x", "x"]}')
+    with pytest.raises(MatrixError) as caught:
+        matrix.load(path)
+    assert caught.value.where == f"{path}#/a"
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent.json"):
+        with pytest.raises(MatrixError, match="cannot be read") as caught:
+            matrix.load(path)
+        assert caught.value.where == str(path)
+
+
+def test_the_count_may_have_thousands_of_digits() -> None:
+    loaded = matrix.Matrix({f"n{i}": [str(d) for d in range(10)] for i in range(10_000)})
+    assert loaded.count == 10**10_000
+    assert "Matrix" in repr(loaded)
+    assert len(next(loaded.combinations())) == 10_000
+
+
+# --- Cost ---
+
+
+def wide(digits: int) -> dict[str, list[dict[str, Any]]]:
+    """10**digits combinations, in groups."""
+    return {f"_{n}": [{n: str(i), f"{n}_name": [f"v{i}"]} for i in range(10)] for n in "abcdefgh"[:digits]}
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:
+    start = time.perf_counter()
+    assert sum(1 for _ in matrix.product(wide(5), lenient=lenient)) == 100_000
+    assert time.perf_counter() - start < 2
+
+
+def peak(iterator: Iterator[Any]) -> int:
+    tracemalloc.start()
+    for _ in iterator:
+        pass
+    size = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return size
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+def test_memory_does_not_grow_with_the_count(lenient: bool) -> None:
+    big = [{"kind": k, **wide(5)} for k in "xy"]  # a union, where identical combinations might hide
+    few = peak(islice(matrix.product(big, lenient=lenient), 100))
+    many = peak(islice(matrix.product(big, lenient=lenient), 50_000))
+    assert many < few + 100_000
+
+
+def chain(depth: int) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for i in range(depth):
+        document = {"_g": document, f"n{i}": "x"}
+    return document
+
+
+def ladder(depth: int) -> dict[str, Any]:
+    document: dict[str, Any] = {"end": "x"}
+    for i in range(depth):
+        document = {"_g": [document, {f"m{i}": "x"}], f"n{i}": ["x", "y"]}
+    return document
+
+
+@pytest.mark.parametrize("lenient", [False, True])
+@pytest.mark.parametrize(
+    ("document", "count"),
+    [
+        ({f"n{i}": f"{i}" for i in range(10_000)}, 1),
+        ({f"n{i}": ["x", "y"] for i in range(10_000)}, 2**10_000),
+        ({"a": [f"{i}" for i in range(100_000)]}, 100_000),
+        ({"_g": [{"a": f"{i}", "b": f"{i}"} for i in range(10_000)]}, 10_000),
+        ([{f"n{i}": "x"} for i in range(10_000)], 10_000),
+        ([{"k": k} | {f"n{i}": ["x", "y"] for i in range(10_000)} for k in "xy"], 2**10_001),
+        (chain(10_000), 1),
+        (ladder(300), 3 * 2**300 - 2),
+    ],
+    ids=["members", "choices", "values", "groups", "names", "unions", "depth", "ladder"],
+)
+def test_size_and_depth_are_no_problem(document: Any, count: int, lenient: bool) -> None:
+    loaded = matrix.Matrix(document, lenient=lenient)
+    assert loaded.count == count
+    assert next(loaded.combinations())
+
+
+def test_identical_combinations_are_found_among_more_than_could_be_listed() -> None:
+    same = {f"n{i:03}": ["x", "y"] for i in range(300)}
+    tied = same | {"_g": [{"p": "1", "q": "1"}, {"p": "2", "q": "2"}]}
+    with pytest.raises(MatrixError, match="elements 0 and 2"):
+        matrix.product([same, same | {"n000": ["z"]}, same])
+    with pytest.raises(MatrixError, match="elements 0 and 1"):
+        matrix.product([tied, same | {"p": ["2"], "q": "2"}])
+    assert matrix.Matrix([tied, same | {"p": ["2"], "q": "1"}]).count == 3 * 2**300
+
+
+def test_half_a_character_is_no_text() -> None:
+    with pytest.raises(MatrixError, match=r"ud800.* is not text"):
+        list(matrix.product({"a": "\ud800"}))

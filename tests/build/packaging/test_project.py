@@ -1,0 +1,341 @@
+"""A package's database: from ``pyproject.toml``, compiled or taken from CI, and what an sdist must hold for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jitlto import cli, config
+from jitlto.build import pipeline
+from jitlto.build.packaging import prebuilt, project
+from jitlto.build.shards import Shard
+from jitlto.errors import DatabaseError, JitltoError, ProjectError
+from jitlto.model.versions import Architecture
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.support.families import MINI, write_family
+
+PYPROJECT = """
+[project]
+name = "package"
+[project.entry-points."jitlto.fragments"]
+mini = "package.fragments"
+[tool.jitlto]
+database = "package/fragments.fragdb"
+"""
+MINI_FOLDER = "fragments/mini"
+
+
+def make(directory: Path, more: str = "", files: dict[str, str] = MINI) -> Path:
+    """A package with the family ``mini``; returns its pyproject.toml."""
+    write_family(directory / MINI_FOLDER, files)
+    path = directory / "pyproject.toml"
+    path.write_text(PYPROJECT + more, "utf-8")
+    return path
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Sets ``JITLTO_PREBUILT``; the settings are read anew."""
+    config.current.cache_clear()
+    yield monkeypatch
+    monkeypatch.undo()
+    config.current.cache_clear()
+
+
+def give(given: pytest.MonkeyPatch, path: Path) -> None:
+    given.setenv("JITLTO_PREBUILT", str(path))
+    config.current.cache_clear()
+
+
+def test_a_project_builds_what_its_families_build(tmp_path: Path, mini_path: Path) -> None:
+    report = project.build_project(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
+    assert report.path.read_bytes() == mini_path.read_bytes()
+
+
+def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    first = project.build_project(path, tmp_path / "a.fragdb", jobs=1)
+    again = project.build_project(path, tmp_path / "b.fragdb", jobs=1)
+    assert (again.digest, again.compiled) == (first.digest, 0)
+    header = tmp_path / MINI_FOLDER / "op.cuh"
+    header.write_text(header.read_text() + "namespace mini { struct changed; }\n")
+    assert project.build_project(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
+
+
+def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path: Path) -> None:
+    files = MINI | {"op.cu.jinja": "#ifndef WANTED\n#error no option\n#endif\n" + MINI["op.cu.jinja"]}
+    path = make(tmp_path, 'archs = ["80", "90a"]\noptions = ["-DWANTED=1"]', files)
+    report = project.build_project(path, tmp_path / "out.fragdb", jobs=1)
+    with FragmentDatabase(report.path) as database:
+        record = database.families["mini"]
+        assert record.architectures == (Architecture(80), Architecture(90, "a"))
+        assert "-DWANTED=1" in record.options
+        for fragment in database.fragments():
+            assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
+
+
+def test_options_that_a_compiler_refuses_may_be_those_of_the_project(tmp_path: Path) -> None:
+    with pytest.raises(JitltoError, match="refuses its options") as caught:
+        project.build_project(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
+    assert "family.toml" in str(caught.value.hint)
+    assert "[tool.jitlto]" in str(caught.value.hint)
+
+
+def test_the_toolchain_of_the_project_is_taken(tmp_path: Path) -> None:
+    (found,) = project.load(make(tmp_path, 'toolchain = "nvcc"')).families
+    assert found.toolchain == "nvcc"
+
+
+def test_entry_points_are_checked_before_anything_is_compiled(tmp_path: Path) -> None:
+    path = make(tmp_path)
+    path.write_text(PYPROJECT.replace("package.fragments", "package.others"))
+    with pytest.raises(ProjectError, match="the entry point of mini"):
+        project.build_project(path, tmp_path / "out.fragdb")
+    assert not (tmp_path / "out.fragdb").exists()
+
+
+# What an sdist must hold.
+
+
+def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
+    """Whatever the list names is copied, nothing else, and the copy builds the same database."""
+    path = make(tmp_path / "a", 'families = ["fragments/mini"]')
+    folder = tmp_path / "a" / MINI_FOLDER
+    (folder / "inner").mkdir()
+    (folder / "inner" / "deep.cuh").write_text("#pragma once\n")
+    (folder / "inner" / "common.jinja").write_text("// common\n")
+    (folder / "op.cuh").write_text('#define DEEP "inner/deep.cuh"\n#include DEEP\n' + MINI["op.cuh"])
+    (folder.parent / "beside.cuh").write_text('#include "far/farther.cuh"\n')
+    (folder.parent / "far").mkdir()
+    (folder.parent / "far" / "farther.cuh").write_text("#pragma once\n")
+    (folder / "kern.cu.jinja").write_text("#include \"../{{'beside'}}.cuh\"\n" + MINI["kern.cu.jinja"])
+    (folder / "op.cu.jinja").write_text("{% include 'inner/common.jinja' %}\n" + MINI["op.cu.jinja"])
+    (folder / ".hidden").write_text("")
+    os.mkfifo(folder / "fifo")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.pyc").write_text("")
+    files = project.sources(project.load(path))
+    names = [str(file.relative_to(tmp_path / "a")) for file in files]
+    assert names == sorted(names)
+    assert f"{MINI_FOLDER}/inner/deep.cuh" in names
+    assert not any("hidden" in name or "pycache" in name or "fifo" in name for name in names)
+    for name in (*names, "pyproject.toml"):
+        (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(tmp_path / "a" / name, tmp_path / "b" / name)
+    one = project.build_project(path, tmp_path / "a.fragdb", jobs=1)
+    two = project.build_project(tmp_path / "b", tmp_path / "b.fragdb", jobs=1)
+    assert one.digest == two.digest
+
+
+def test_a_family_at_the_top_of_a_project_does_not_draw_in_builds_and_environments(tmp_path: Path) -> None:
+    path = make(tmp_path, 'families = ["."]')
+    write_family(tmp_path, MINI)
+    for name in ("dist/old.tar.gz", "build/lib/x.cuh", "venv/pyvenv.cfg", "venv/lib/y.cuh", ".git/z"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    tops = {file.relative_to(tmp_path).parts[0] for file in project.sources(project.load(path))}
+    assert tops == {*MINI, "fragments", "pyproject.toml"}
+
+
+def test_what_lies_outside_the_project_cannot_go_into_an_sdist(tmp_path: Path) -> None:
+    path = make(tmp_path / "a", 'families = ["../mini"]')
+    write_family(tmp_path / "mini", MINI)
+    with pytest.raises(ProjectError, match="lies outside the project") as caught:
+        project.sources(project.load(path))
+    assert "--wheel" in (caught.value.hint or "")
+
+
+# What CI has built.
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Path:
+    """A database of the family ``mini`` with fewer fragments."""
+    files = MINI | {
+        "op.json": MINI["op.json"].replace('"double"', '"float"').replace('["float", "float"]', '["float"]')
+    }
+    path = write_family(tmp_path / "other", files | {"kern.json": '{"data_type": "float"}'})
+    return pipeline.build([declaration.load(path)], tmp_path / "other.fragdb", jobs=1).path
+
+
+@pytest.mark.parametrize("where", ["ci.fragdb", "ci", "ci/package"])
+def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch, where: str
+) -> None:
+    file = tmp_path / where if where.endswith(".fragdb") else tmp_path / where / "fragments.fragdb"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(mini_path, file)
+    give(given, tmp_path / where.split("/")[0])
+    given.setattr(pipeline, "build", None)
+    report = project.build_project(make(tmp_path), tmp_path / "out.fragdb")
+    assert (report.compiled, len(report.fragments)) == (0, 6)
+    assert report.path.read_bytes() == mini_path.read_bytes()
+    assert "taken from" in project.summary(report)
+
+
+def test_a_database_that_was_built_into_its_place_stays_there(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+) -> None:
+    output = Path(shutil.copy(mini_path, tmp_path / "out.fragdb"))
+    give(given, output)
+    project.build_project(make(tmp_path), output)
+    assert output.read_bytes() == mini_path.read_bytes()
+
+
+def refused(tmp_path: Path, database: Path, given: pytest.MonkeyPatch, more: str = "") -> JitltoError:
+    give(given, database)
+    with pytest.raises(JitltoError) as caught:
+        project.build_project(make(tmp_path, more), tmp_path / "out.fragdb")
+    assert not (tmp_path / "out.fragdb").exists()
+    assert str(database) in str(caught.value)
+    return caught.value
+
+
+def test_a_database_from_ci_holds_the_declared_architectures(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+) -> None:
+    assert "was not built for compute_90a" in refused(tmp_path, mini_path, given, 'archs = ["75", "90a"]').what
+
+
+def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_compiler(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+) -> None:
+    error = refused(tmp_path, mini_path, given, 'options = ["-DX=1"]')
+    assert "mini was built from another declaration: options differ" in error.what
+    assert "was not compiled by nvcc" in refused(tmp_path, mini_path, given, 'toolchain = "nvcc"').what
+
+
+def test_a_database_from_ci_holds_every_fragment(tmp_path: Path, other: Path, given: pytest.MonkeyPatch) -> None:
+    assert "(3 missing, 0 too many)" in refused(tmp_path, other, given).what
+
+
+def test_a_database_from_ci_holds_the_declared_families_and_no_other(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+) -> None:
+    files = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"maxi"')}
+    write_family(tmp_path / "fragments" / "maxi", files)
+    text = PYPROJECT.replace('"package.fragments"', '"package.fragments"\nmaxi = "package.fragments"')
+    give(given, mini_path)
+    (tmp_path / "pyproject.toml").write_text(text)
+    write_family(tmp_path / MINI_FOLDER, MINI)
+    with pytest.raises(ProjectError, match="does not hold maxi"):
+        project.build_project(tmp_path, tmp_path / "out.fragdb")
+    with FragmentDatabase(mini_path) as database, pytest.raises(ProjectError, match="holds mini, which this package"):
+        prebuilt.check(database, [])
+
+
+def test_a_changed_interface_makes_a_database_from_ci_another_one(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+) -> None:
+    give(given, mini_path)
+    path = make(tmp_path, files=MINI | {"op.cuh": "// changed\n" + MINI["op.cuh"]})
+    with pytest.raises(ProjectError, match="headers differ"):
+        project.build_project(path, tmp_path / "out.fragdb")
+
+
+def test_a_part_a_damaged_file_and_no_file_are_not_taken(
+    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+) -> None:
+    mini = declaration.load(write_family(tmp_path / "mini", MINI))
+    part = pipeline.build([mini], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
+    assert "part 1 of 2" in refused(tmp_path, part, given).what
+    damaged = tmp_path / "damaged.fragdb"
+    damaged.write_bytes(mini_path.read_bytes()[:-5000])
+    assert isinstance(refused(tmp_path, damaged, given), DatabaseError)
+    assert "absolute path" in (refused(tmp_path, tmp_path / "nothing", given).hint or "")
+    (tmp_path / "empty").mkdir()
+    error = refused(tmp_path, tmp_path / "empty", given)
+    assert "the directory holds no fragments.fragdb" in error.what
+
+
+# The command line.
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.cli, ["build", *arguments])
+    error = result.exception
+    return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
+
+
+def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
+    make(tmp_path)
+    output = tmp_path / "out.fragdb"
+    status, text = run("--project", str(tmp_path), "-o", str(output), "--json", "-j", "1")
+    assert status == 0, text
+    assert json.loads(text)["database"] == str(output)
+    assert output.read_bytes() == mini_path.read_bytes()
+
+
+def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch) -> None:
+    make(tmp_path)
+    give(given, mini_path)
+    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
+    assert status == 0, text
+    assert "taken from JITLTO_PREBUILT" in text
+    # CI itself compiles, whatever is set.
+    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
+    assert status == 0, text
+    assert "taken" not in text
+
+
+def test_the_shards_of_a_project_are_compiled_as_it_says(tmp_path: Path) -> None:
+    make(tmp_path, 'archs = ["80"]')
+    status, text = run("--project", str(tmp_path), "--plan-shards", "2", "--json")
+    assert status == 0, text
+    assert len(json.loads(text)["include"]) == 2
+    status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "part.fragdb"), "--shard", "1/2", "-j", "1")
+    assert status == 0, text
+    with FragmentDatabase(tmp_path / "part.fragdb") as part:
+        assert part.families["mini"].architectures == (Architecture(80),)
+
+
+def test_a_project_says_itself_which_families_are_built(tmp_path: Path) -> None:
+    make(tmp_path)
+    status, text = run("mini", "--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
+    assert status == 2
+    assert "name no others" in text
+    status, text = run("--project", str(tmp_path / "fragments"), "-o", str(tmp_path / "out.fragdb"))
+    assert status == 1
+    assert "pyproject.toml" in text
+
+
+def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_to_an_editable_install(
+    tmp_path: Path, mini_path: Path, empty_cache: Path
+) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.build.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    path = make(tmp_path)
+
+    def added(target: str, version: str) -> dict[str, str]:
+        data: dict[str, dict[str, str]] = {"force_include": {}}
+        hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), target)
+        hook.initialize(version, data)
+        for source, to in data["force_include"].items():
+            assert Path(source).is_file()
+            if to.endswith(".fragdb"):
+                assert Path(source).read_bytes() == mini_path.read_bytes()
+        return data["force_include"]
+
+    assert added("wheel", "editable") == {}
+    sources = [str(file) for file in project.sources(project.load(path))]
+    assert added("sdist", "standard") == {file: str(Path(file).relative_to(tmp_path)) for file in sources}
+    assert not empty_cache.exists(), "nothing was compiled"
+    assert list(added("wheel", "standard").values()) == ["package/fragments.fragdb"]
+
+
+def test_the_hook_takes_no_settings_that_belong_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.build.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    hook = hatch.JitltoBuildHook(str(tmp_path), {"archs": ["75"]}, None, None, str(tmp_path), "wheel")
+    with pytest.raises(SystemExit):
+        hook.initialize("standard", {"force_include": {}})
+    assert "unknown key 'archs'" in "".join(capsys.readouterr())

@@ -1,0 +1,200 @@
+"""``[tool.jitlto]``: what it may say, and that every slip in it is told with file, key and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path, PurePosixPath
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.build.packaging import pyproject
+from jitlto.build.packaging.pyproject import Settings
+from jitlto.errors import ProjectError
+from jitlto.model.versions import Architecture
+from tests.support.families import MINI, write_family
+
+PROJECT = """
+[project]
+name = "My-Package"
+[project.entry-points."jitlto.fragments"]
+mini = "my_package.fragments"
+"""
+TABLE = """
+[tool.jitlto]
+database = "my_package/fragments.fragdb"
+"""
+
+
+def project(directory: Path, table: str, text: str = PROJECT) -> Path:
+    write_family(directory / "fragments" / "mini", MINI)
+    path = directory / "pyproject.toml"
+    path.write_text(text + table, "utf-8")
+    return path
+
+
+def refusal(directory: Path, table: str, text: str = PROJECT) -> ProjectError:
+    with pytest.raises(ProjectError) as caught:
+        pyproject.read(project(directory, table, text))
+    assert caught.value.where is not None
+    assert caught.value.where.startswith(str(directory / "pyproject.toml"))
+    return caught.value
+
+
+def test_a_database_is_all_that_must_be_said(tmp_path: Path) -> None:
+    path = project(tmp_path, TABLE)
+    found = pyproject.read(path)
+    assert found == pyproject.read(tmp_path)
+    assert found.families == (tmp_path / "fragments" / "mini" / "family.toml",)
+    assert found.database == PurePosixPath("my_package/fragments.fragdb")
+    assert (found.architectures, found.toolchain, found.options) == (None, None, ())
+    assert found.entry_point == "my_package.fragments"
+    assert found.entry_points == {"mini": "my_package.fragments"}
+    assert found.root == tmp_path
+
+
+def test_everything_that_may_be_said(tmp_path: Path) -> None:
+    table = (
+        TABLE + 'families = ["fragments/mini", "mini"]\narchs = ["90a", "80"]\ntoolchain = "nvcc"\noptions = ["-DX=1"]'
+    )
+    found = pyproject.read(project(tmp_path, table))
+    assert len(found.families) == 1, "named twice, built once"
+    assert found.architectures == (Architecture(80), Architecture(90, "a"))
+    assert (found.toolchain, found.options) == ("nvcc", ("-DX=1",))
+
+
+def test_paths_are_relative_to_the_file_wherever_the_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project(tmp_path / "a", TABLE + 'families = ["fragments/mini"]')
+    (tmp_path / "b").mkdir()
+    monkeypatch.chdir(tmp_path / "b")
+    assert pyproject.read(Path("../a")).families == (tmp_path / "a" / "fragments" / "mini" / "family.toml",)
+
+
+@pytest.mark.parametrize(
+    ("table", "what", "hint"),
+    [
+        ("", "there is no table [tool.jitlto]", "database = "),
+        ("[tool]\njitlto = 1", "there is no table [tool.jitlto]", ""),
+        ("[tool.jitlto]", "database is missing", 'database = "my_package/fragments.fragdb"'),
+        (TABLE + "familes = []", "unknown key 'familes'", "did you mean families?"),
+        (TABLE + "families = []", "families is empty", "fragments/"),
+        (TABLE + 'families = ["minni"]', "no family 'minni'", "did you mean mini?"),
+        (TABLE + "families = 1", "families is not a list of strings", ""),
+        (TABLE + 'archs = ["sm_x"]', "not an architecture", "sm_90"),
+        (TABLE + "archs = []", "archs is empty", "archs = "),
+        (TABLE + 'toolchain = "clang"', "unknown toolchain 'clang'", "nvrtc or nvcc"),
+        (TABLE + 'options = ["-use_fast_math"]', "belongs to the link", "fast_math"),
+        (TABLE + 'options = ["-I/usr/include"]', "is not allowed", ""),
+    ],
+)
+def test_a_slip_is_told_with_its_key_and_what_to_write(tmp_path: Path, table: str, what: str, hint: str) -> None:
+    error = refusal(tmp_path, table)
+    assert what in error.what
+    assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "database",
+    ["fragments.fragdb", "a/b.db", "/a/b.fragdb", "../a/b.fragdb", "a//b.fragdb", "a/.fragdb", "a-b/c.fragdb",
+     "a/b.c.fragdb", "a\\\\b.fragdb", "./a/b.fragdb", ""],
+)  # fmt: skip
+def test_a_database_lies_in_a_package_under_a_name_that_an_entry_point_can_say(tmp_path: Path, database: str) -> None:
+    error = refusal(tmp_path, f'[tool.jitlto]\ndatabase = "{database}"')
+    assert "is no path of a .fragdb file in a package" in error.what
+
+
+@given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
+def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> None:
+    found = Settings(Path("/p/pyproject.toml"), (), PurePosixPath("/".join(parts) + ".fragdb"), None, None, (), None)
+    assert found.entry_point.split(".") == parts
+
+
+def test_without_a_family_there_is_nothing_to_build(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
+    with pytest.raises(ProjectError, match="no families"):
+        pyproject.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b"[tool.jitlto", b"\xff", b"tool = 1"])
+def test_a_file_that_cannot_be_used_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "pyproject.toml"
+    if content is not None:
+        path.write_bytes(content)
+    assert not pyproject.declared(path)
+    with pytest.raises(ProjectError, match=r"pyproject\.toml"):
+        pyproject.read(path)
+
+
+@pytest.mark.parametrize(
+    ("points", "what"),
+    [
+        ({}, "no entry point says where to find mini"),
+        ({"mini": "my_package.fragment"}, "the entry point of mini is 'my_package.fragment'"),
+        ({"mini": "my_package.fragments", "mimi": "my_package.fragments"}, "no family of this package: mimi"),
+        ({"rival": "r.f"}, "where to find mini; entry points for what is no family of this package: rival"),
+    ],
+)
+def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are_told(
+    tmp_path: Path, points: dict[str, str], what: str
+) -> None:
+    lines = "".join(f'{name} = "{value}"\n' for name, value in points.items())
+    text = f'[project]\nname = "p"\n[project.entry-points."jitlto.fragments"]\n{lines}'
+    found = pyproject.read(project(tmp_path, TABLE, text))
+    with pytest.raises(ProjectError) as caught:
+        pyproject.check_entry_points(found, ["mini"])
+    assert what in caught.value.what
+    first, _, told = str(caught.value.hint).partition("\n")
+    # A table that is there is not to be written a second time.
+    assert first == ("let the table that is there hold just" if points else "write")
+    assert told == '[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
+    # What it tells to write is right.
+    pyproject.check_entry_points(pyproject.read(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"])
+
+
+def test_the_folder_src_is_no_part_of_a_databases_place(tmp_path: Path) -> None:
+    found = pyproject.read(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
+    (tmp_path / "src" / "my_package").mkdir(parents=True)
+    with pytest.raises(ProjectError, match="would lie outside the package") as caught:
+        pyproject.check_entry_points(found, ["mini"])
+    assert 'write database = "my_package/fragments.fragdb" under [tool.jitlto]' in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("layout", ["", "src"])
+def test_a_database_in_a_package_that_is_not_there_is_the_slip_and_not_the_entry_point(
+    tmp_path: Path, layout: str
+) -> None:
+    found = pyproject.read(project(tmp_path, TABLE.replace("my_package", "other")))
+    (tmp_path / layout / "my_package").mkdir(parents=True)
+    with pytest.raises(ProjectError) as caught:
+        pyproject.check_entry_points(found, ["mini"])
+    assert 'no package other: write database = "my_package/fragments.fragdb"' in str(caught.value.hint)
+    (tmp_path / layout / "other").mkdir()
+    with pytest.raises(ProjectError, match=r'mini = "other\.fragments"'):
+        pyproject.check_entry_points(found, ["mini"])
+
+
+def test_a_path_without_a_family_is_told_with_where_it_was_looked_for(tmp_path: Path) -> None:
+    error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
+    assert error.hint == f"there is no {tmp_path / 'fragments' / 'other' / 'family.toml'}"
+
+
+def test_a_name_with_a_dot_is_quoted_in_the_lines_to_write(tmp_path: Path) -> None:
+    found = pyproject.read(project(tmp_path, TABLE))
+    with pytest.raises(ProjectError) as caught:
+        pyproject.check_entry_points(found, ["mini", "mini.two"])
+    assert '"mini.two" = "my_package.fragments"' in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["", '[project]\nname = "p"\ndynamic = ["entry-points"]\n'])
+def test_entry_points_that_another_file_declares_are_not_judged(tmp_path: Path, text: str) -> None:
+    found = pyproject.read(project(tmp_path, TABLE, text))
+    assert found.entry_points is None
+    pyproject.check_entry_points(found, ["mini"])
+
+
+def test_entry_points_that_are_no_table_of_texts_are_refused(tmp_path: Path) -> None:
+    text = '[project]\nname = "p"\n[project.entry-points]\n"jitlto.fragments" = '
+    assert "no table" in refusal(tmp_path, TABLE, text + "1").what
+    assert "mini is not a string" in refusal(tmp_path, TABLE, text + "{mini = 1}").what

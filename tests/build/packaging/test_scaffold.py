@@ -1,0 +1,158 @@
+"""``jitlto new``: names that make a package, files that make a family, and nothing overwritten."""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto import cli
+from jitlto.build.packaging import project, scaffold
+from jitlto.errors import JitltoError, ProjectError
+from jitlto.runtime.family import load
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    result = CliRunner().invoke(cli.cli, ["new", *arguments])
+    error = result.exception
+    return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
+
+
+@given(st.from_regex(r"[A-Za-z][A-Za-z0-9._-]*", fullmatch=True) | st.text(max_size=10))
+def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:
+    try:
+        package = scaffold.package_name(name)
+    except ProjectError as error:
+        assert error.hint
+        return
+    assert package.isidentifier()
+    assert package.isascii()
+    assert not keyword.iskeyword(package)
+    assert package not in sys.stdlib_module_names
+    # PEP 503: what an index takes for one name is one name here.
+    assert re.sub(r"[-_.]+", "-", name).lower() == package.replace("_", "-")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "-a", "a-", "1a", "_a", "a b", "a/b", "../a", "ä", "class", "json", "jitlto", "NumPy", "a" * 101, "a\n"],
+)
+def test_other_names_are_wrong_usage(name: str, tmp_path: Path) -> None:
+    status, text = run("-o", str(tmp_path / "new"), "--", name)
+    assert status == 2
+    assert "Invalid value" in text
+    assert not (tmp_path / "new").exists()
+
+
+def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("mine")
+    (tmp_path / "file").write_text("mine")
+    for there in ("mine", "file"):
+        with pytest.raises(ProjectError, match="nothing is overwritten"):
+            scaffold.write("my-kernels", tmp_path / there, 12)
+    assert sorted(p.name for p in tmp_path.rglob("*")) == ["README.md", "file", "mine"]
+    (tmp_path / "empty").mkdir()
+    assert scaffold.write("my-kernels", tmp_path / "empty", 12)
+
+
+def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ProjectError, match="No space left"):
+        scaffold.write("my-kernels", tmp_path / "new", 12)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, text = run("My-Kernels", "--json", "--cuda", "13")
+    assert status == 0, text
+    found = json.loads(text)
+    assert found["directory"] == "My-Kernels"
+    assert sorted(found["files"]) == sorted(str(p) for p in Path("My-Kernels").rglob("*") if p.is_file())
+    assert run("My-Kernels")[0] == 1
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("new") / "My-Kernels"
+    scaffold.write("My-Kernels", directory, 13)
+    return directory
+
+
+def test_every_template_is_used_and_nothing_is_left_to_be_filled_in(package: Path) -> None:
+    assert {p.name for p in scaffold._TEMPLATES.iterdir()} == {f"{name}.in" for name in scaffold._FILES}
+    for path in package.rglob("*"):
+        assert not re.search(r"@\w+@", str(path) + (path.read_text() if path.is_file() else "")), path
+        assert path.stat().st_mode & 0o044, "readable by others, as other new files"
+
+
+def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
+    document = tomllib.loads((package / "pyproject.toml").read_text())
+    assert any(requirement.startswith("jitlto[cu13]") for requirement in document["build-system"]["requires"])
+    # What a newer CUDA has made an older nvJitLink does not read.
+    assert {*document["project"]["optional-dependencies"]} == {"cu13", "test"}
+    assert 'cuda: ["13"]' in (package / ".github" / "workflows" / "ci.yml").read_text()
+    found = project.load(package)
+    assert [family.name for family in found.families] == ["my_kernels"]
+    assert project.sources(found)
+
+
+def test_what_the_older_cuda_makes_is_offered_for_both(tmp_path: Path) -> None:
+    scaffold.write("my-kernels", tmp_path / "new", 12)
+    document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
+    extras = document["project"]["optional-dependencies"]
+    assert extras == {"cu12": ["jitlto[cu12]"], "cu13": ["jitlto[cu13]"], "test": ["pytest>=8"]}
+    assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
+
+
+def test_it_says_what_to_install_and_what_to_do_while_jitlto_is_on_no_index(package: Path) -> None:
+    readme = (package / "README.md").read_text()
+    assert "pip install build && python -m build" in readme
+    for text in (readme, (package / ".github" / "workflows" / "ci.yml").read_text()):
+        assert "PIP_FIND_LINKS" in text
+
+
+def test_its_family_builds_without_advice_and_every_kernel_links(package: Path, tmp_path: Path) -> None:
+    report = project.build_project(package, tmp_path / "fragments.fragdb", jobs=1)
+    assert report.advice == ()
+    kernels = load("my_kernels", report.path)
+    configurations = list(kernels.configurations())
+    assert len(configurations) == 4
+    for configuration in configurations:
+        plan = kernels.plan(arch="sm_90", **configuration)
+        assert plan.link().cubin
+        assert plan.calls_left() == []
+
+
+def test_its_python_files_are_clean(package: Path) -> None:
+    pytest.importorskip("ruff", reason="ruff is not installed; the extra test brings it")
+    for arguments in (("check", "--isolated"), ("format", "--isolated", "--check")):
+        command = [sys.executable, "-m", "ruff", *arguments, "--line-length=120", "--no-cache", "."]
+        done = subprocess.run(command, cwd=package, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+def test_its_workflow_is_valid_and_puts_no_expression_into_a_script(package: Path) -> None:
+    pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed; the extra test brings it")
+    yaml = pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed; the extra test brings it")
+    path = package / ".github" / "workflows" / "ci.yml"
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    jobs = yaml.YAML(typ="safe", pure=True).load(path)["jobs"]
+    scripts = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    assert scripts
+    assert not [script for script in scripts if "${{" in script]

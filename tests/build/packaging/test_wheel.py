@@ -1,0 +1,67 @@
+"""jitlto's own wheel: the shipped families, and nothing that it should not hold."""
+
+from __future__ import annotations
+
+import configparser
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from tests.support.environments import ROOT, Environment
+
+MOST = 2 << 20  # bytes; what a wheel may take before somebody should ask why
+
+
+@pytest.fixture(scope="module")
+def names(jitlto_wheel: Path) -> list[str]:
+    with zipfile.ZipFile(jitlto_wheel) as file:
+        return file.namelist()
+
+
+def files(folder: str, below: str) -> set[str]:
+    paths = (ROOT / folder).rglob("*")
+    kept = [path for path in paths if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".fragdb"]
+    return {str(below / path.relative_to(ROOT / folder)) for path in kept}
+
+
+def test_it_holds_the_package_and_the_shipped_families_and_nothing_else(names: list[str]) -> None:
+    package = files("jitlto", Path("jitlto"))
+    shipped = {
+        name
+        for folder in ("fragments", "matrices", "templates")
+        for name in files(folder, Path("jitlto/share") / folder)
+    }
+    found = {name for name in names if ".dist-info/" not in name}
+    assert found == package | shipped
+    families = {Path(name).parent.name for name in found if name.startswith("jitlto/share/") and "family.toml" in name}
+    assert families == {path.parent.name for path in (ROOT / "fragments").glob("*/family.toml")}
+
+
+def test_it_holds_sources_and_texts_only(names: list[str]) -> None:
+    allowed = {".py", ".in", ".typed", ".jinja", ".cuh", ".json", ".toml", ".css", ".js"}
+    others = [name for name in names if ".dist-info/" not in name and Path(name).suffix not in allowed]
+    assert others == []
+    assert not [name for name in names if "test_" in name or "/tests/" in name or ".cache" in name]
+
+
+def test_it_says_what_other_tools_find_in_it(jitlto_wheel: Path, names: list[str]) -> None:
+    (name,) = [name for name in names if name.endswith("entry_points.txt")]
+    points = configparser.ConfigParser()
+    with zipfile.ZipFile(jitlto_wheel) as file:
+        points.read_string(file.read(name).decode())
+    assert set(points.sections()) == {"console_scripts", "hatch", "setuptools.finalize_distribution_options"}
+    assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+def test_it_is_small(jitlto_wheel: Path) -> None:
+    assert jitlto_wheel.stat().st_size < MOST
+
+
+def test_the_shipped_families_are_found_and_built_from_it(jitlto_wheel: Path, tmp_path: Path) -> None:
+    environment = Environment.create(tmp_path / "venv")
+    environment.install(jitlto_wheel)
+    printed = environment.must("jitlto", "build", "transform", "-o", "transform.fragdb", "-j", "1", cwd=tmp_path)
+    assert printed.startswith("2 fragments in transform.fragdb")
+    checked = environment.must("jitlto", "render", "search", "-o", "rendered", cwd=tmp_path)
+    assert checked.startswith("32 sources")

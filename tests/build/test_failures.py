@@ -1,0 +1,266 @@
+"""Failures of one cause are one failure; each says for which combinations it happens."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group
+from jitlto.build.templates import Rendered, render_family
+from jitlto.cuda import nvrtc
+from jitlto.errors import BuildError, CompileError
+from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.headers import HeaderSearch
+from jitlto.storage import declaration
+from jitlto.storage.declaration import Group
+from tests.support.families import MINI, write_family
+
+Grouped = Callable[..., tuple[list[FailureGroup], list[Rendered]]]
+
+
+@pytest.fixture
+def grouped(tmp_path: Path) -> Grouped:
+    """Compile the family ``mini`` with some of its files replaced, and group what fails."""
+
+    def make(**files: str) -> tuple[list[FailureGroup], list[Rendered]]:
+        changed = {name.replace("__", "."): text for name, text in files.items()}
+        family_ = declaration.load(write_family(tmp_path, MINI | changed))
+        sources = list(render_family(family_))
+        search = HeaderSearch(family_.include)
+        failures = []
+        for rendered in sources:
+            try:
+                nvrtc.compile_closure(
+                    search, rendered.source.encode(), family_.architectures, family_.compiler_options()
+                )
+            except CompileError as error:
+                name = f"{rendered.key}.cu"
+                failures.append(Failure(rendered, nvrtc.annotate(error, name, rendered.text, rendered.origin)))
+        return group(failures, sources), sources
+
+    return make
+
+
+KERNEL, OPERATION = MINI["kern.cu.jinja"], MINI["op.cu.jinja"]
+
+
+def test_a_bug_of_a_template_is_one_cause(grouped: Grouped) -> None:
+    (cause,), sources = grouped(op__cu__jinja=OPERATION.replace("{{expr}}", "{{expr}} + nope"))
+    assert cause.title == 'identifier "nope" is undefined'
+    assert cause.extent == ("all 4 of mini/op",)
+    assert cause.keys == tuple(r.key for r in sources if r.key.group == "op")
+
+
+def test_types_and_shifted_lines_in_the_message_do_not_tell_causes_apart(grouped: Grouped) -> None:
+    shifted = "{% if data_type == 'double' %}\n// one\n// two\n{% endif %}" + OPERATION
+    (cause,), _ = grouped(op__cu__jinja=shifted.replace("{{expr}}", "({{data_type}} *)(a) + sizeof({{data_type}}[4])"))
+    assert len(cause.failures) == 4
+    assert len({str(failure.error) for failure in cause.failures}) == 4
+
+
+def test_two_bugs_are_two_causes_the_larger_first(grouped: Grouped) -> None:
+    causes, sources = grouped(
+        kern__cu__jinja=KERNEL.replace("op<T>(x[i])", "op<T>(x[i], n)"),
+        op__cu__jinja=OPERATION.replace("{{expr}}", "{{expr}} + nope"),
+    )
+    assert [len(cause.failures) for cause in causes] == [4, 2]
+    assert [cause.extent for cause in causes] == [("all 4 of mini/op",), ("all 2 of mini/kern",)]
+    text = str(FailedFragmentsError(causes, len(sources)))
+    assert text.startswith("6 of 6 fragments cannot be compiled, of 2 causes\n")
+
+
+def test_one_message_from_two_lines_is_two_causes(grouped: Grouped) -> None:
+    branches = OPERATION.replace(
+        "return {{expr}};", "{% if op_name == 'twice' %}return a + nope;{% else %}return nope * nope - a;{% endif %}"
+    )
+    causes, _ = grouped(op__cu__jinja=branches)
+    assert [cause.title for cause in causes] == ['identifier "nope" is undefined'] * 2
+    assert [cause.extent for cause in causes] == [
+        ("all 2 of mini/op with op_name=twice",),
+        ("all 2 of mini/op with op_name=square",),
+    ]
+
+
+def test_a_bug_of_a_header_is_one_cause_for_all_groups(grouped: Grouped) -> None:
+    (cause,), _ = grouped(op__cuh=MINI["op.cuh"] + "int broken(wrong);\n")
+    assert cause.extent == ("all 2 of mini/kern", "all 4 of mini/op")
+
+
+def test_what_the_combinations_have_in_common_is_said(grouped: Grouped) -> None:
+    (cause,), sources = grouped(op__cu__jinja=OPERATION + "{% if data_type == 'double' %}wrong{% endif %}")
+    assert cause.extent == ("all 2 of mini/op with data_type=double",)
+    text = str(FailedFragmentsError([cause], len(sources)))
+    assert "2 of 6 fragments cannot be compiled, of one cause" in text
+    assert "happens to all 2 of mini/op with data_type=double" in text
+    assert "mini/op[data_type=double,op_name=twice], mini/op[data_type=double,op_name=square]" in text
+    assert "the first of them:" in text
+    assert text.count("does not compile") == 1
+    assert "op.cu.jinja (group op" in text
+
+
+# --- without a compiler
+
+
+def declared(name: str, key: tuple[str, ...]) -> Group:
+    return Group(name, Role.DEVICE, None, Path(f"{name}.cu.jinja"), key, (), None, None, "jinja")
+
+
+def product(name: str, key: tuple[str, ...] | None = None, **values: str) -> list[Rendered]:
+    combinations: list[dict[str, str]] = [{}]
+    for parameter, choices in values.items():
+        combinations = [c | {parameter: value} for c in combinations for value in choices.split()]
+    group_ = declared(name, key or tuple(values))
+    return [
+        Rendered(FragmentKey.make("f", name, {n: c[n] for n in group_.key}), group_, c, "line 1\nline 2\n", ())
+        for c in combinations
+    ]
+
+
+def error_of(rendered: Rendered, message: str, line: int = 1) -> CompileError:
+    log = f"{rendered.key}.cu({line}): error: {message}\n\n1 error detected in the compilation.\n"
+    return CompileError("does not compile", where=rendered.origin, log=log)
+
+
+def extent_of(failed: list[Rendered], sources: list[Rendered]) -> str:
+    ((extent,),) = [cause.extent for cause in group([Failure(r, error_of(r, "same")) for r in failed], sources)]
+    return extent
+
+
+def failing(sources: list[Rendered], **values: str) -> list[Rendered]:
+    return [r for r in sources if all(r.combination[n] in v.split() for n, v in values.items())]
+
+
+ALL = product("g", t="float double __half int", veclen="1 2 4 8 16 32", metric="a b")
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({}, "all 48 of f/g"),
+        ({"t": "__half"}, "all 12 of f/g with t=__half"),
+        ({"t": "__half", "metric": "b"}, "all 6 of f/g with t=__half and metric=b"),
+        ({"t": "__half int"}, "all 24 of f/g with t=__half or int"),
+        ({"t": "float double int"}, "all 36 of f/g with t other than __half"),
+        ({"t": "int", "veclen": "4", "metric": "a"}, "the only one of f/g with t=int and veclen=4 and metric=a"),
+    ],
+)
+def test_the_extent_is_exact_where_values_decide(values: dict[str, str], said: str) -> None:
+    assert extent_of(failing(ALL, **values), ALL) == said
+
+
+def test_the_extent_says_how_many_where_values_do_not_decide() -> None:
+    assert extent_of(failing(ALL, t="int")[:-1], ALL) == "11 of the 12 of f/g with t=int"
+    assert extent_of(ALL[:-1], ALL) == "47 of the 48 of f/g"
+
+
+def test_a_parameter_outside_the_key_that_goes_with_one_inside_is_left_out() -> None:
+    sources = [
+        r
+        for r in product("g", ("op", "t"), expr="a+a a*a", op="twice square", t="float int")
+        if (r.combination["op"] == "twice") == (r.combination["expr"] == "a+a")
+    ]
+    assert extent_of(failing(sources, op="twice"), sources) == "all 2 of f/g with op=twice"
+
+
+def test_a_parameter_that_some_combinations_lack_is_said() -> None:
+    sources = product("g", t="float int") + product("g", ("t",), t="double", extra="x")
+    assert extent_of(sources[2:], sources) in (
+        "the only one of f/g with t=double",
+        "the only one of f/g with extra=x",
+    )
+
+
+def test_a_value_of_one_combination_that_is_a_constant_of_another_does_not_split_a_cause() -> None:
+    sources = product("g", veclen="4 8")
+    failures = [Failure(r, error_of(r, f"{r.combination['veclen']} is not 4")) for r in sources]
+    assert len(group(failures, sources)) == 1
+
+
+def test_a_typedef_and_its_type_do_not_split_a_cause() -> None:
+    sources = product("g", t="uint32_t float")
+    failures = [
+        Failure(r, error_of(r, f'no conversion from "{t}"'))
+        for r, t in zip(sources, ("unsigned int", "float"), strict=True)
+    ]
+    assert len(group(failures, sources)) == 1
+
+
+def test_the_number_of_instances_of_a_diagnostic_does_not_split_a_cause() -> None:
+    one, two = product("g", t="float double")
+    twice = CompileError("x", log=error_of(two, "bad").log * 2)
+    assert len(group([Failure(one, error_of(one, "bad")), Failure(two, twice)], [one, two])) == 1
+
+
+def test_a_second_diagnostic_is_another_cause() -> None:
+    one, two = product("g", t="float double")
+    more = CompileError("x", log=error_of(two, "bad").log + error_of(two, "worse", 2).log)
+    assert len(group([Failure(one, error_of(one, "bad")), Failure(two, more)], [one, two])) == 2
+
+
+def test_errors_of_other_tools_are_grouped_by_their_own_words() -> None:
+    sources = product("g", t="float double int")
+    logs = ["ptxas /tmp/a1/x.ptx, line 3; error : bad", "ptxas /tmp/b2/y.ptx, line 77; error : bad", "ptxas fatal: no"]
+    failures = [Failure(r, CompileError("x", log=log)) for r, log in zip(sources, logs, strict=True)]
+    causes = group(failures, sources)
+    assert [len(cause.failures) for cause in causes] == [2, 1]
+    assert causes[0].title == logs[0]
+
+
+def test_the_name_of_the_source_does_not_split_a_cause() -> None:
+    sources = product("g", t="float double")
+    for names in (["a" * 64, "b" * 64], [str(r.key) for r in sources]):
+        for form in ("{}.cu(1): error: bad", "{}.cu:1:7: error: bad"):
+            errors = [CompileError("x", log=form.format(name)) for name in names]
+            assert len(group([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)) == 1
+
+
+def test_errors_without_a_log_are_grouped_by_what_they_say() -> None:
+    sources = product("g", t="float double int")
+    died = "a compiler process died with exit status -9"
+    errors = [BuildError(died, where="a"), BuildError(died, where="b"), BuildError("another thing")]
+    causes = group([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)
+    assert [(cause.title, len(cause.failures)) for cause in causes] == [(died, 2), ("another thing", 1)]
+
+
+def test_the_message_is_bounded() -> None:
+    sources = [r for n in range(40) for r in product(f"g{n}", t=" ".join(f"v{i}" for i in range(n + 1)))]
+    failures = [Failure(r, error_of(r, f"cause {'x' * len(r.key.group)}{r.key.group}")) for r in sources]
+    text = str(FailedFragmentsError(group(failures, sources), len(sources)))
+    assert len(text) < 20_000
+    assert text.count("does not compile") == 10
+    assert "and 32 more" in text
+    assert text.count("happens to") == 40
+
+
+def test_the_error_of_a_build_carries_its_causes_between_processes() -> None:
+    sources = product("g", t="float double")
+    error = FailedFragmentsError(group([Failure(r, error_of(r, "bad")) for r in sources], sources), 7)
+    copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
+    assert isinstance(copy, BuildError)
+    assert str(copy) == str(error)
+    assert [cause.keys for cause in copy.failures] == [cause.keys for cause in error.failures]
+    assert str(copy).endswith(str(copy.hint))
+
+
+_VALUE = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
+
+
+@given(st.lists(_VALUE, min_size=1, max_size=6, unique=True), st.sampled_from(["", "x ", "\n", "// "]))
+def test_whatever_the_values_are_one_bug_is_one_cause(values: list[str], before: str) -> None:
+    """A template that prints the value, at a line that it shifts, with a message that repeats it."""
+    group_ = declared("g", ("v",))
+    sources = []
+    for number, value in enumerate(values):
+        text = "\n" * number + f"f({value}, {before}{value}) + nope;\n"
+        sources.append(Rendered(FragmentKey.make("f", "g", {"v": value}), group_, {"v": value}, text, ()))
+    failures = [
+        Failure(r, error_of(r, f"nope [with T={value}, N={number}]", number + 1))
+        for number, (r, value) in enumerate(zip(sources, values, strict=True))
+    ]
+    (cause,) = group(failures, sources)
+    assert len(cause.failures) == len(values)

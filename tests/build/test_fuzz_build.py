@@ -1,0 +1,251 @@
+"""Whatever a family holds, the build side answers with fragments or with one of jitlto's errors, and in time."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from jitlto import config
+from jitlto.build.execution.workers import ProcessExecutor
+from jitlto.build.matrix import document as matrix
+from jitlto.build.pipeline import build, family_record
+from jitlto.build.templates import matrix_warnings, render_family
+from jitlto.cli import cli
+from jitlto.errors import BuildError, FamilyError, JitltoError, MatrixError, RenderError
+from jitlto.model.fragment import Role
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.support.families import MINI
+from tests.support.fuzzing import (
+    MINI_BYTES,
+    Files,
+    Odd,
+    compiled_families,
+    declared_families,
+    effort,
+    matrices,
+    within,
+    write,
+)
+
+
+@contextmanager
+def on_disk(files: Files) -> Iterator[Path]:
+    """The family's files in a directory of their own, removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="jitlto-") as directory:
+        yield write(Path(directory) / "family", files)
+
+
+def declared(path: Path) -> JitltoError | None:
+    """Load and render a family; its error, if it has one."""
+    try:
+        loaded = declaration.load(path)
+        for rendered in islice(render_family(loaded), 2000):
+            rendered.source.encode()
+            str(rendered.key).encode()
+        for warning in matrix_warnings(loaded):
+            warning.encode("utf-8", "surrogatepass")
+        family_record(loaded)
+    except JitltoError as error:
+        return error
+    return None
+
+
+def check_error(error: JitltoError) -> None:
+    """It has a message that can be printed, and it crosses to another process."""
+    assert error.what.strip()
+    str(error).encode("utf-8", "backslashreplace")
+    # What pickle calls, without pickle: after a RecursionError, Python 3.11 under Hypothesis counts its depth wrongly.
+    assert all(isinstance(value, str | None) for value in vars(error).values())
+    rebuild, arguments = error.__reduce__()
+    assert str(rebuild(*arguments)) == str(error)
+
+
+@effort(300)
+@given(files=declared_families())
+def test_any_declaration_renders_or_is_refused(files: Files) -> None:
+    with on_disk(files) as path, within(30):
+        error = declared(path)
+    event(type(error).__name__)
+    if error is not None:
+        check_error(error)
+
+
+@effort(150)
+@given(text=matrices, flags=st.sets(st.sampled_from(["--lenient", "--json"])))
+def test_any_matrix_expands_or_is_refused(text: str, flags: set[str]) -> None:
+    with on_disk({"m.json": text.encode("utf-8", "surrogatepass")}) as beside, within(30):
+        path = beside.with_name("m.json")
+        count = CliRunner().invoke(cli, ["expand", str(path), "--count", *(flags - {"--json"})])
+        assert count.exception is None or isinstance(count.exception, JitltoError)
+        if count.exception is None and len(count.stdout) < 6:  # a longer list would be printed, but not soon
+            listed = CliRunner().invoke(cli, ["expand", str(path), *flags])
+            assert listed.exception is None
+            rows = json.loads(listed.stdout) if "--json" in flags else listed.stdout.splitlines()
+            assert len(rows) == int(count.stdout)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A build cache of these tests' own, for what the command line builds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JITLTO_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        config.current.cache_clear()
+        yield
+    config.current.cache_clear()
+
+
+@pytest.fixture(scope="module")
+def compilers() -> Iterator[ProcessExecutor]:
+    """Worker processes for all the builds here."""
+    with ProcessExecutor(2) as pool:
+        yield pool
+
+
+def check_database(path: Path) -> None:
+    """It holds, and each of its kernels is planned and linked, or one of jitlto's errors says why not."""
+    with FragmentDatabase(path) as database:
+        database.verify()
+        for name in database.families:
+            kernels = KernelFamily(name, database)
+            for fragment in database.fragments(name):
+                if fragment.role is Role.ENTRYPOINT:
+                    configuration = {n: v[0] for n, v in kernels.parameters.items()} | dict(fragment.key.parameters)
+                    try:
+                        kernels.planner(fragment.key.group, **configuration).plan(arch="sm_90").link()
+                    except JitltoError as error:
+                        check_error(error)
+
+
+@effort(25)
+@given(files=compiled_families())
+def test_any_source_builds_or_is_refused_and_nothing_is_lost(
+    files: Files, mini_path: Path, compilers: ProcessExecutor
+) -> None:
+    with on_disk(files) as path, within(120):
+        (path.parent.parent / "out").mkdir()
+        output = Path(shutil.copy(mini_path, path.parent.parent / "out" / "x.fragdb"))
+        try:
+            build([declaration.load(path)], output, executor=compilers)
+        except JitltoError as error:
+            event(type(error).__name__)
+            check_error(error)
+            assert output.read_bytes() == mini_path.read_bytes()
+        else:
+            event("built")
+            check_database(output)
+        assert [left.name for left in output.parent.iterdir()] == ["x.fragdb"]
+
+
+@effort(10)
+@given(files=compiled_families())
+def test_the_command_line_answers_with_a_database_or_one_error(files: Files, mini_path: Path) -> None:
+    with on_disk(files) as path, within(120):
+        output = Path(shutil.copy(mini_path, path.parent.parent / "x.fragdb"))
+        try:
+            cli.main(["build", str(path), "-o", str(output), "--jobs", "1"], "jitlto", standalone_mode=False)
+        except (JitltoError, click.ClickException):
+            assert output.read_bytes() == mini_path.read_bytes()
+        else:
+            check_database(output)
+
+
+def changed(**files: str | bytes) -> Files:
+    """The family ``mini`` with other files, each under its name with ``.`` written as ``__``."""
+    given = {name.replace("__", "."): text for name, text in files.items()}
+    return MINI_BYTES | {name: text.encode() if isinstance(text, str) else text for name, text in given.items()}
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    marked = {name: b"\xef\xbb\xbf" + content for name, content in changed().items() if isinstance(content, bytes)}
+    plain = [r.text for r in render_family(declaration.load(write(tmp_path / "plain", MINI_BYTES)))]
+    assert [r.text for r in render_family(declaration.load(write(tmp_path / "marked", marked)))] == plain
+    cmake = MINI["family.toml"].replace("[family]", '[family]\nsyntax = "cmake"').replace("{{data_type}}* x", "int x")
+    files = {"family.toml": b"\xef\xbb\xbf" + cmake.encode(), "kern.cu.jinja": b"\xef\xbb\xbf@data_type@"}
+    loaded = declaration.load(write(tmp_path / "cmake", changed() | files))
+    assert next(render_family(loaded)).text == "float"
+
+
+@pytest.mark.parametrize(
+    "interface", ["../op.cuh", "sub/../../op.cuh", "/op.cuh", 'a"b.cuh', "a\\nb.cuh", "a\\u0000b.cuh"]
+)
+def test_an_interface_that_no_include_can_name_is_refused(tmp_path: Path, interface: str) -> None:
+    quoted = interface.replace('"', '\\"')
+    files = changed(family__toml=MINI["family.toml"].replace('"op.cuh"', f'"{quoted}"'))
+    with pytest.raises(FamilyError, match=r"leaves the include directories|cannot stand in an #include"):
+        declaration.load(write(tmp_path, files))
+
+
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "9" * 5000, "1" * 12])
+def test_numbers_beyond_all_measure_are_refused(tmp_path: Path, number: str) -> None:
+    files = changed(family__toml=MINI["family.toml"] + f"[link]\nmax_registers = {number}\n")
+    with pytest.raises(FamilyError, match=r"32 bits|not TOML"):
+        declaration.load(write(tmp_path, files))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{{ 9 ** (9 ** 9) }}", "{{ 'a' * 10 ** 12 }}", "{% for i in range(10 ** 12) %}{% endfor %}", "{{ [0] * 10 ** 9 }}",
+     "{{ range(10 ** 12)|sum }}", "{{ range(10 ** 6, 0, -1)|sum }}"],
+)  # fmt: skip
+def test_what_a_template_may_ask_for_is_bounded(tmp_path: Path, text: str) -> None:
+    with within(30), pytest.raises(RenderError, match="longer than") as caught:
+        list(render_family(declaration.load(write(tmp_path, changed(kern__cu__jinja=text)))))
+    assert caught.value.where == f"{tmp_path / 'kern.cu.jinja'}:1"
+
+
+def test_a_template_sees_nothing_of_python(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="__class__"):
+        list(render_family(declaration.load(write(tmp_path, changed(kern__cu__jinja="{{ ''.__class__.__mro__ }}")))))
+
+
+def test_half_a_surrogate_pair_is_no_source(tmp_path: Path) -> None:
+    with pytest.raises(RenderError, match="surrogates"):
+        list(render_family(declaration.load(write(tmp_path, changed(kern__cu__jinja="{{ '\\ud800' }}")))))
+
+
+def test_a_family_of_more_combinations_than_anybody_can_build_is_refused(tmp_path: Path) -> None:
+    matrix = "{" + ",".join(f'"p{i}": ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]' for i in range(30)) + "}"
+    with within(30), pytest.raises(FamilyError, match="more than 1,000,000 combinations"):
+        list(render_family(declaration.load(write(tmp_path, changed(kern__json=matrix)))))
+
+
+def test_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    write(tmp_path, {"fifo": Odd.FIFO})
+    with within(30):
+        with pytest.raises(FamilyError, match="no regular file"):
+            declaration.load(tmp_path / "fifo")
+        with pytest.raises(MatrixError, match="a FIFO that nobody writes to"):
+            matrix.load(tmp_path / "fifo")
+    with pytest.raises(MatrixError, match="it is no file"):
+        matrix.load(Path("/dev/zero"))
+
+
+def test_a_matrix_may_come_from_another_process() -> None:
+    command = 'import time; time.sleep(0.3); print(\'{"a": ["1", "2"]}\')'
+    with subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert matrix.load(Path(f"/dev/fd/{process.stdout.fileno()}")).count == 2
+
+
+@pytest.mark.parametrize("kernel", ["static {}", "namespace {{ {} }}"])
+def test_a_kernel_that_nobody_else_sees_is_said(tmp_path: Path, compilers: ProcessExecutor, kernel: str) -> None:
+    text = kernel.format("__global__ void kern({{data_type}}* x, unsigned n) { x[0] = 1; }")
+    path = write(tmp_path, changed(kern__cu__jinja=text))
+    with pytest.raises(BuildError, match="no __global__ function that others see") as caught:
+        build([declaration.load(path)], tmp_path / "x.fragdb", executor=compilers)
+    assert "static or in an anonymous namespace" in str(caught.value.hint)

@@ -1,0 +1,401 @@
+"""Merging: the parts of a build become the very bytes of the build in one piece, or one clear error."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from jitlto.build.merge import merge
+from jitlto.build.pipeline import Project, build
+from jitlto.build.shards import Shard, part_record
+from jitlto.build.templates import render_family
+from jitlto.cli import cli
+from jitlto.errors import BuildError, DatabaseError
+from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.model.headers import HeaderSearch
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture, Version
+from jitlto.storage import database, declaration
+from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord
+from tests.support.families import MINI, write_family
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a build in one piece wrote, and what its shards would know of it."""
+
+    path: Path
+    families: tuple[FamilyRecord, ...]
+    fragments: tuple[Fragment, ...]
+    blobs: dict[str, bytes]
+    contents: dict[FragmentKey, str]
+    includes: dict[FragmentKey, frozenset[str]]
+
+    def part(self, path: Path, shard: str, keys: Iterable[FragmentKey], **changes: Any) -> Path:
+        """Write the part that holds ``keys``; ``changes`` to its record make it another one."""
+        held = set(keys)
+        own = [fragment for fragment in self.fragments if fragment.key in held]
+        names = {image.sha256 for fragment in own for image in fragment.images}
+        toolchains = {record.name: "nvrtc 12.9.86" for record in self.families}
+        includes = {key: names for key, names in self.includes.items() if key in held}
+        part = part_record(
+            Shard.parse(shard), self.contents, self.families, includes, toolchains, ["the matrix is odd"]
+        )
+        blobs = {name: self.blobs[name] for name in names}
+        database.write(path, self.families, own, blobs, part=replace(part, **changes))
+        return path
+
+    def parts(self, directory: Path, count: int) -> list[Path]:
+        """Deal the fragments out to ``count`` parts."""
+        keys = [fragment.key for fragment in self.fragments]
+        return [
+            self.part(directory / f"part-{number + 1}.fragdb", f"{number + 1}/{count}", keys[number::count])
+            for number in range(count)
+        ]
+
+
+def whole(path: Path, includes: dict[FragmentKey, frozenset[str]], contents: dict[FragmentKey, str]) -> Whole:
+    with FragmentDatabase(path) as opened:
+        fragments = tuple(opened.fragments())
+        blobs = {image.sha256: opened.read(image) for fragment in fragments for image in fragment.images}
+        return Whole(path, tuple(opened.families.values()), fragments, blobs, contents, includes)
+
+
+def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini_path: Path, tmp_path: Path) -> None:
+    loaded = declaration.load(write_family(tmp_path / "mini", MINI))
+    part = build([loaded], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
+    with pytest.raises(BuildError, match=r"mini\.fragdb holds the whole family mini, and this is part 1 of 2"):
+        merge([mini_path, part], tmp_path / "out.fragdb")
+
+
+def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path) -> None:
+    loaded = declaration.load(write_family(tmp_path / "mini", MINI))
+    for count in (4, 9):
+        parts = [
+            build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count)).path for n in range(1, count + 1)
+        ]
+        merge(parts[::-1], tmp_path / "out.fragdb")
+        assert (tmp_path / "out.fragdb").read_bytes() == mini_path.read_bytes()
+
+
+def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
+    other = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"mini"\nimages = ["ltoir"]', 1)}
+    parts = [
+        build(
+            [declaration.load(write_family(tmp_path / str(n), files))],
+            tmp_path / f"{n}.fragdb",
+            jobs=1,
+            shard=Shard(n, 2),
+        ).path
+        for n, files in ((1, MINI), (2, other))
+    ]
+    with pytest.raises(BuildError, match="is no part of the build"):
+        merge(parts, tmp_path / "out.fragdb")
+
+
+@pytest.fixture(scope="module")
+def mini(tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """The family ``mini`` built in one piece, really."""
+    directory = tmp_path_factory.mktemp("mini")
+    loaded = declaration.load(write_family(directory, MINI))
+    path = build([loaded], directory / "mini.fragdb", jobs=1).path
+    own = HeaderSearch(loaded.include)
+    rendered = list(render_family(loaded))
+    includes = {source.key: own.reachable(source.source.encode()) for source in rendered}
+    return whole(path, includes, Project([loaded]).contents())
+
+
+# --- A family by hand, for what need not be compiled ---
+
+_FUNCTION = Symbol("_Z2opf", SymbolKind.FUNCTION, "(4)(4)")
+
+
+def by_hand(
+    path: Path, name: str = "f", *, requires: Symbol = _FUNCTION, include: str = "op.cuh", data: bytes = b""
+) -> Whole:
+    """A kernel and four device functions, of which each provides ``op``."""
+    groups = (
+        GroupRecord("kern", Role.ENTRYPOINT, ("t",), None, False),
+        GroupRecord("op", Role.DEVICE, ("n",), "op.cuh", False),
+    )
+    record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, (("op.cuh", "float op(float);\n"),))
+    blobs: dict[str, bytes] = {}
+
+    def image(text: bytes) -> Image:
+        sha = database._sha(text + data)
+        blobs[sha] = text + data
+        return Image(ImageKind.LTOIR, Architecture(75), sha, len(text + data), "nvrtc", Version(12, 9))
+
+    kernel = Fragment(
+        FragmentKey.make(name, "kern", {"t": "float"}),
+        Role.ENTRYPOINT,
+        "kern",
+        (),
+        (),
+        (requires,),
+        (),
+        (image(b"kern"),),
+    )
+    ops = [
+        Fragment(
+            FragmentKey.make(name, "op", {"n": n}), Role.DEVICE, "", (), (_FUNCTION,), (), (), (image(n.encode()),)
+        )
+        for n in "abcd"
+    ]
+    database.write(path, [record], [kernel, *ops], blobs)
+    includes = {kernel.key: frozenset({include})} | {op.key: frozenset({"op.cuh"}) for op in ops}
+    return whole(path, includes, {key: f"source of {key}" for key in includes})
+
+
+@pytest.fixture
+def hand(tmp_path: Path) -> Whole:
+    return by_hand(tmp_path / "whole.fragdb")
+
+
+# --- The same bytes ---
+
+
+def test_parts_in_any_order_give_the_bytes_of_the_build_in_one_piece(mini: Whole, tmp_path: Path) -> None:
+    parts = mini.parts(tmp_path, 3)
+    for order in itertools.permutations(parts):
+        report = merge(order, tmp_path / "merged.fragdb")
+        assert (tmp_path / "merged.fragdb").read_bytes() == mini.path.read_bytes()
+        assert report.fragments == mini.fragments
+        assert report.advice == ("the matrix is odd",)
+    with FragmentDatabase(tmp_path / "merged.fragdb") as opened:
+        assert (opened.part, opened.digest) == (None, report.digest)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_split_merges_to_the_same_bytes(mini: Whole, tmp_path: Path, data: st.DataObject) -> None:
+    """Empty parts, and fragments that stand in several of them, too."""
+    count = data.draw(st.integers(1, 8))
+    places = st.sets(st.integers(1, count), min_size=1, max_size=2)
+    held = {fragment.key: data.draw(places) for fragment in mini.fragments}
+    parts = [
+        mini.part(
+            tmp_path / f"{number}.fragdb", f"{number}/{count}", [k for k, where in held.items() if number in where]
+        )
+        for number in data.draw(st.permutations(range(1, count + 1)))
+    ]
+    merge(parts, tmp_path / "merged.fragdb")
+    assert (tmp_path / "merged.fragdb").read_bytes() == mini.path.read_bytes()
+
+
+def test_a_part_without_fragments_need_not_be_there(hand: Whole, tmp_path: Path) -> None:
+    parts = hand.parts(tmp_path, 7)
+    merge(parts[:5], tmp_path / "merged.fragdb")
+    assert (tmp_path / "merged.fragdb").read_bytes() == hand.path.read_bytes()
+
+
+def test_complete_databases_of_different_families_are_joined(hand: Whole, mini: Whole, tmp_path: Path) -> None:
+    both = {**hand.blobs, **mini.blobs}
+    database.write(tmp_path / "both", [*hand.families, *mini.families], [*hand.fragments, *mini.fragments], both)
+    merge([mini.path, hand.path], tmp_path / "joined")
+    assert (tmp_path / "joined").read_bytes() == (tmp_path / "both").read_bytes()
+    merge([*mini.parts(tmp_path, 2), hand.path, hand.path], tmp_path / "joined")
+    assert (tmp_path / "joined").read_bytes() == (tmp_path / "both").read_bytes()
+
+
+# --- What is refused ---
+
+
+def refused(paths: list[Path], *words: str, **options: Any) -> BuildError:
+    """Merge what must not be merged: one error, and no file."""
+    output = paths[0].parent / "refused.fragdb"
+    with pytest.raises(BuildError) as caught:
+        merge(paths, output, **options)
+    assert not output.exists()
+    for word in words:
+        assert word in str(caught.value)
+    return caught.value
+
+
+def test_a_missing_part_is_named(hand: Whole, tmp_path: Path) -> None:
+    one, two, three = hand.parts(tmp_path, 3)
+    refused([one, three], "part 2 of 3 is missing: no part holds f/op[n=a], f/op[n=d]", "--shard 2/3", "--allow-gaps")
+    refused([three], "parts 1, 2 of 3 are missing", "f/kern[t=float]", "... (4 in all)")
+    report = merge([one, three], tmp_path / "merged", allow_gaps=True)
+    assert [str(fragment.key) for fragment in report.fragments] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=c]"]
+    assert "part 2 of 3 is missing" in report.advice[0] + report.advice[1]
+    assert two.exists()
+
+
+def test_parts_that_were_cut_differently_say_so(hand: Whole, tmp_path: Path) -> None:
+    keys = [fragment.key for fragment in hand.fragments]
+    one = hand.part(tmp_path / "1", "1/2", keys[:2])
+    refused(
+        [one, hand.part(tmp_path / "2", "2/2", keys[3:])], "the 2 parts do not make a whole", str(keys[2]), "--costs"
+    )
+    refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], "parts of 2 and of 3 do not make a whole", str(keys[2]))
+    merge([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
+    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
+
+
+def test_one_key_with_two_contents_is_refused_or_the_preferred_one_is_taken(hand: Whole, tmp_path: Path) -> None:
+    one, two = hand.parts(tmp_path, 2)
+    other = by_hand(tmp_path / "other.fragdb", data=b"!")
+    again = other.part(tmp_path / "again.fragdb", "1/2", [fragment.key for fragment in other.fragments[:1]])
+    refused([one, two, again], "f/kern[t=float]", str(one), str(again), "--prefer")
+    report = merge([one, two, again], tmp_path / "merged", prefer="first")
+    assert report.fragments == hand.fragments
+    assert any(f"taken from {one}" in advice for advice in report.advice)
+    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
+    report = merge([one, two, again], tmp_path / "merged", prefer="last")
+    assert report.fragments == (other.fragments[0], *hand.fragments[1:])
+    with FragmentDatabase(tmp_path / "merged") as opened:
+        opened.verify()
+
+
+def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_path: Path) -> None:
+    one, two = hand.parts(tmp_path, 2)
+    (tmp_path / "mini").mkdir()
+    refused(
+        [one, mini.parts(tmp_path / "mini", 2)[0]], str(one), "mini/part-1.fragdb", "is no part of the build", "only"
+    )
+    keys = [fragment.key for fragment in hand.fragments[1::2]]
+    changed = replace(hand, contents=dict.fromkeys(hand.contents, "another source"))
+    error = refused([one, changed.part(tmp_path / "x", "2/2", keys)], str(one), "the sources were not the same")
+    assert error.where == str(tmp_path / "x")
+    declared = replace(hand, families=(replace(hand.families[0], options=("-DX",)),))
+    refused([one, declared.part(tmp_path / "y", "2/2", keys)], "family f is declared differently")
+    refused(
+        [one, two, declared.part(tmp_path / "y", "2/2", keys)], "declared differently", prefer="last", allow_gaps=True
+    )
+
+
+def test_parts_of_different_compilers_are_refused_or_mixed_as_asked(hand: Whole, tmp_path: Path) -> None:
+    one, two = hand.parts(tmp_path, 2)
+    keys = [fragment.key for fragment in hand.fragments[1::2]]
+    other = hand.part(tmp_path / "other", "2/2", keys, toolchains=(("f", "nvrtc 12.8.93"),))
+    refused([one, other], "family f", "nvrtc 12.9.86 in", "nvrtc 12.8.93 in", str(one), str(other), "--allow-mixed")
+    report = merge([one, other], tmp_path / "merged", allow_mixed=True)
+    assert report.fragments == hand.fragments
+    assert "nvrtc 12.8.93" in report.advice[0]
+    # Who compiled nothing mixes nothing.
+    idle = hand.part(tmp_path / "idle", "3/3", [], toolchains=(("f", "nvrtc 12.8.93"),))
+    merge([one, two, idle], tmp_path / "merged")
+
+
+def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp_path: Path) -> None:
+    other = by_hand(tmp_path / "other.fragdb", data=b"!")
+    refused([hand.path, other.path], "both hold the family f: f/kern[t=float] is not the same", "--prefer")
+    for prefer, taken in (("first", hand), ("last", other)):
+        merge([hand.path, other.path], tmp_path / "merged", prefer=prefer)
+        assert (tmp_path / "merged").read_bytes() == taken.path.read_bytes()
+    blobs = {image.sha256: hand.blobs[image.sha256] for f in hand.fragments[:-1] for image in f.images}
+    database.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
+    refused([hand.path, tmp_path / "less"], f"f/op[n=d] is in {hand.path} only")
+    database.write(tmp_path / "new", [replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
+    refused([tmp_path / "new", hand.path], "it is declared differently")
+    parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
+    refused([*parts, hand.path], "holds the whole family f")
+    merge([hand.path, *parts], tmp_path / "merged", prefer="first")
+    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
+
+
+def test_what_only_the_whole_shows_is_checked_at_the_merge(tmp_path: Path) -> None:
+    """Kernel and device function meet in no part: only the merge can see that the kernel declares it by itself."""
+    unsound = by_hand(tmp_path / "whole.fragdb", include="else.cuh")
+    refused(unsound.parts(tmp_path, 5), "f/kern[t=float] requires", "without including its interface op.cuh")
+    unsound = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z2opf", SymbolKind.FUNCTION, "(8)(8)"))
+    refused(unsound.parts(tmp_path, 5), "with layout (8)(8)", "provides it with layout (4)(4)")
+
+
+def test_advice_on_the_whole_is_given_at_the_merge(tmp_path: Path) -> None:
+    lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
+    advice = merge(lonely.parts(tmp_path, 2), tmp_path / "merged").advice
+    assert advice[0] == "the matrix is odd"
+    assert any("other(float) is required by f/kern[t=float]" in text for text in advice)
+
+
+# --- Files ---
+
+
+def test_a_damaged_part_is_named(hand: Whole, tmp_path: Path) -> None:
+    one, two = hand.parts(tmp_path, 2)
+    data = two.read_bytes()
+    image = next(iter(hand.fragments[1].images))
+    at = data.rindex(hand.blobs[image.sha256])  # the bytes of an image, which opening does not look at
+    for damaged in (data[:5000], data[:at] + b"\xff" + data[at + 1 :]):
+        two.write_bytes(damaged)
+        with pytest.raises(DatabaseError) as caught:
+            merge([one, two], tmp_path / "merged")
+        assert caught.value.where == str(two)
+        assert not (tmp_path / "merged").exists()
+
+
+def test_a_file_that_is_no_database_is_not_replaced(hand: Whole, tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(DatabaseError, match="is not replaced"):
+        merge(hand.parts(tmp_path, 2), tmp_path / "notes")
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+def test_a_database_that_is_merged_may_be_the_one_that_is_written(hand: Whole, mini: Whole, tmp_path: Path) -> None:
+    merge([hand.path, mini.path], hand.path)
+    with FragmentDatabase(hand.path) as opened:
+        assert sorted(opened.families) == ["f", "mini"]
+        opened.verify()
+
+
+def test_nothing_to_merge_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="nothing to merge"):
+        merge([], tmp_path / "merged")
+
+
+# --- The command ---
+
+
+def test_the_command_merges_and_says_what(hand: Whole, tmp_path: Path) -> None:
+    one, two = (str(path) for path in hand.parts(tmp_path, 2))
+    done = CliRunner().invoke(cli, ["merge", "-o", str(tmp_path / "merged"), two, one])
+    assert done.exit_code == 0
+    assert "5 fragments of 2 files in" in done.output
+    assert "warning: the matrix is odd" in done.output
+    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
+    done = CliRunner().invoke(cli, ["merge", "--allow-gaps", "--json", "-o", str(tmp_path / "merged"), one])
+    report = json.loads(done.stdout)
+    assert report["fragments"] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=d]"]
+    assert any("part 2 of 2 is missing" in advice for advice in report["advice"])
+    assert len(report["digest"]) == 64
+
+
+def test_the_command_refuses_with_the_error_of_the_merge(hand: Whole, tmp_path: Path) -> None:
+    one, _ = (str(path) for path in hand.parts(tmp_path, 2))
+    done = CliRunner().invoke(cli, ["merge", "-o", str(tmp_path / "merged"), one])
+    assert isinstance(done.exception, BuildError)
+    assert CliRunner().invoke(cli, ["merge", "-o", str(tmp_path / "merged")]).exit_code == 2
+
+
+def test_a_part_record_is_small(mini: Whole, tmp_path: Path) -> None:
+    """It says nothing that a fragment record says."""
+    path = mini.part(tmp_path / "part", "1/1", [fragment.key for fragment in mini.fragments])
+    with FragmentDatabase(path) as opened:
+        assert isinstance(opened.part, PartRecord)
+        assert {names for _, names in opened.part.includes} == {("op.cuh",)}
+
+
+def test_what_a_merge_leaves_out_stays_known_until_it_is_there(hand: Whole, tmp_path: Path) -> None:
+    one, two, three = hand.parts(tmp_path, 3)
+    held = {fragment.key for path in (one, three) for fragment in FragmentDatabase(path).fragments()}
+    gone = tuple(sorted(fragment.key for fragment in hand.fragments if fragment.key not in held))
+    path = merge([one, three], tmp_path / "gaps", allow_gaps=True).path
+    again = merge([path], tmp_path / "again").path
+    assert again.read_bytes() == path.read_bytes()
+    with FragmentDatabase(path) as opened:
+        assert (opened.gaps, opened.part) == (gone, None)
+        assert opened.digest != database.write(tmp_path / "whole", hand.families, opened.fragments(), {})
+        assert opened.verify()
+    merge([one, two, three], tmp_path / "merged")
+    assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()

@@ -1,0 +1,260 @@
+"""The whole build: a sound database with the same bytes everywhere, or one error and nothing else."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.execution.events import Observer, Span
+from jitlto.build.pipeline import build, family_record
+from jitlto.cuda import nvrtc, toolkit
+from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
+from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.headers import HeaderSearch
+from jitlto.model.versions import Architecture
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.conftest import BuildFamily
+from tests.support.families import MINI, write_family
+
+
+def changed(**files: str) -> dict[str, str]:
+    return MINI | {name.replace("__", "."): text for name, text in files.items()}
+
+
+def test_what_is_built(mini_path: Path) -> None:
+    with FragmentDatabase(mini_path) as database:
+        assert database.verify() == 12  # six fragments, LTO-IR and PTX each
+        record = database.families["mini"]
+        assert [(g.name, g.role, g.key, g.interface, g.supplied) for g in record.groups] == [
+            ("kern", Role.ENTRYPOINT, ("data_type",), None, False),
+            ("op", Role.DEVICE, ("data_type", "op_name"), "op.cuh", False),
+        ]
+        assert record.options == ("--std=c++17",)
+        assert record.headers == (("op.cuh", MINI["op.cuh"]),)
+        kern = database.fragments("mini")[0]
+        assert [str(p) for p in kern.signature] == ["double* x", "unsigned int n"]
+
+
+def test_the_same_bytes_in_another_directory_with_other_jobs(
+    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "quite another" / "place"
+    path = write_family(place, MINI)
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("TMPDIR", str(place))
+    report = build([declaration.load(Path("family.toml"))], Path("other.fragdb"), jobs=3)
+    data = (place / "other.fragdb").read_bytes()
+    assert data == mini_path.read_bytes()
+    for mark in (str(tmp_path), str(mini_path.parent), path.name, "quite another"):
+        assert mark.encode() not in data
+    with FragmentDatabase(mini_path) as database:
+        assert database.digest == report.digest
+
+
+def test_the_order_of_families_does_not_change_the_bytes(tmp_path: Path) -> None:
+    families = [
+        declaration.load(
+            write_family(tmp_path / name, changed(family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"')))
+        )
+        for name in ("one", "two")
+    ]
+    build(families, tmp_path / "a.fragdb", jobs=2)
+    build(families[::-1], tmp_path / "b.fragdb", jobs=1)
+    assert (tmp_path / "a.fragdb").read_bytes() == (tmp_path / "b.fragdb").read_bytes()
+
+
+class Told(Observer):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.phases: list[str] = []
+        self.expected: list[FragmentKey] = []
+        self.ended: list[FragmentKey] = []
+        self.compiles = 0
+
+    def phase(self, name: str) -> None:
+        self.phases.append(name)
+
+    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
+        self.expected += keys
+
+    def cached(self, key: FragmentKey) -> None:
+        self.ended.append(key)
+
+    def compiled(self, span: Span) -> None:
+        self.ended.append(span.key)
+        self.compiles += 1
+        assert 0 < span.seconds < 60 and span.start > 0
+
+    def failed(self, key: FragmentKey, error: JitltoError) -> None:
+        self.ended.append(key)
+
+
+def test_an_observer_is_told_of_each_fragment_once(tmp_path: Path) -> None:
+    told = Told()
+    report = build([declaration.load(write_family(tmp_path, MINI))], tmp_path / "x.fragdb", jobs=1, observer=told)
+    assert told.phases == ["render", "compile", "check", "write"]
+    assert sorted(told.expected) == sorted(told.ended) == [f.key for f in report.fragments]
+    assert told.compiles == report.compiled == 6
+    assert report.advice == ()
+    assert report.seconds > 0
+
+
+FAILURES = {
+    "template": (changed(op__cu__jinja="{{ nobody }}"), RenderError, "'nobody' is undefined"),
+    "source": (changed(op__cu__jinja='#include "op.cuh"\n__device__ {{data_type}} wrong;;)'), CompileError, "error"),
+    "header": (changed(op__cuh="#pragma once\nint x = ;\n"), CompileError, r"op\.cuh\(2\): error"),
+    "kernel": (changed(kern__cu__jinja="__device__ int f() { return 1; }"), BuildError, "no __global__ function"),
+    "interface": (
+        changed(family__toml=MINI["family.toml"].replace('"op.cuh"', '"none.cuh"')),
+        FamilyError, "'none.cuh' does not exist",
+    ),
+    "helper": (
+        changed(
+            kern__cu__jinja="__device__ inline int help() { return 1; }\n#define USE (T)help() *\n"
+            + MINI["kern.cu.jinja"].replace("op<T>", "USE op<T>"),
+            op__cu__jinja="__device__ inline int help() { return 2; }\n"
+            + MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + help()"),
+        ),
+        BuildError, r"help\(\) is defined differently in mini/kern\[.*\] and mini/op\[",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_a_failing_build_leaves_what_was_there(tmp_path: Path, mini_path: Path, name: str) -> None:
+    files, error, message = FAILURES[name]
+    path = write_family(tmp_path / "family", files)
+    (tmp_path / "out").mkdir()
+    output = Path(shutil.copy(mini_path, tmp_path / "out" / "x.fragdb"))
+    with pytest.raises(error, match=message) as caught:
+        build([declaration.load(path)], output, jobs=1)
+    assert isinstance(caught.value, JitltoError)
+    assert [p.name for p in output.parent.iterdir()] == ["x.fragdb"]
+    assert output.read_bytes() == mini_path.read_bytes()
+
+
+def test_a_compile_error_shows_lines_source_template_and_combination(build_family: BuildFamily, tmp_path: Path) -> None:
+    with pytest.raises(CompileError) as caught:
+        build_family(changed(op__cu__jinja='#include "op.cuh"\n// {{op_name}}\n__device__ {{data_type}} x = wrong;\n'))
+    text = str(caught.value)
+    assert str(tmp_path / "family" / "op.cu.jinja") in text
+    assert all(part in text for part in ("(group op, ", "data_type=float", "op_name=twice"))
+    assert 'identifier "wrong" is undefined' in text
+    assert ">    3 | __device__ float x = wrong;" in text
+    assert "     2 | // twice" in text
+
+
+def test_a_database_is_replaced_by_the_next_build(build_family: BuildFamily) -> None:
+    before = build_family(MINI)
+    after = build_family(changed(op__json=MINI["op.json"].replace("a * a", "a * a * a")))
+    assert before.path == after.path
+    assert before.digest != after.digest
+    with FragmentDatabase(after.path) as database:
+        assert database.digest == after.digest
+
+
+def test_two_families_of_one_name(tmp_path: Path) -> None:
+    families = [declaration.load(write_family(tmp_path / place, MINI)) for place in ("a", "b")]
+    with pytest.raises(FamilyError, match="two families are called 'mini'"):
+        build(families, tmp_path / "x.fragdb")
+
+
+def test_an_output_in_no_directory(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="does not exist"):
+        build([declaration.load(write_family(tmp_path, MINI))], tmp_path / "no" / "x.fragdb")
+
+
+def test_a_header_that_is_not_utf8_travels_with_the_family(tmp_path: Path) -> None:
+    path = write_family(tmp_path, MINI)
+    data = b"// caf\xe9\n" + MINI["op.cuh"].encode()
+    (tmp_path / "op.cuh").write_bytes(data)
+    report = build([declaration.load(path)], tmp_path / "x.fragdb", jobs=1)
+    with FragmentDatabase(report.path) as database:
+        ((name, text),) = database.families["mini"].headers
+    assert (name, text.encode("utf-8", "surrogateescape")) == ("op.cuh", data)
+
+
+def test_the_record_holds_the_headers_behind_the_interfaces_alone(tmp_path: Path) -> None:
+    files = changed(op__cuh='#include "sub/part.cuh"\n#include <cuda_fp16.h>\n' + MINI["op.cuh"])
+    path = write_family(tmp_path, files | {"sub/part.cuh": '#include "../base.cuh"\n', "base.cuh": "", "other.cuh": ""})
+    record = family_record(declaration.load(path))
+    assert [name for name, _ in record.headers] == ["base.cuh", "op.cuh", "sub/part.cuh"]
+    assert record.interfaces == ("op.cuh",)
+
+
+def test_a_fragment_whose_helpers_cannot_be_seen_is_built_and_said(build_family: BuildFamily) -> None:
+    dotted = MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + float(__dp4a(int(a), 1, 0))")
+    report = build_family(MINI | {"op.cu.jinja": dotted})
+    with FragmentDatabase(report.path) as database:
+        assert database.verify() == 12
+    source = HeaderSearch(toolkit.header_roots()).closure(b"__device__ int f(int a) { return __dp4a(a, a, a); }")
+    refused = nvrtc.NOT_PROBED in nvrtc.compile_source(source, [Architecture(75)], []).warnings  # by 13.5, not by 12.9
+    said = [advice for advice in report.advice if nvrtc.NOT_PROBED in advice]
+    assert len(said) == (4 if refused else 0)
+    assert all(advice.startswith("mini/op[") for advice in said)
+
+
+def test_advice_reaches_the_report(build_family: BuildFamily) -> None:
+    report = build_family(
+        changed(
+            kern__cu__jinja=MINI["kern.cu.jinja"]
+            .replace("namespace mini {", "__device__ float far(float);\nnamespace mini {", 1)
+            .replace("op<T>(x[i])", "op<T>(far(x[i]))")
+        )
+    )
+    assert any("far(float) is required by" in advice for advice in report.advice)
+
+
+def test_a_definition_that_contradicts_the_interface_does_not_compile(build_family: BuildFamily) -> None:
+    """Neither a mangled name nor a layout shows the result type: the group's interface is compiled with it."""
+    files = dict(MINI)
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["twice"]}'
+    files["op.cu.jinja"] = "__device__ int op(float a) { return 2 * a; }\n"
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["kern.cu.jinja"] = '#include "op.cuh"\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n'
+    with pytest.raises(CompileError, match=r"op\[data_type=float,op_name=twice\].cu\(1\): error"):
+        build_family(files)
+
+
+def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["twice"]}'
+    files["op.cu.jinja"] = "__device__ float op(float a) { return 2 * a; }\n"
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["kern.cu.jinja"] = (
+        "__device__ int op(float a);\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n"
+    )
+    with pytest.raises(BuildError, match=r"requires op\(float\) without including its interface op\.cuh"):
+        build_family(files)
+
+
+def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
+    path = write_family(tmp_path / "mini", MINI)
+    before = path.read_bytes()
+    with pytest.raises(DatabaseError, match="is not replaced"):
+        build([declaration.load(path)], path, jobs=1)
+    assert path.read_bytes() == before
+
+
+def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\nstd = "c++99"')
+    with pytest.raises(CompileError, match=r"the compiler refuses its options.*std") as caught:
+        build_family(files)
+    assert "family.toml" in str(caught.value.hint)
+    assert "source:" not in str(caught.value)
+
+
+@pytest.mark.parametrize("macro", ["__DATE__", "__TIME__", "__TIMESTAMP__"])
+def test_what_would_make_every_build_another_one_is_refused(build_family: BuildFamily, macro: str) -> None:
+    files = dict(MINI)
+    files["op.cuh"] += f"__device__ const char built[] = {macro};\n"
+    with pytest.raises(BuildError, match=rf"op\.cuh:5: {macro}"):
+        build_family(files)

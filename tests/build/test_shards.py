@@ -1,0 +1,173 @@
+"""Shards: every fragment in exactly one, evenly spread, the same on every machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from jitlto.build.pipeline import Project
+from jitlto.build.shards import Item, Shard, assign, matrix, part_record, select, spread
+from jitlto.errors import BuildError
+from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture
+from jitlto.storage import declaration
+from jitlto.storage.database import FamilyRecord, GroupRecord
+from tests.support.environments import ROOT
+from tests.support.families import MINI, write_family
+
+counts = st.integers(1, 12)
+
+
+@st.composite
+def item_lists(draw: st.DrawFn) -> list[Item]:
+    numbers = draw(st.lists(st.integers(0, 10**6), max_size=30, unique=True))
+    return [
+        Item(FragmentKey.make("f", "g", {"n": str(n)}), draw(st.sampled_from("abcdefgh")), draw(st.integers(1, 9999)))
+        for n in numbers
+    ]
+
+
+# --- I/N ---
+
+
+@given(st.integers(1, 999), st.integers(0, 999))
+def test_a_shard_is_written_as_it_is_read(number: int, more: int) -> None:
+    shard = Shard(number, number + more)
+    assert Shard.parse(str(shard)) == shard
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1", "1/", "/2", "a/b", "1/2/3", "-1/2", "1.0/2", " 1/2", "1/2\n", "²/3", "1/9999999999"]
+)
+def test_what_is_no_shard_is_said_with_an_example(text: str) -> None:
+    with pytest.raises(BuildError, match="not a shard") as caught:
+        Shard.parse(text)
+    assert "2/4 is the second of four" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "counted"), [("0/4", "from 1/4 to 4/4"), ("5/4", "from 1/4 to 4/4"), ("1/0", "from 1/N to N/N")]
+)
+def test_shards_are_counted_from_one(text: str, counted: str) -> None:
+    with pytest.raises(BuildError, match=f"there is no shard {text}") as caught:
+        Shard.parse(text)
+    assert counted in str(caught.value.hint)
+
+
+# --- Spreading ---
+
+
+def shares(costs: list[int], taken: Sequence[int], count: int) -> list[int]:
+    return [sum(cost for cost, number in zip(costs, taken, strict=True) if number == n) for n in range(count)]
+
+
+@given(st.lists(st.integers(0, 10**6), max_size=80), st.integers(1, 12))
+def test_no_share_is_far_from_the_mean(costs: list[int], count: int) -> None:
+    taken = assign(costs, count)
+    assert len(taken) == len(costs)
+    assert all(0 <= number < count for number in taken)
+    assert count * max(shares(costs, taken, count)) <= sum(costs) + (count - 1) * max(costs, default=0)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 30), max_size=6), st.integers(1, 3))
+@example([3, 3, 2, 2, 2], 2)  # 7 where 6 would do, the worst there is
+def test_the_largest_share_is_at_most_four_thirds_of_the_best(costs: list[int], count: int) -> None:
+    best = min(max(shares(costs, taken, count)) for taken in product(range(count), repeat=len(costs)))
+    assert 3 * count * max(shares(costs, assign(costs, count), count)) <= (4 * count - 1) * best
+
+
+def test_equal_costs_go_round_in_order() -> None:
+    assert assign([1, 1, 1, 1, 1], 2) == [0, 1, 0, 1, 0]
+    assert assign([1, 3, 2], 5) == [2, 0, 1]
+    assert assign([], 3) == []
+
+
+@given(item_lists(), counts, st.randoms())
+def test_every_fragment_is_in_exactly_one_shard_whatever_the_order(items: list[Item], count: int, random: Any) -> None:
+    shards = [select(items, Shard(number, count)) for number in range(1, count + 1)]
+    assert sum(map(len, shards)) == len(items)
+    assert frozenset().union(*shards) == {item.key for item in items}
+    shuffled = list(items)
+    random.shuffle(shuffled)
+    assert [select(shuffled, Shard(number, count)) for number in range(1, count + 1)] == shards
+
+
+@given(item_lists(), counts)
+def test_fragments_that_one_compile_makes_go_to_one_shard(items: list[Item], count: int) -> None:
+    numbers = spread(items, count)
+    together = {(item.compile, numbers[item.key]) for item in items}
+    assert len(together) == len({item.compile for item in items})
+
+
+@given(item_lists(), counts)
+def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: list[Item], count: int) -> None:
+    include = matrix(items, count)["include"]
+    assert [entry["shard"] for entry in include] == [f"{number}/{count}" for number in range(1, count + 1)]
+    for entry in include:
+        assert entry["fragments"] == len(select(items, Shard.parse(str(entry["shard"]))))
+    dearest: dict[str, int] = {}
+    for item in items:
+        dearest[item.compile] = max(item.cost, dearest.get(item.compile, 0))
+    assert sum(int(str(entry["cost"])) for entry in include) == sum(dearest.values())
+
+
+def test_shards_do_not_depend_on_the_hash_seed() -> None:
+    script = (
+        "from jitlto.build.shards import *; from jitlto.model.fragment import FragmentKey\n"
+        "items = [Item(FragmentKey.make('f', 'g', {'n': str(n)}), str(n % 7), n % 5 + 1) for n in range(40)]\n"
+        "print(sorted((str(key), number) for key, number in spread(items, 3).items()))"
+    )
+    printed = {
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60,
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(printed) == 1
+
+
+# --- What a part says of the whole ---
+
+
+def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
+    loaded = declaration.load(write_family(directory, files))
+    return Project([loaded]).contents()
+
+
+def test_the_whole_is_named_by_what_the_author_wrote_and_not_by_where_it_lies(tmp_path: Path) -> None:
+    before = contents(tmp_path / "a", MINI)
+    assert contents(tmp_path / "b", MINI) == before
+    changed = contents(tmp_path / "c", MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + 0")})
+    assert {key.group for key in before if before[key] != changed[key]} == {"op"}
+    header = contents(tmp_path / "d", MINI | {"op.cuh": MINI["op.cuh"] + "// changed\n"})
+    assert all(before[key] != header[key] for key in before)
+    renamed = contents(tmp_path / "e", MINI | {"family.toml": MINI["family.toml"].replace("* x", "* values")})
+    assert {key.group for key in before if before[key] != renamed[key]} == {"kern"}
+
+
+def test_a_part_record_keeps_only_the_interfaces_that_are_reached() -> None:
+    groups = (
+        GroupRecord("op", Role.DEVICE, (), "sub/../op.cuh", False),
+        GroupRecord("u", Role.DEVICE, (), "u.cuh", True),
+    )
+    record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
+    a, b, c = (FragmentKey.make("f", "op", {"n": n}) for n in "abc")
+    includes = {b: frozenset({"op.cuh", "cuda_fp16.h", "u.cuh"}), a: frozenset({"cuda_fp16.h"})}
+    part = part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, [record], includes, {"f": "nvrtc 12.9"}, ["advice"])
+    assert part.keys == (a, b, c)
+    assert part.includes == ((b, ("op.cuh", "u.cuh")),)
+    assert (str(part), part.toolchains, part.advice) == ("part 2 of 3", (("f", "nvrtc 12.9"),), ("advice",))
+    other = part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, [record], {}, {"f": "nvrtc 12.9"}, ())
+    assert other.whole == part.whole
+    assert part_record(Shard(1, 3), {a: "1", b: "2", c: "4"}, [record], {}, {}, ()).whole != part.whole

@@ -1,0 +1,255 @@
+"""What must hold between fragments: one definition for one name, one layout for one interface."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from itertools import combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.build import validate
+from jitlto.cuda import nvrtc
+from jitlto.errors import BuildError, CompileError
+from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.headers import Source
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture
+from jitlto.storage.database import FamilyRecord, GroupRecord
+from tests.conftest import BuildFamily
+from tests.support.families import MINI
+
+
+@cache
+def compiled(text: str) -> nvrtc.Compiled:
+    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75)], ["--std=c++17"])
+
+
+def fragment(group: str, text: str, role: Role = Role.DEVICE, **parameters: str) -> Fragment:
+    result = compiled(text)
+    entry = next((s.name for s in result.module.provides if s.kind.value == "kernel"), "")
+    key = FragmentKey.make("f", group, parameters)
+    return Fragment(key, role, entry, (), result.module.provides, result.module.requires, result.weak, ())
+
+
+def check(*fragments: Fragment, supplied: bool = False) -> list[str]:
+    names = dict.fromkeys((f.key.group, f.role) for f in fragments)
+    groups = tuple(GroupRecord(name, role, (), None, False) for name, role in names)
+    if supplied:
+        groups += (GroupRecord("user", Role.DEVICE, (), "user.h", True),)
+    return validate.check(FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ()), fragments)
+
+
+KERNEL = "{helper}__device__ float op(float); __global__ void k(float* x) {{ x[0] = op(x[0]) + {call}; }}"
+OP = "{helper}__device__ float op(float x) {{ return x + {call}; }}"
+HELPERS = {
+    "inline": ("__device__ inline float help(float x) { return x * %s; }\n", "help(1)"),
+    "noinline": ("__device__ __noinline__ inline float help(float x) { return x * %s; }\n", "help(1)"),
+    "forceinline": ("__device__ __forceinline__ float help(float x) { return x * %s; }\n", "help(1)"),
+    "template": ("template <class T> __device__ T help(T x) { return x * %s; }\n", "help(1.f)"),
+    "member": ("struct S { __device__ float help(float x) { return x * %s; } };\n", "S().help(1)"),
+    "variable": ("template <class T> __device__ T value = %s; \n", "value<float>"),
+}
+
+
+def pair(kind: str, one: str, other: str) -> tuple[Fragment, Fragment]:
+    helper, call = HELPERS[kind]
+    return (
+        fragment("kern", KERNEL.format(helper=helper % one, call=call), Role.ENTRYPOINT),
+        fragment("op", OP.format(helper=helper % other, call=call)),
+    )
+
+
+@pytest.mark.parametrize("kind", HELPERS)
+def test_one_helper_with_two_bodies_is_refused(kind: str) -> None:
+    with pytest.raises(BuildError, match="is defined differently in") as caught:
+        check(*pair(kind, "2", "3"))
+    assert "f/kern[]" in caught.value.what
+    assert "f/op[]" in caught.value.what
+    assert ("help" if kind != "variable" else "value") in caught.value.what
+    assert "anonymous" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("kind", HELPERS)
+def test_one_helper_with_one_body_is_fine(kind: str) -> None:
+    assert check(*pair(kind, "2", "2")) == []
+
+
+def test_a_helper_in_an_anonymous_namespace_is_each_ones_own() -> None:
+    helper = "namespace {{ __device__ __noinline__ float help(float x) {{ return x * {}; }} }}\n"
+    assert check(
+        fragment("kern", KERNEL.format(helper=helper.format(2), call="help(1)"), Role.ENTRYPOINT),
+        fragment("op", OP.format(helper=helper.format(3), call="help(1)")),
+    ) == []  # fmt: skip
+
+
+ALTERNATIVE = "template <class T> __device__ T op(T x) {{ return x {op} x; }} template __device__ float op(float);"
+GENERIC = "template <class T> __device__ T op(T); __global__ void k(float* x) { x[0] = op(x[0]); }"
+
+
+def test_alternatives_of_one_interface_are_fine() -> None:
+    assert check(
+        fragment("kern", GENERIC, Role.ENTRYPOINT),
+        fragment("op", ALTERNATIVE.format(op="+"), op_name="twice"),
+        fragment("op", ALTERNATIVE.format(op="*"), op_name="square"),
+    ) == []  # fmt: skip
+
+
+def test_fragments_that_never_meet_may_differ() -> None:
+    helper, call = HELPERS["inline"]
+    kernels = [
+        fragment("kern", KERNEL.format(helper=helper % n, call=call), Role.ENTRYPOINT, data_type=t)
+        for n, t in (("2", "float"), ("3", "double"))
+    ]
+    op = fragment("op", OP.format(helper="", call="1"))
+    assert check(*kernels, op) == []
+    other = fragment("op", OP.format(helper=helper % "3", call=call), data_type="double")
+    assert check(*kernels, other) == []
+    with pytest.raises(BuildError, match=r"f/kern\[data_type=float\]"):
+        check(*kernels, fragment("op", OP.format(helper=helper % "3", call=call), data_type="float"))
+
+
+def test_advice_on_a_strong_helper_in_several_fragments() -> None:
+    helper = "__device__ float help(float x) { return x; }\n"
+    (advice,) = check(
+        fragment("kern", KERNEL.format(helper=helper, call="help(1)"), Role.ENTRYPOINT),
+        fragment("op", OP.format(helper=helper, call="help(1)")),
+    )
+    assert "help(float) is defined in 2 fragments" in advice
+    assert "inline" in advice
+
+
+def test_advice_on_what_nobody_provides() -> None:
+    kernel = fragment("kern", KERNEL.format(helper="", call="1"), Role.ENTRYPOINT)
+    (advice,) = check(kernel)
+    assert advice == "op(float) is required by f/kern[], and no fragment of f provides it"
+    assert check(kernel, supplied=True) == []
+
+
+@pytest.mark.parametrize(
+    ("declaration", "call", "definition"),
+    [
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(double x) { return x; }"),
+        ("__device__ float op(float);", "op(x[0])", "__device__ double op(float x) { return x; }"),
+        ("__device__ float op(float);", "op(x[0])", "__device__ float op(float x, int) { return x; }"),
+        ("struct P { float x, y; }; __device__ float op(P);", "op(P{})",
+         "struct P { float x, y, z; }; __device__ float op(P p) { return p.x; }"),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__constant__ float op[5] = {};"),
+        ("extern __constant__ float op[4];", "op[threadIdx.x]", "__device__ float op[4] = {};"),
+    ],
+)  # fmt: skip
+def test_extern_c_declarations_that_differ_in_layout(declaration: str, call: str, definition: str) -> None:
+    kernel = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
+    with pytest.raises(BuildError, match="with layout") as caught:
+        check(fragment("kern", kernel, Role.ENTRYPOINT), fragment("op", f'extern "C" {{ {definition} }}'))
+    assert "f/kern[] requires op" in caught.value.what
+    assert "f/op[] provides it" in caught.value.what
+
+
+def test_a_declaration_of_an_unsized_array_fits_any_size() -> None:
+    kernel = 'extern "C" { extern __constant__ float op[]; } __global__ void k(float* x) { x[0] = op[threadIdx.x]; }'
+    provider = fragment("op", 'extern "C" { __constant__ float op[5] = {}; }')
+    assert check(fragment("kern", kernel, Role.ENTRYPOINT), provider) == []
+
+
+def test_a_helper_that_is_inline_in_one_fragment_and_strong_in_another_is_refused(build_family: BuildFamily) -> None:
+    """The strong one would win for both."""
+    files = dict(MINI)
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["x"]}'
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    files["kern.cu.jinja"] = (
+        '#include "op.cuh"\ninline __device__ float h(float x) { return x + 1000; }\n'
+        "__global__ void kern(float* x, unsigned n) { x[0] = op(h(x[0])); }\n"
+    )
+    files["op.cu.jinja"] = (
+        "__device__ float h(float x) { return x * 77; }\n__device__ float op(float a) { return h(a); }\n"
+    )
+    with pytest.raises(BuildError, match=r"h\(float\) is inline in mini/kern.* but not in mini/op"):
+        build_family(files)
+
+
+def test_bodies_are_compared_for_every_architecture(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
+    files["kern.json"] = '{"data_type": ["float"]}'
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["x"]}'
+    files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"
+    helper = (
+        "inline __device__ float h(float x) {\n"
+        "#if __CUDA_ARCH__ >= 900\n  return x + %s;\n#else\n  return x;\n#endif\n}\n"
+    )
+    files["kern.cu.jinja"] = (
+        '#include "op.cuh"\n' + helper % 1 + "__global__ void kern(float* x, unsigned n) { x[0] = op(h(x[0])); }\n"
+    )
+    files["op.cu.jinja"] = helper % 2 + "__device__ float op(float a) { return h(a); }\n"
+    with pytest.raises(BuildError, match=r"h\(float\) is defined differently"):
+        build_family(files)
+    files["op.cu.jinja"] = helper % 1 + "__device__ float op(float a) { return h(a); }\n"
+    assert len(build_family(files, "same").fragments) == 2
+
+
+def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -> None:
+    files = dict(MINI)
+    files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
+    files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
+    with pytest.raises(CompileError, match=r"not the same for compute_75 and compute_90"):
+        build_family(files)
+
+
+def _symbols(names: set[str]) -> tuple[Symbol, ...]:
+    return tuple(Symbol(name, SymbolKind.FUNCTION, "()()", False) for name in sorted(names))
+
+
+_names = st.sets(st.sampled_from(["f", "g"]), max_size=2)
+_fragments = st.builds(
+    lambda role, group, parameters, provides, requires, weak: Fragment(
+        FragmentKey.make("f", group, parameters), role, "", (), _symbols(provides), _symbols(requires),
+        tuple(sorted(weak.items())), (),
+    ),
+    st.sampled_from(Role), st.sampled_from("ab"),
+    st.dictionaries(st.sampled_from("xyz"), st.sampled_from("12"), max_size=2), _names, _names,
+    st.dictionaries(st.sampled_from(["f", "h"]), st.sampled_from("12"), max_size=2),
+)  # fmt: skip
+
+
+@given(st.lists(_fragments, max_size=6))
+def test_no_two_that_can_meet_and_differ_are_missed_and_no_others_refused(fragments: list[Fragment]) -> None:
+    interface = {s.name for f in fragments for s in f.requires}
+
+    def differ(a: Fragment, b: Fragment) -> bool:
+        strong, others = ({s.name for s in f.provides} for f in (a, b))
+        weak, bodies = dict(a.weak), dict(b.weak)
+        if (
+            a.role is b.role is Role.ENTRYPOINT
+            or strong & others & interface
+            or not a.key.agrees(dict(b.key.parameters))
+        ):
+            return False
+        clash = strong & bodies.keys() or others & weak.keys()
+        return bool(clash) or any(weak[name] != bodies[name] for name in weak.keys() & bodies.keys())
+
+    try:
+        check(*fragments)
+    except BuildError as error:
+        refused = "is inline in" in error.what or "is defined differently" in error.what
+        assert refused
+    else:
+        refused = False
+    assert refused == any(differ(a, b) for a, b in combinations(fragments, 2))
+
+
+def test_thousands_of_kernels_with_helpers_of_one_name_are_checked_at_once() -> None:
+    fragments = [
+        Fragment(
+            FragmentKey.make("f", f"group{number % 4}", {"n": str(number)}),
+            Role.ENTRYPOINT if number % 2 else Role.DEVICE, "", (), _symbols({f"_Z4f{number:04}v"}),
+            _symbols({f"_Z4g{number:04}v"}), tuple((f"_Z4h{helper:04}v", str(number)) for helper in range(5)), (),
+        )
+        for number in range(2000)
+    ]  # fmt: skip
+    begin = time.perf_counter()
+    assert len(check(*fragments)) == 2000  # nobody provides the g's
+    assert time.perf_counter() - begin < 10

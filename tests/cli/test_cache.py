@@ -1,0 +1,241 @@
+"""``jitlto cache``: what it says is so, what it removes is gone, and a miss is explained by what differs."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from jitlto.cli.cache import cache as command_group
+from jitlto.cli.cache import size
+from jitlto.runtime.family import load
+from jitlto.runtime.linking.kernel_cache import pack
+from jitlto.runtime.linking.link_key import Recipe
+from jitlto.storage.cache_dir import Store
+from tests.cli.test_commands import _CONFIGURATION, _refused, _text, jitlto
+from tests.conftest import BuildFamily
+from tests.support.environments import ROOT
+from tests.support.families import MINI
+
+_DOCS = ROOT / "docs" / "configuration.md"
+
+
+@pytest.fixture
+def mini_copy(mini_path: Path, tmp_path: Path) -> Path:
+    """A database of the family ``mini`` with no pack beside it."""
+    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict[str, str]:
+    """The variables of a user with an empty cache."""
+    return {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+
+
+def _warm(database: Path, own: dict[str, str], *more: str | Path) -> None:
+    done = jitlto("warm", "mini", "--arch", "sm_90", "--db", database, *more, **own)
+    assert done.returncode == 0, done.stderr
+
+
+def _why(database: Path, own: dict[str, str], *more: str, configuration: tuple[str, ...] = _CONFIGURATION) -> str:
+    done = jitlto("cache", "why", "mini", *configuration, "--db", database, "--arch", "sm_90", *more, **own)
+    assert done.returncode == 0, done.stderr
+    return _text(done)
+
+
+def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
+    described = json.loads(_text(jitlto("cache", "info", "--json", **own, **variables)))
+    return {item["name"]: item for item in described["caches"]}
+
+
+def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+    text = _text(jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own))
+    assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 bytes of 5.0 MiB" in text
+    assert f"build cache: {tmp_path}/cache/build: empty" in text
+    assert not (tmp_path / "cache").exists()
+    _warm(mini_copy, own)
+    held = _info(own)["cubins"]
+    assert held["entries"] == {"kernels": 4, "databases": 1}
+    files = [p for n in held["entries"] for p in (tmp_path / "cache" / "cubins" / n).rglob("*") if p.is_file()]
+    assert held["bytes"] == sum(path.stat().st_size for path in files)
+    assert "4 kernels" in _text(jitlto("cache", "info", **own))
+
+
+def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path, own: dict[str, str]) -> None:
+    _warm(mini_copy, own)
+    held = _info(own)["cubins"]["bytes"]
+    assert isinstance(held, int)
+    done = json.loads(_text(jitlto("cache", "prune", "--size", str(held - 1), "--json", **own)))["caches"]
+    assert [item["removed"] for item in done] == [1, 0]
+    assert done[0]["bytes"] + done[0]["bytes_left"] == held
+    assert "removed 0 entries" in _text(jitlto("cache", "prune", **own))
+    assert "removed 4 entries" in _text(jitlto("cache", "clear", "--only", "cubins", **own))
+    assert _info(own)["cubins"]["entries"] == {}
+
+
+def test_one_cache_is_cleared_without_the_other(own: dict[str, str], tmp_path: Path) -> None:
+    for name in ("cubins", "build"):
+        Store(tmp_path / "cache" / name, 1 << 20).put("kind", "ab" * 32, b"payload")
+    assert "cubins" not in _text(jitlto("cache", "clear", "--only", "build", **own))
+    assert (_info(own)["cubins"]["entries"], _info(own)["build"]["entries"]) == ({"kind": 1}, {})
+    jitlto("cache", "prune", "--size", "0", **own)
+    assert _info(own)["cubins"]["entries"] == {}
+
+
+def test_a_cache_that_is_off_or_cannot_be_used_is_said(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+    assert "JITLTO_CACHE=off" in _text(jitlto("cache", "info", JITLTO_CACHE="off", **own))
+    assert _info(own, JITLTO_CACHE="off")["cubins"]["usable"] is False
+    assert "JITLTO_CACHE=readonly" in _text(jitlto("cache", "info", JITLTO_CACHE="readonly", **own))
+    assert (
+        "JITLTO_CACHE=off"
+        in jitlto(
+            "cache", "why", "mini", *_CONFIGURATION, "--db", mini_copy, "--arch", "sm_90", JITLTO_CACHE="off", **own
+        ).stdout.decode()
+    )
+    _warm(mini_copy, own)
+    (tmp_path / "cache" / "cubins").chmod(0o777)
+    assert "can be written by others" in str(_info(own)["cubins"]["note"])
+    assert "can be written by others" in _why(mini_copy, own)
+    _refused(jitlto("cache", "clear", **own), 1, "can be written by others", "JITLTO_CACHE_DIR")
+    (tmp_path / "file").touch()
+    under = {"JITLTO_CACHE_DIR": str(tmp_path / "file")}
+    assert "is no directory" in str(_info(under)["cubins"]["note"])
+
+
+def test_why_a_cache_cannot_be_used_is_said_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+    _warm(mini_copy, own)
+    place = tmp_path / "cache" / "cubins"
+    place.chmod(0o777)
+    said = f"cannot be used: {place} can be written by others"
+    described = _text(jitlto("cache", "info", **own))
+    assert (f"\n  {said}" in described, described.count("cannot be used")) == (True, 1)
+    assert said.replace("used:", f"used: {place}:") in _why(mini_copy, own)
+    command = ("warm", "mini", "--arch", "sm_90", "--db", mini_copy)
+    refused = jitlto(*command, **own)
+    _refused(refused, 1, f"{place}: cannot be used as a cache")
+    assert b"goes without" not in refused.stderr
+    packed = jitlto(*command, "-o", tmp_path / "mini.pack", **own)
+    assert (packed.returncode, packed.stderr.count(b"cannot be used")) == (0, 1)
+
+
+def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
+    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 bytes" in _text(jitlto("cache", "info", **own))
+    kept = tmp_path / "cache" / "editable" / "ab"
+    kept.mkdir(parents=True, mode=0o700)
+    (tmp_path / "cache" / "editable").chmod(0o700)
+    for name, data in (("fragments.fragdb", bytes(5000)), ("fragments.json", b"[]"), ("fragments.lock", b"")):
+        (kept / name).write_bytes(data)
+    (tmp_path / "cache" / "editable" / "link").symlink_to(tmp_path)
+    (tmp_path / "mine.fragdb").touch()
+    assert f"{tmp_path}/cache/editable: 1 database, 4.9 KiB\n" in _text(jitlto("cache", "info", **own))
+    listed = _info(own)["editable"]
+    assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5000, None)
+    assert "cache/editable" not in _text(jitlto("cache", "clear", "--only", "build", **own))
+    (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
+    done = json.loads(_text(jitlto("cache", "clear", "--json", **own)))["caches"][-1]
+    assert (done["name"], done["removed"], done["bytes"], done["bytes_left"]) == ("editable", 1, 5000, 0)
+    assert [path.name for path in kept.iterdir()] == ["fragments.lock"]
+    assert (tmp_path / "mine.fragdb").exists()
+    assert "removed 0 databases" in _text(jitlto("cache", "clear", "--only", "editable", **own))
+
+
+def test_a_hit_names_its_file_by_the_layer_that_a_program_would_take(
+    mini_copy: Path, own: dict[str, str], tmp_path: Path
+) -> None:
+    assert "miss" in _why(mini_copy, own)
+    assert "no pack lies beside" in _why(mini_copy, own)
+    _warm(mini_copy, own)
+    found = json.loads(_why(mini_copy, own, "--json"))
+    assert (found["hit"], found["layer"]) == (True, "disk")
+    assert Path(found["file"]).is_file()
+    assert Path(found["file"]).is_relative_to(tmp_path / "cache" / "cubins")
+    _warm(mini_copy, own, "-o", tmp_path / "mini.pack")
+    assert f"hit: mini/kern[data_type=float] for sm_90 is in a pack of mini.fragdb: {tmp_path}/mini.pack" in _why(
+        mini_copy, own
+    )
+    found = json.loads(_why(mini_copy, own, "--json"))
+    assert (found["layer"], found["file"]) == ("pack", str(tmp_path / "mini.pack"))
+
+
+def test_a_damaged_entry_is_a_miss(mini_copy: Path, own: dict[str, str]) -> None:
+    _warm(mini_copy, own)
+    path = Path(json.loads(_why(mini_copy, own, "--json"))["file"])
+    path.write_bytes(path.read_bytes()[:-1])
+    assert "miss" in _why(mini_copy, own)
+
+
+def _differences(database: Path, own: dict[str, str], *more: str, **kwargs: tuple[str, ...]) -> list[dict[str, object]]:
+    found = json.loads(_why(database, own, "--json", *more, **kwargs))
+    assert found["hit"] is False
+    differences: list[dict[str, object]] = found["nearest"]["differences"]
+    return differences
+
+
+def test_a_miss_by_architecture_or_link_mode_says_so(mini_copy: Path, own: dict[str, str]) -> None:
+    _warm(mini_copy, own)
+    assert _differences(mini_copy, own, "--arch", "sm_80") == [
+        {"field": "arch", "there": "sm_90", "here": "sm_80", "fragment": None}
+    ]
+    assert "arch: sm_90 there, sm_80 here" in _why(mini_copy, own, "--arch", "sm_80")
+    flags = _differences(mini_copy, own, "--link-mode", "ptx")[0]
+    assert (flags["field"], flags["there"], flags["here"]) == ("flags", ["-lto"], [])
+
+
+def test_a_miss_by_a_changed_source_names_the_fragment(build_family: BuildFamily, own: dict[str, str]) -> None:
+    path = build_family(MINI, "mini").path
+    _warm(path, own)
+    changed = MINI | {"op.json": MINI["op.json"].replace("a + a", "a + a + 0.5f")}
+    assert build_family(changed, "mini").path == path
+    (difference,) = _differences(path, own)
+    assert (difference["field"], difference["fragment"]) == ("images", "mini/op[data_type=float,op_name=twice]")
+    assert "images: another image of mini/op[data_type=float,op_name=twice]" in _why(path, own)
+    # The other fragments are what they were.
+    assert "hit" in _why(path, own, configuration=("data_type=float", "op_name=square"))
+
+
+def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+    plan = load("mini", mini_copy).plan(arch="sm_90", data_type="float", op_name="twice")
+    older = json.dumps({**plan.recipe.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
+    recipe = Recipe(older, plan.recipe.kernel, plan.recipe.configuration)
+    Store(tmp_path / "cache" / "cubins", 1 << 20).put("kernels", recipe.digest, pack(recipe, plan.link_anew()))
+    here = plan.recipe.inputs["nvjitlink"]
+    assert f"nvjitlink: 12.0 there, {here} here" in _why(mini_copy, own)
+
+
+def test_another_configuration_is_the_nearest_only_if_there_is_none_of_this(
+    mini_copy: Path, own: dict[str, str]
+) -> None:
+    done = jitlto("warm", "mini", "op_name=square", "--arch", "sm_90,sm_80", "--db", mini_copy, **own)
+    assert done.returncode == 0
+    assert _differences(mini_copy, own) == [{"field": "op_name", "there": "square", "here": "twice", "fragment": None}]
+    done = jitlto("warm", "mini", "op_name=twice", "--arch", "sm_80", "--db", mini_copy, **own)
+    assert [d["field"] for d in _differences(mini_copy, own)] == ["arch"]
+
+
+def test_usage_errors_are_one_message(mini_copy: Path) -> None:
+    _refused(jitlto("cache", "prune", "--size", "1X"), 2, "'1X' is no size", "500M")
+    _refused(jitlto("cache", "why", "mini", "a"), 2, "NAME=VALUE")
+    _refused(jitlto("cache", "why", "mini", "a=1", "a=2"), 2, "twice")
+    _refused(jitlto("cache", "why", "mini", "data_typ=float", "--db", mini_copy), 1, "did you mean data_type?")
+
+
+@pytest.mark.parametrize("name", sorted(command_group.commands))
+def test_every_command_of_the_group_has_help_with_an_example_and_stands_in_the_reference(name: str) -> None:
+    done: subprocess.CompletedProcess[bytes] = jitlto("cache", name, "--help")
+    assert "Example:" in _text(done)
+    text = _DOCS.read_text("utf-8")
+    described = re.search(rf"^- `jitlto cache {name}[^\n]*(?:\n  [^\n]*)*", text, re.M)
+    assert described
+    options = {o for p in command_group.commands[name].params if isinstance(p, click.Option) for o in p.opts}
+    assert set(re.findall(r"--[a-z-]+", described[0])) == {option for option in options if option.startswith("--")}
+
+
+def test_sizes_are_said_in_their_largest_unit() -> None:
+    assert [size(n) for n in (0, 1023, 1024, 1536 * 1024, 5 << 40, 5 << 50)] == [
+        "0 bytes", "1023 bytes", "1.0 KiB", "1.5 MiB", "5.0 TiB", "5120.0 TiB",
+    ]  # fmt: skip

@@ -1,0 +1,131 @@
+"""``jitlto doctor`` diagnoses what other commands stumble over, and says it in any encoding."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jitlto.cli import cli
+from tests.cli.test_commands import _text, jitlto
+from tests.runtime.discovery.test_entry_points import ROOT, install_mini, site
+from tests.support.distributions import install
+
+__all__ = ["site"]  # a fixture
+
+
+def _findings(status: int = 0, **variables: str) -> list[dict[str, object]]:
+    done = jitlto("doctor", "--json", **variables)
+    assert done.returncode == status, done.stderr
+    found = json.loads(_text(done))["findings"]
+    assert isinstance(found, list)
+    return found
+
+
+def _cache_finding(directory: Path) -> dict[str, object]:
+    """What doctor says of a cache directory; `cache info` must say that it can be used, or not, as doctor does."""
+    (found,) = [f for f in _findings(JITLTO_CACHE_DIR=str(directory)) if f["name"] == "cache directory"]
+    told = json.loads(_text(jitlto("cache", "info", "--json", JITLTO_CACHE_DIR=str(directory))))
+    bounded = [cache for cache in told["caches"] if cache["name"] != "editable"]
+    assert found["ok"] is all(cache["usable"] for cache in bounded)
+    return found
+
+
+def _file(path: Path) -> Path:
+    path.touch()
+    return path
+
+
+def _open_to_all(path: Path) -> Path:
+    path.mkdir()
+    path.chmod(0o777)
+    return path
+
+
+def _circle(path: Path) -> Path:
+    path.symlink_to(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (_file, "is no directory"),
+        (lambda path: _file(path) / "sub", "is no directory"),
+        (_circle, "is no directory"),
+        (lambda path: path.with_name("long" * 70), "File name too long"),
+        (_open_to_all, "can be written by others"),
+    ],
+    ids=["file", "below a file", "circle", "long", "open"],
+)
+def test_a_cache_that_other_commands_refuse_is_not_well(tmp_path: Path, make: object, why: str) -> None:
+    assert callable(make)
+    found = _cache_finding(make(tmp_path / "cache"))
+    assert found["ok"] is False
+    assert why in str(found["value"])
+
+
+def test_a_cache_that_can_be_made_is_well_and_not_made(tmp_path: Path) -> None:
+    assert _cache_finding(tmp_path / "cache" / "below")["ok"] is True
+    assert not (tmp_path / "cache").exists()
+
+
+def test_settings_that_are_none_are_findings_among_the_others() -> None:
+    found = _findings(1, JITLTO_CACHE="sometimes", JITLTO_MAX_LOADED="-1", JITLTO_CACHE_SIZE="much")
+    bad = {f["name"]: f for f in found if not f["ok"] and f["required"]}
+    assert set(bad) == {"JITLTO_CACHE", "JITLTO_MAX_LOADED", "JITLTO_CACHE_SIZE"}
+    assert bad["JITLTO_CACHE"]["remedy"] == "one of on, readonly, off"
+    assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
+
+
+def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(site: Path, mini_path: Path) -> None:
+    whole = install_mini(site, mini_path, "whole", "1.0")
+    cut = install_mini(site, mini_path, "cut", "2.0")
+    cut.write_bytes(mini_path.read_bytes()[:9000])
+    install_mini(site, mini_path, "empty", "3.0").write_bytes(b"")
+    install(site, "gone", "4.0", families={"mini": "gone.fragments"})
+    path = f"{ROOT}{os.pathsep}{site}"
+    found = {
+        str(f["value"]).partition(":")[0]: f for f in _findings(PYTHONPATH=path) if f["name"] == "installed family"
+    }
+    assert found["mini of whole 1.0"]["ok"] is True
+    assert str(whole) in str(found["mini of whole 1.0"]["value"])
+    for name, why in (("cut 2.0", "is damaged"), ("empty 3.0", "is not a"), ("gone 4.0", "there is no such file")):
+        finding = found[f"mini of {name}"]
+        assert (finding["ok"], why in str(finding["value"])) == (False, True), finding
+        assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")
+    said = _text(jitlto("doctor", PYTHONPATH=path)).splitlines()[-1]
+    assert said == "building and linking work, but not all is well with the databases found: see – above"
+
+
+def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path) -> None:
+    from jitlto.build.pipeline import build
+    from jitlto.build.shards import Shard
+    from jitlto.storage import declaration
+    from tests.support.families import MINI, write_family
+
+    family = declaration.load(write_family(tmp_path / "mini", MINI))
+    part = build([family], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
+    done = CliRunner().invoke(cli, ["doctor", str(part), "--arch", "sm_90"])
+    assert done.exit_code == 1
+    assert "✗ is part 1 of 2 of a build" in done.stdout
+    assert "merge all parts first" in done.stdout
+    told = [CliRunner().invoke(cli, ["doctor", str(path), "--arch", "sm_90", "--json"]) for path in (part, mini_path)]
+    assert [(json.loads(d.stdout)["part"], json.loads(d.stdout)["well"]) for d in told] == [
+        ("part 1 of 2", False),
+        (None, True),
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii", "utf-8"])
+def test_output_in_an_encoding_that_lacks_characters_is_escaped(encoding: str, tmp_path: Path) -> None:
+    directory = tmp_path / "Ordner-ü-✓-\U0001f600"
+    variables = {"PYTHONIOENCODING": encoding, "JITLTO_CACHE_DIR": str(directory), "PYTHONUTF8": "0"}
+    done = jitlto("doctor", **variables)
+    assert done.returncode == 0, done.stderr
+    assert b"building and linking work" in done.stdout
+    told = json.loads(jitlto("cache", "info", "--json", **variables).stdout.decode(encoding))
+    assert told["caches"][0]["directory"] == str(directory / "cubins")

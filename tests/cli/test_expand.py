@@ -1,0 +1,167 @@
+"""``jitlto expand``: what it prints, where, and how it exits."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jitlto.build.matrix import document as matrix
+from jitlto.cli.expand import expand
+from jitlto.errors import MatrixError
+from tests.support.environments import ROOT
+
+GOOD = {"_type": [{"data_type": "float", "abbrev": "f"}, {"data_type": "__half"}], "veclen": ["1", "4"]}
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    return written(tmp_path, GOOD)
+
+
+def written(folder: Path, document: Any) -> Path:
+    path = folder / "matrix.json"
+    path.write_text(json.dumps(document))
+    return path
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(expand, [str(arg) for arg in args])
+
+
+def jitlto(*args: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
+    root = ROOT
+    paths = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    return subprocess.run(
+        [sys.executable, "-m", "jitlto", "expand", *map(str, args)],
+        env={**os.environ, "PYTHONPATH": paths, **env},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_prints_one_combination_a_line(good: Path) -> None:
+    result = run(good)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout.splitlines() == [
+        "abbrev=f data_type=float veclen=1",
+        "abbrev=f data_type=float veclen=4",
+        "data_type=__half veclen=1",
+        "data_type=__half veclen=4",
+    ]
+
+
+def test_json_is_an_array_of_the_combinations_in_order_one_a_line(good: Path) -> None:
+    result = run(good, "--json")
+    assert result.exit_code == 0
+    combinations = list(matrix.load(good).combinations())
+    assert json.loads(result.stdout) == combinations
+    assert [line.rstrip(",") for line in result.stdout.splitlines()[1:-1]] == [
+        json.dumps(combination) for combination in combinations
+    ]
+
+
+def test_count_is_a_number_alone(good: Path) -> None:
+    assert run(good, "--count").stdout == "4\n"
+
+
+def test_count_of_more_than_could_be_listed(tmp_path: Path) -> None:
+    path = written(tmp_path, {f"n{i}": [str(d) for d in range(10)] for i in range(5_000)})
+    assert run(path, "--count").stdout == "1" + "0" * 5_000 + "\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--count", None])
+def test_warnings_go_to_stderr_and_change_nothing(tmp_path: Path, option: str | None) -> None:
+    path = written(tmp_path, {"type": [{"_abbrev": "f"}]})
+    result = run(path, *([option] if option else []))
+    assert result.exit_code == 0
+    assert result.stdout == {"--json": '[\n{"_abbrev": "f"}\n]\n', "--count": "1\n"}.get(str(option), "_abbrev=f\n")
+    first, second = result.stderr.splitlines()
+    assert first.startswith(f"warning: {path}#/type: ") and "`_type`" in first
+    assert second.startswith(f"warning: {path}#/type/0/_abbrev: ") and "`abbrev`" in second
+
+
+def test_lenient_keeps_json_types_and_repeats(tmp_path: Path) -> None:
+    path = written(tmp_path, {"a": [1, True, None, 1.5, "x", "x"]})
+    assert json.loads(run(path, "--json", "--lenient").stdout) == [
+        {"a": value} for value in (1, True, None, 1.5, "x", "x")
+    ]
+    assert run(path, "--lenient").stdout.split() == ["a=1", "a=true", "a=null", "a=1.5", "a=x", "a=x"]
+
+
+def test_lenient_prints_an_empty_product_as_such(tmp_path: Path) -> None:
+    path = written(tmp_path, {"a": ["x"], "b": []})
+    assert run(path, "--lenient").stdout == ""
+    assert json.loads(run(path, "--lenient", "--json").stdout) == []
+    assert run(path, "--lenient", "--count").stdout == "0\n"
+
+
+def test_text_that_would_blur_a_line_is_quoted(tmp_path: Path) -> None:
+    path = written(tmp_path, {"a": ["x y", "", 'q"', "l\nm", "é", "b=c"], "n=m": "x"})
+    assert run(path).stdout.splitlines() == [
+        'a="x y" "n=m"=x',
+        'a="" "n=m"=x',
+        'a="q\\"" "n=m"=x',
+        'a="l\\nm" "n=m"=x',
+        'a=é "n=m"=x',
+        'a=b=c "n=m"=x',
+    ]
+    assert len(json.loads(run(path, "--json").stdout)) == 6
+
+
+def test_the_empty_combination_is_visible(tmp_path: Path) -> None:
+    assert run(written(tmp_path, {})).stdout == "{}\n"
+
+
+@pytest.mark.parametrize("option", ["--json", "--count", None])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"a": ["x", "y"], "z": ["x", "x"]},
+        {"a": ["x", "y"], "z": []},
+        {"a": ["x", "y"], "z": [{"b": "x"}, {"a": "x"}]},
+        {"a": ["x", 1]},
+    ],
+)
+def test_a_broken_rule_prints_nothing_but_the_error(tmp_path: Path, document: Any, option: str | None) -> None:
+    result = run(written(tmp_path, document), *([option] if option else []))
+    assert isinstance(result.exception, MatrixError)
+    assert result.stdout == ""
+
+
+def test_json_and_count_together_are_a_usage_error(good: Path) -> None:
+    result = run(good, "--json", "--count")
+    assert result.exit_code == 2
+    assert "exclude each other" in result.stderr
+
+
+def test_no_matrix_is_a_usage_error() -> None:
+    assert run().exit_code == 2
+
+
+def test_help_has_an_example() -> None:
+    result = run("--help")
+    assert result.exit_code == 0
+    assert "$ jitlto expand matrix.json" in result.stdout
+
+
+def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:
+    assert jitlto(good, "--count").returncode == 0
+    assert jitlto(good, "--json", "--count").returncode == 2
+    good.write_text('{"a": ["x",]}')
+    failed = jitlto(good, "--json")
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert failed.stderr.startswith(f"error: {good}:1:12: the matrix is not JSON")
+    assert "Traceback" not in failed.stderr
+
+
+def test_a_terminal_without_the_letters_still_gets_the_list(tmp_path: Path) -> None:
+    result = jitlto(written(tmp_path, {"a": "é"}), PYTHONIOENCODING="ascii")
+    assert (result.returncode, result.stdout) == (0, "a=\\xe9\n")

@@ -1,0 +1,184 @@
+"""Commands take families of installed packages by name, and list them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from jitlto.build.merge import merge
+from jitlto.cli import cli
+from jitlto.errors import JitltoError
+from jitlto.storage.database import FragmentDatabase
+from tests.cli.test_commands import _refused, jitlto
+from tests.runtime.discovery.test_entry_points import ROOT, install_mini, site
+from tests.runtime.discovery.test_registry import rewritten
+from tests.support.distributions import install
+
+__all__ = ["site"]  # a fixture
+KEY = "mini/op[data_type=float,op_name=twice]"
+TWICE = ("data_type=float", "op_name=twice")
+
+
+def run(*arguments: str | Path, status: int = 0) -> Result:
+    """Run a command in this process."""
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    if isinstance(done.exception, JitltoError):
+        raise done.exception
+    assert done.exit_code == status, done.output
+    return done
+
+
+COMMANDS: list[tuple[str | Path, ...]] = [
+    ("ls", "FAMILY"),
+    ("show", "FAMILY", KEY),
+    ("verify", "FAMILY"),
+    ("check", "FAMILY"),
+    ("doctor", "FAMILY", "--arch", "sm_90"),
+    ("plan", "FAMILY", *TWICE, "--arch", "sm_90"),
+    ("warm", "FAMILY", *TWICE, "--arch", "sm_90"),
+    ("cache", "why", "FAMILY", *TWICE, "--arch", "sm_90"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(str, command[:2])))
+def test_a_command_takes_an_installed_family_by_name_or_by_package_and_name(
+    site: Path, mini_path: Path, command: tuple[str, ...]
+) -> None:
+    by_path = [mini_path if part == "FAMILY" else part for part in command]
+    if command[0] in ("plan", "warm", "cache"):
+        by_path = ["mini" if part == "FAMILY" else part for part in command] + ["--db", mini_path]
+    run(*by_path)  # so that warm finds what it has linked, each time
+    expected = run(*by_path).stdout.splitlines()
+    first = install_mini(site, mini_path, "my-package")
+    for name in ("mini", "my-package:mini", "My_Package:mini"):
+        told = run(*(name if part == "FAMILY" else part for part in command)).stdout.splitlines()
+        # Times and places differ.
+        assert [line.split()[0] for line in told if line.split()[0] != str(first) + ":"] == [
+            line.split()[0] for line in expected if line.split()[0] != f"{mini_path}:"
+        ]
+    # With another package that brings it, the plain name is an error, and this one is still meant by its name.
+    second = install_mini(site, mini_path, "another")
+    rewritten(mini_path, second, options=("-DOTHER",))
+    from jitlto.runtime.discovery import registry
+
+    registry.default.cache_clear()
+    with pytest.raises(JitltoError, match="several installed packages bring the family 'mini'"):
+        run(*("mini" if part == "FAMILY" else part for part in command))
+    run(*("my-package:mini" if part == "FAMILY" else part for part in command))
+    registry.default.cache_clear()
+
+
+def test_a_command_looks_at_the_family_that_is_named_and_not_at_others_of_its_database(
+    site: Path, shipped_path: Path
+) -> None:
+    value = "kernels.fragments"
+    install(site, "kernels", families={"search": value, "transform": value}, databases={value: shipped_path})
+    listed = run("ls", "transform").stdout.splitlines()
+    assert listed
+    assert all("transform/" in line for line in listed)
+    assert len(run("ls", "search").stdout.splitlines()) > len(listed)
+    assert "search" not in run("check", "kernels:transform").stdout
+
+
+def test_a_file_wins_over_a_family_of_its_name(
+    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_mini(site, mini_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini").mkdir()  # a directory is none
+    assert KEY in run("ls", "mini").stdout
+    (tmp_path / "mini").rmdir()
+    rewritten(mini_path, tmp_path / "mini", name="other")
+    assert KEY.replace("mini/", "other/") in run("ls", "mini").stdout
+
+
+def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
+    install_mini(site, mini_path)
+    path = f"{ROOT}:{site}"
+    _refused(jitlto("ls", "mimi", PYTHONPATH=path), 1, "no database holds the family 'mimi'", "did you mean mini?")
+    _refused(jitlto("verify", "other:mini", PYTHONPATH=path), 1, "no installed package 'other'", "my-package")
+    _refused(jitlto("ls", tmp_path / "mini", PYTHONPATH=path), 1, "there is no such file")
+    _refused(jitlto("ls", PYTHONPATH=path), 2, "--installed")
+    _refused(jitlto("ls", "mini", "--installed", PYTHONPATH=path), 2, "--installed")
+    _refused(jitlto("plan", "a:mini", "--db", mini_path, PYTHONPATH=path), 2, "give one of the two")
+    _refused(jitlto("warm", "a.b:mini", PYTHONPATH=path), 1, "no installed package 'a.b'")
+
+
+def test_installed_families_are_listed_with_their_versions_and_what_they_are(site: Path, mini_path: Path) -> None:
+    first = install_mini(site, mini_path, "First.Package", "1.0")
+    second = install_mini(site, mini_path, "second", "2.1+cu13")
+    rewritten(mini_path, second, options=("-DOTHER",))
+    broken = install_mini(site, mini_path, "third", "3.0")
+    broken.write_bytes(b"damaged")
+    install(site, "liar", families={"lie": "second.data.fragments", "bad": "a-b"})
+    listed = {
+        f"{each['distribution']}:{each['family']}": each
+        for each in json.loads(run("ls", "--installed", "--json").stdout)["families"]
+    }
+    with FragmentDatabase(first) as opened:
+        assert listed["First.Package:mini"] == {
+            "family": "mini",
+            "distribution": "First.Package",
+            "version": "1.0",
+            "editable": None,
+            "database": str(first),
+            "digest": opened.digest,
+            "architectures": ["75"],
+            "compilers": sorted({f"{i.toolchain} {i.version}" for f in opened.fragments() for i in f.images}),
+            "size": first.stat().st_size,
+            "trouble": None,
+            "remedy": None,
+        }
+    assert listed["second:mini"]["version"] == "2.1+cu13"
+    assert listed["second:mini"]["digest"] != listed["First.Package:mini"]["digest"]
+    assert "not a fragment database" in listed["third:mini"]["trouble"]
+    assert "pip install --force-reinstall" in listed["third:mini"]["remedy"]
+    assert listed["liar:lie"]["trouble"] == "holds no such family, but mini"
+    assert "names no database" in listed["liar:bad"]["trouble"]
+    text = run("ls", "--installed").stdout
+    assert "mini  First.Package 1.0  for compute_75  nvrtc " in text
+    assert f"\n  {first}\n  digest " in text
+    assert text.index("First.Package") < text.index("second 2.1+cu13") < text.index("third")
+    assert "is not a fragment database" in text
+
+
+def test_an_empty_list_is_said(site: Path) -> None:
+    listed = json.loads(run("ls", "--installed", "--json").stdout)["families"]
+    done = run("ls", "--installed")
+    assert bool(listed) == bool(done.stdout)
+    assert listed or "no installed package brings a family" in done.stderr
+
+
+def test_a_recorded_plan_is_warmed_from_an_installed_package(site: Path, mini_path: Path, tmp_path: Path) -> None:
+    from jitlto.runtime.family import family
+    from jitlto.runtime.planning import recording
+
+    install_mini(site, mini_path)
+    with recording.recording(tmp_path / "used.jsonl"):
+        family("mini").plan(arch="sm_90", data_type="float", op_name="twice").link()
+    assert "1 kernel" in run("warm", tmp_path / "used.jsonl").stdout
+
+
+def test_report_and_manifest_take_an_installed_family_and_its_database(
+    site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = install_mini(site, mini_path)
+    rewritten(mini_path, tmp_path / "two.fragdb", name="other")
+    merge([mini_path, tmp_path / "two.fragdb"], place)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini").mkdir()  # a directory is no database
+    for name in ("mini", "my-package:mini"):
+        run("report", name, "-o", "page.html")
+        text = (tmp_path / "page.html").read_text()
+        assert "fragments.fragdb" in text
+        assert 'id="family0">mini' in text
+        assert "family1" not in text, "the family that is named, and no other"
+        run("manifest", name, "-o", site / "SHA256SUMS")
+        assert str(place.relative_to(site)) in (site / "SHA256SUMS").read_text()
+    with pytest.raises(JitltoError, match="did you mean mini"):
+        run("report", "mimi", "-o", "page.html")
+    run("report", place, "-o", "page.html")
+    assert 'id="family1">other' in (tmp_path / "page.html").read_text()

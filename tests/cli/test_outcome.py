@@ -1,0 +1,127 @@
+"""How commands end that are asked to by a signal: in order, and with the status that says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.environments import ROOT
+from tests.support.families import MINI, write_family
+
+
+def _hears() -> None:
+    """Tests may run under nohup, which is inherited."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
+@contextmanager
+def _started(directory: Path, *command: str | Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A command with a directory of its own for temporary files."""
+    (directory / "tmp").mkdir()
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(directory / "tmp")} | variables
+    words = [*map(str, command)]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=_hears) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _wait(until: Callable[[], object]) -> None:
+    for _ in range(1200):
+        if until():
+            return
+        time.sleep(0.05)
+    raise TimeoutError
+
+
+def _working(directory: Path) -> list[str]:
+    """The processes that were given a directory of ours to work with."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = process.read_bytes()
+        except OSError:
+            continue
+        if str(directory / "tmp" / "jitlto-workers-").encode() in words:
+            found.append(process.parent.name)
+    return found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_build_that_is_asked_to_end_leaves_no_directory_and_no_worker(tmp_path: Path, number: signal.Signals) -> None:
+    family = write_family(tmp_path / "family", MINI)
+    command = (sys.executable, "-m", "jitlto", "build", family, "-o", tmp_path / "x.fragdb", "--no-cache", "-j", "2")
+    with _started(tmp_path, *command) as process:
+        _wait(lambda: _working(tmp_path))
+        process.send_signal(number)
+        if number != signal.SIGINT:
+            process.send_signal(number)  # as timeout(1) does
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert said.split("\n")[-2:-1] == ["interrupted" if number == signal.SIGINT else f"ended by {number.name}"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+    _wait(lambda: not _working(tmp_path))
+    assert not (tmp_path / "x.fragdb").exists()
+
+
+def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
+    with _started(tmp_path, sys.executable, "-m", "jitlto", "demo") as process:
+        _wait(lambda: list((tmp_path / "tmp").glob("jitlto-demo-*")))
+        process.terminate()
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + signal.SIGTERM
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_an_interrupt_within_an_exec_is_an_interrupt(tmp_path: Path) -> None:
+    (tmp_path / "interrupted.py").write_text("""
+import atexit, sys
+from jitlto.cli import outcome
+outcome.end_in_order()
+atexit.register(print, "tidied up", file=sys.stderr)
+try:
+    exec("raise KeyboardInterrupt")
+except KeyboardInterrupt:
+    sys.exit(outcome.interrupted())
+""")
+    places = os.pathsep.join(map(str, (tmp_path, ROOT)))
+    with _started(tmp_path, sys.executable, "-m", "interrupted", PYTHONPATH=places) as process:
+        said = process.communicate(timeout=60)[1]
+    assert (process.returncode, said) == (128 + signal.SIGINT, "interrupted\ntidied up\n")
+
+
+def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
+    code = "import os; from jitlto.cli.outcome import end_in_order; end_in_order(); os.kill(os.getpid(), 1); print(2)"
+    command = f"trap '' HUP; exec {sys.executable} -c '{code}'"
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout.split() == ["2"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_links_ends_its_workers_too(tmp_path: Path, number: signal.Signals) -> None:
+    code = f"""
+import os, time
+from jitlto.build import workers
+from jitlto.cli import outcome
+outcome.end_in_order()
+workers.call_local(os.getpid)
+def work():
+    os.kill(os.getpid(), {int(number)})
+    time.sleep(60)
+outcome.conclude(work)
+"""
+    with _started(tmp_path, sys.executable, "-c", code) as process:
+        process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert list((tmp_path / "tmp").iterdir()) == []

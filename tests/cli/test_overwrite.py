@@ -1,0 +1,125 @@
+"""No command overwrites what it reads, nor a database with something else, nor one of its files with another."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jitlto.build.execution.timings import check
+from jitlto.cli import cli
+from jitlto.errors import BuildError, DatabaseError, JitltoError
+from tests.support.families import MINI, write_family
+
+TWICE = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
+
+
+def _usage(*arguments: str | Path) -> str:
+    """The message of a usage error."""
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert done.exit_code == 2, done.output
+    return done.stderr
+
+
+def _fails(kind: type[JitltoError], *arguments: str | Path) -> JitltoError:
+    """The error that a command ends with, for which the status is 1."""
+    done = CliRunner().invoke(cli, [str(argument) for argument in arguments])
+    assert isinstance(done.exception, kind), done.output
+    return done.exception
+
+
+@pytest.fixture
+def here(tmp_path: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with the declaration of a family, and with its database."""
+    monkeypatch.chdir(tmp_path)
+    write_family(tmp_path / "mini", MINI)
+    shutil.copy(mini_path, "mini.fragdb")
+    return tmp_path
+
+
+@pytest.mark.parametrize("other", ["x.json", "./x.json", "mini/../x.json", "link.json"])
+def test_a_build_does_not_write_its_timings_over_its_database(here: Path, other: str) -> None:
+    (here / "link.json").symlink_to("x.json")
+    assert "-o and --timings name one file" in _usage("build", "./mini", "-o", "x.json", "--timings", other)
+    assert not Path("x.json").exists()
+
+
+def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> None:
+    shutil.move("mini.fragdb", "tt.json")
+    before = Path("tt.json").read_bytes()
+    error = _fails(DatabaseError, "build", "./mini", "-o", "x.fragdb", "--timings", "tt.json")
+    assert (error.where, "it is not replaced" in error.what) == ("tt.json", True)
+    assert Path("tt.json").read_bytes() == before
+    matrix = next((here / "mini").rglob("*.json"))
+    kept = matrix.read_bytes()
+    assert "would replace" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
+    assert matrix.read_bytes() == kept
+    Path("costs.json").write_text('{"fragments": {}}')
+    build = ("build", "./mini", "-o", "x.fragdb", "--costs", "costs.json")
+    assert "would replace" in _usage(*build, "--timings", "costs.json")
+    assert not Path("x.fragdb").exists()
+
+
+def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> None:
+    before = Path("mini.fragdb").read_bytes()
+    for database in ("mini.fragdb", here / "mini.fragdb"):
+        dump = ("plan", *TWICE, "--db", database, "--dump", "cubin", "-o", "mini.fragdb")
+        assert "would replace" in _usage(*dump)
+    shutil.copy("mini.fragdb", "other.fragdb")
+    _fails(DatabaseError, "plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o", "other.fragdb")
+    assert Path("mini.fragdb").read_bytes() == Path("other.fragdb").read_bytes() == before
+    Path("s.cu").write_text("// mine")
+    dump = ("plan", *TWICE, "--db", "mini.fragdb", "--source", "s.cu", "--dump", "ptx", "-o", "s.cu")
+    assert "would replace" in _usage(*dump)
+    assert Path("s.cu").read_text() == "// mine"
+
+
+def test_a_report_or_a_manifest_does_not_replace_a_database(here: Path) -> None:
+    shutil.copy("mini.fragdb", "other.fragdb")
+    shutil.copy("mini.fragdb", "SUMS.sig")
+    before = Path("mini.fragdb").read_bytes()
+    _fails(DatabaseError, "report", "mini.fragdb", "-o", "other.fragdb")
+    assert "would replace" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
+    _fails(DatabaseError, "manifest", "mini.fragdb", "-o", "SUMS")
+    assert Path("SUMS.sig").read_bytes() == Path("other.fragdb").read_bytes() == before
+
+
+def test_sources_are_not_rendered_over_the_template_that_they_come_from(here: Path) -> None:
+    family = here / "one"
+    (family / "kern").mkdir(parents=True)
+    template = family / "kern" / "kern.cu"
+    template.write_text('extern "C" __global__ void kern() {}')
+    (family / "matrix.json").write_text("{}")
+    (family / "family.toml").write_text(
+        '[family]\nname = "one"\n[entrypoint.kern]\nmatrix = "matrix.json"\ntemplate = "kern/kern.cu"\n'
+    )
+    assert "would replace" in _usage("render", "./one", "-o", "one")
+    assert template.read_text() == 'extern "C" __global__ void kern() {}'
+
+
+@pytest.mark.parametrize("name", ["fifo.json", f"{'long' * 70}.json", "gone/t.json"])
+def test_timings_that_cannot_be_written_stop_a_build_before_it_begins(here: Path, name: str) -> None:
+    os.mkfifo("fifo.json")
+    error = _fails(BuildError, "build", "./mini", "-o", "x.fragdb", "--timings", name)
+    assert error.where == name
+    assert not (here / "x.fragdb").exists()
+
+
+def test_looking_whether_timings_can_be_written_changes_nothing(here: Path) -> None:
+    Path("link.json").symlink_to("x.json")
+    Path("old.json").write_text("kept")
+    for name in ("new.json", "link.json", "old.json"):
+        check(Path(name))
+    assert Path("link.json").is_symlink()
+    assert sorted(path.name for path in here.glob("*.json") if path.exists()) == ["old.json"]
+    assert Path("old.json").read_text() == "kept"
+
+
+def test_a_dump_that_cannot_be_written_is_work_that_failed(here: Path) -> None:
+    output = here / "gone" / "x.json"
+    dump = ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "ptx", "-o", output)
+    error = _fails(JitltoError, *dump)
+    assert (error.where, "cannot be written" in error.what) == (str(output), True)

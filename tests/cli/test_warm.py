@@ -1,0 +1,256 @@
+"""``jitlto warm``: what is linked ahead is found by the programs it is for, and nothing is linked twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking.packs import Pack
+from jitlto.runtime.planning.recording import Request, UsedPlan
+from jitlto.storage.database import FragmentDatabase
+from tests.cli.test_commands import _refused, _text, jitlto
+from tests.support.environments import ROOT
+
+#: A program: links one kernel of `search` and one of `transform` with code of its own, and says how often it linked.
+PROGRAM = """
+import json, sys, jitlto
+from jitlto.runtime import events
+search, transform = jitlto.load("search", sys.argv[1]), jitlto.load("transform", sys.argv[1])
+source = "__device__ float user_transform(float x) { return x * x; }"
+for arch in sys.argv[2:]:
+    search.plan(arch=arch, data_type="float", out_type="float", idx_type="uint32_t", veclen=4,
+                distance_name="euclidean", filter_name="filter_none").link()
+    transform.planner(data_type="float").add_source(source, "square.cu").plan(arch=arch).link()
+print(json.dumps(events.counters()))
+"""
+
+
+def _run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
+    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
+
+
+def _counted(done: subprocess.CompletedProcess[bytes]) -> dict[str, int]:
+    assert done.returncode == 0, done.stderr.decode()
+    counters: dict[str, int] = json.loads(done.stdout)
+    return counters
+
+
+def _warmed(done: subprocess.CompletedProcess[bytes]) -> tuple[int, int, int]:
+    """How many were linked, found and failed."""
+    described = json.loads(done.stdout)
+    return described["linked"], described["found"], described["failed"]
+
+
+@pytest.fixture
+def shipped(shipped_path: Path, tmp_path: Path) -> Path:
+    """A database of the shipped families with no pack beside it yet."""
+    return Path(shutil.copy(shipped_path, tmp_path / "kernels.fragdb"))
+
+
+def _line(family: str, arch: str = "sm_90", **configuration: str) -> bytes:
+    return UsedPlan(Request(family, None, configuration), Architecture.parse(arch), "kernels.fragdb").to_line()
+
+
+def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_again(
+    shipped: Path, tmp_path: Path
+) -> None:
+    used, pack = tmp_path / "used.jsonl", tmp_path / "kernels.pack"
+    staging, empty = {"JITLTO_CACHE_DIR": str(tmp_path / "staging")}, {"JITLTO_CACHE_DIR": str(tmp_path / "empty")}
+    assert _counted(_run(shipped, "sm_90", JITLTO_RECORD=str(used), **staging))["linked"] == 2
+    # What is found in the cache is used as well.
+    assert _counted(_run(shipped, "sm_90", JITLTO_RECORD=str(used), **staging))["found_on_disk"] == 2
+    assert len(used.read_bytes().splitlines()) == 4
+
+    refused = _run(shipped, "sm_90", JITLTO_MODE="cached", **empty)
+    assert refused.returncode == 1
+    assert "NotCachedError" in refused.stderr.decode()
+
+    done = jitlto("warm", used, "--arch", "sm_90,sm_80", "--db", shipped, "-o", pack, "--json", **empty)
+    assert _warmed(done) == (4, 0, 0)
+    assert sorted(kernel["digest"] for kernel in json.loads(done.stdout)["kernels"]) == list(Pack(pack).digests)
+
+    counters = _counted(_run(shipped, "sm_90", "sm_80", JITLTO_MODE="cached", **empty))
+    assert (counters["linked"], counters["found_in_pack"]) == (0, 4)
+    assert not (tmp_path / "empty" / "cubins" / "kernels").exists()
+
+
+def test_what_may_not_be_linked_is_recorded_too(shipped: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.jsonl"
+    variables = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_RECORD": str(used)}
+    assert _run(shipped, "sm_90", JITLTO_MODE="cached", **variables).returncode == 1
+    assert len(used.read_bytes().splitlines()) == 1
+
+
+def test_a_recorded_plan_is_linked_for_its_own_architecture_by_default(shipped: Path, tmp_path: Path) -> None:
+    used, cache = tmp_path / "used.jsonl", {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    _run(shipped, "sm_90", "sm_86", JITLTO_RECORD=str(used), JITLTO_CACHE="off")
+    variables = {"JITLTO_DATABASE_PATH": str(shipped), "JITLTO_MODE": "cached", **cache}
+    described = json.loads(jitlto("warm", used, "--json", **variables).stdout)
+    assert described["linked"] == 4
+    assert {kernel["arch"] for kernel in described["kernels"]} == {"sm_90", "sm_86"}
+    counters = _counted(_run(shipped, "sm_90", "sm_86", **cache))
+    assert (counters["linked"], counters["found_on_disk"]) == (0, 4)
+
+
+def test_the_kernels_of_a_family_are_linked_once(shipped: Path, tmp_path: Path, search: KernelFamily) -> None:
+    cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    chosen = ("data_type=float32", "distance_name=euclidean", "veclen=4,16")
+    wanted = [
+        c
+        for c in search.configurations()
+        if c["data_type"] == "float" and c["distance_name"] == "euclidean" and c["veclen"] in ("4", "16")
+    ]
+    command = ("warm", "search", *chosen, "--arch", "sm_90", "--arch", "sm_80,sm_90", "--db", shipped)
+    assert wanted
+    assert _warmed(jitlto(*command, "--json", **cache)) == (2 * len(wanted), 0, 0)
+    assert _warmed(jitlto(*command, "--json", **cache)) == (0, 2 * len(wanted), 0)
+    text = _text(jitlto(*command, "-j", "1", **cache))
+    assert f"{2 * len(wanted)} kernels for sm_90, sm_80: 0 linked, {2 * len(wanted)} there already" in text
+
+
+def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path, tmp_path: Path) -> None:
+    pack, off = tmp_path / "kernels.pack", {"JITLTO_CACHE": "off"}
+    few, more = ("veclen=16",), ("veclen=8,16",)
+    base = ("warm", "search", "out_type=float", "--arch", "sm_90", "--db", shipped, "-o", pack, "--json")
+    linked, found, _ = _warmed(jitlto(*base, *few, **off))
+    assert (found, len(Pack(pack).digests)) == (0, linked)
+    data = pack.read_bytes()
+    both, again, _ = _warmed(jitlto(*base, *more, **off))
+    assert (both > 0, again) == (True, linked)
+    assert len(Pack(pack).digests) == both + linked
+    assert _warmed(jitlto(*base, *few, **off)) == (0, linked, 0)
+    assert pack.read_bytes() == data
+
+
+def test_a_pack_that_would_not_be_found_is_said(shipped: Path, tmp_path: Path) -> None:
+    command = ("warm", "search", "out_type=float", "veclen=16", "--arch", "sm_90", "--db", shipped, "-o")
+    assert "kernels.pack or kernels.*.pack" in _text(jitlto(*command, tmp_path / "other.pack"))
+    assert "to be found" not in _text(jitlto(*command, tmp_path / "kernels.h200.pack"))
+
+
+def test_kernels_that_need_callers_code_are_left_out_and_said(shipped: Path) -> None:
+    done = jitlto("warm", "transform", "--arch", "sm_90", "--db", shipped)
+    assert done.returncode == 0
+    assert "left out 2 plans that need callers' code" in _text(done)
+
+
+def test_what_fails_is_said_by_cause_and_the_rest_is_linked(shipped: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.jsonl"
+    whole = {"out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean", "filter_name": "filter_none"}
+    lines = [_line("search", data_type="float", veclen=size, **whole) for size in ("4", "1", "3", "5")]
+    used.write_bytes(b"".join(lines) + _line("serach"))
+    done = jitlto("warm", used, JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
+    assert "5 kernels for sm_90: 2 linked, 0 there already, 3 failed" in _text(done)
+    _refused(done, 1, "search has no veclen=", "2 times", "no database holds the family 'serach'")
+    again = jitlto("warm", used, "--json", JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
+    assert again.returncode == 1
+    assert _warmed(again) == (0, 2, 3)
+    assert [cause["count"] for cause in json.loads(again.stdout)["failures"]] == [2, 1]
+
+
+def test_of_a_named_database_only_its_own_families_are_linked(shipped: Path, mini_path: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.jsonl"
+    used.write_bytes(_line("mini", data_type="float", op_name="twice") + _line("search", data_type="float"))
+    cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    done = jitlto("warm", used, "--db", mini_path, **cache)
+    assert done.returncode == 0
+    assert "left out 1 plan of families that" in _text(done)
+    used.write_bytes(_line("other"))
+    _refused(jitlto("warm", used, "--db", shipped, **cache), 1, "holds none of the families", "kernels.fragdb")
+
+
+def test_a_cache_that_keeps_nothing_is_an_error(mini_path: Path, tmp_path: Path) -> None:
+    command = ("warm", "mini", "--arch", "sm_90", "--db", mini_path)
+    _refused(jitlto(*command, JITLTO_CACHE="off"), 1, "JITLTO_CACHE=off", "-o PACK")
+    _refused(jitlto(*command, JITLTO_CACHE="readonly"), 1, "JITLTO_CACHE=readonly", "-o PACK")
+    (tmp_path / "file").touch()
+    _refused(jitlto(*command, JITLTO_CACHE_DIR=str(tmp_path / "file")), 1, "cannot be used as a cache")
+    small = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_CACHE_SIZE": "10K"}
+    _refused(jitlto(*command, **small), 1, "has not kept it", "JITLTO_CACHE_SIZE")
+    assert jitlto(*command, "-o", tmp_path / "mini.pack", JITLTO_CACHE_DIR=str(tmp_path / "file")).returncode == 0
+
+
+def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) -> None:
+    base = ("warm", "mini", "--db", mini_path)
+    _refused(jitlto(*base, "--arch", "sm_20"), 2, "sm_20")
+    _refused(jitlto(*base, "--arch", "ninety"), 2, "--arch", "ninety")
+    _refused(jitlto(*base, "data_type", "--arch", "sm_90"), 2, "NAME=VALUE")
+    _refused(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "did you mean data_type?")
+    _refused(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "did you mean float?")
+    _refused(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "none.jsonl", "no such file")
+    _refused(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "is no file of recorded plans")
+    used = tmp_path / "used.jsonl"
+    used.touch()
+    _refused(jitlto("warm", used), 1, "holds no plan", "JITLTO_RECORD")
+    used.write_bytes(_line("mini"))
+    _refused(jitlto("warm", used, "data_type=float"), 2, "NAME=VALUE")
+    _refused(jitlto(*base, "--arch", "sm_90", "-o", tmp_path / "no" / "x.pack"), 1, "does not exist")
+    _refused(jitlto(*base, "--arch", "sm_90", "-o", mini_path), 1, "is no pack")
+    assert FragmentDatabase(mini_path).verify()
+
+
+def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(mini_path: Path, tmp_path: Path) -> None:
+    # A limit on the size of files fails as a full disk does, at the same writes.
+    python = f"exec {sys.executable} -m jitlto warm mini --arch sm_90 --db {mini_path}"
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    full = tmp_path / "full.pack"
+    for more, cache, words, wrong in (
+        (f"-o {full}", "off", (f"{full}: cannot be written: File too large", "make room"), "standard output"),
+        ("", "on", (f"not kept it: {tmp_path}/cache/cubins: File too large", "make room"), "JITLTO_CACHE_SIZE"),
+    ):
+        shell = ["/bin/sh", "-c", f"ulimit -f 4; {python} {more}"]
+        done = subprocess.run(shell, capture_output=True, env=environment | {"JITLTO_CACHE": cache}, timeout=300)
+        said = (done.stdout + done.stderr).decode()
+        assert (done.returncode, [word for word in words if word not in said]) == (1, []), said
+        assert wrong not in said
+        assert "Traceback" not in said
+        assert "Errno" not in said
+    assert not full.exists()
+
+
+def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: Path, tmp_path: Path) -> None:
+    shutil.copy(mini_path, tmp_path / "mini.fragdb")
+    command = ("warm", "mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
+    command += ("--db", "mini.fragdb", "-o", "mini.pack")
+    assert jitlto(*command, cwd=tmp_path).returncode == 0
+    whole = (tmp_path / "mini.pack").read_bytes()
+    (tmp_path / "mini.pack").write_bytes(whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:])
+    done = jitlto(*command, cwd=tmp_path)
+    assert (done.returncode, done.stderr.count(b"is damaged")) == (0, 1), done.stderr
+    assert (tmp_path / "mini.pack").read_bytes() == whole
+
+
+def test_values_that_no_kernel_has_together_are_an_error(shipped: Path) -> None:
+    command = ("warm", "search", "optimized_name=standard", "veclen=4", "--arch", "sm_90", "--db", shipped)
+    _refused(jitlto(*command), 1, "no kernel has these values together")
+
+
+def test_without_a_device_a_family_needs_an_architecture(mini_path: Path) -> None:
+    from jitlto.cuda import device
+    from jitlto.errors import NoDeviceError
+
+    try:
+        device.current()
+    except NoDeviceError:
+        _refused(jitlto("warm", "mini", "--db", mini_path), 2, "--arch sm_90")
+    else:
+        pytest.skip("there is a device")
+
+
+@pytest.mark.gpu
+def test_on_a_device_a_family_is_linked_for_what_its_programs_ask(mini_path: Path) -> None:
+    warmed = json.loads(jitlto("warm", "mini", "--db", mini_path, "--json").stdout)["kernels"]
+    with FragmentDatabase(mini_path) as database:
+        family = KernelFamily("mini", database)
+        wanted = {family.plan(**configuration).digest for configuration in family.configurations()}
+    assert {kernel["digest"] for kernel in warmed} == wanted

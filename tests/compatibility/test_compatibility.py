@@ -1,0 +1,449 @@
+"""The tables of docs/compatibility.md: each cell with the real libraries of CUDA 12.8, 12.9, 13.0 and the newest.
+
+``python -m tests.support.toolkits DIRECTORY`` installs them, and JITLTO_TEST_TOOLKITS names the directory. Cells that
+need another driver are tested at the decision; those that ran on a GPU stand in docs/benchmarks/compatibility.json.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from jitlto import cli
+from jitlto.cli.doctor import Report, describe_driver
+from jitlto.cuda import driver, toolkit
+from jitlto.cuda.driver import Driver, Forward
+from jitlto.cuda.nvdisasm import disassemble
+from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
+from jitlto.model.compatibility import refusal
+from jitlto.model.fragment import Image, ImageKind
+from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.database import FragmentDatabase
+from tests.runtime.planning.test_plan import altered
+from tests.support import compatibility_cases as cases
+from tests.support import toolkits
+from tests.support.compatibility_cases import Cell, named
+from tests.support.compatibility_gpu import doubles
+
+PROBE = "tests.support.compatibility_probe"
+WAYS = {cases.LTO: "lto", cases.PTX: "ptx", cases.JIT: "jit", cases.REFUSED: None}
+
+
+def release(words: str) -> str:
+    """The release that a row or a column names."""
+    return next(name for name in (*toolkits.RELEASES, toolkits.NEWEST) if name in words)
+
+
+class Trials:
+    """Every link of the tables, each release asked once for all of its own."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.versions: dict[str, Version] = {}  # of compilers, by release
+        self.python = {name: toolkits.python(name) for name in (*toolkits.RELEASES, toolkits.NEWEST)}
+        for name in self.python:
+            what = "bare" if name == "12.8" else "build"
+            answer: Any = self._run(name, what, directory / name)
+            self.versions[name] = Version.parse(answer["nvrtc"])
+        self._of = cache(self._links)
+
+    def _run(self, name: str, what: str, argument: Path) -> object:
+        return toolkits.run(self.python[name], PROBE, what, argument, cache=self.directory / "cache")
+
+    def of(self, cell: Cell) -> dict[str, Any]:
+        """What came of a cell: ``link``, ``doctor``, and the ``linker``'s version."""
+        return self._of(release(cell.column))[cell.name]
+
+    def _links(self, linker: str) -> dict[str, dict[str, Any]]:
+        tables = (cases.BOTH, cases.LTOIR, cases.ASKED, cases.TARGETS)
+        cells = [cell for table in tables for cell in table.cells if release(cell.column) == linker]
+        file = self.directory / f"links-{linker}.json"
+        file.write_text(json.dumps([self._link(cell) for cell in cells]))
+        answer: Any = self._run(linker, "link", file)
+        version = Version.parse(answer["nvjitlink"])
+        links = zip(cells, answer["links"], strict=True)
+        return {cell.name: found | {"linker": version} for cell, found in links}
+
+    def _link(self, cell: Cell) -> tuple[str, str, str]:
+        """Database, target and mode."""
+        if cell in cases.TARGETS.cells:
+            target = "device sm_130" if cell.row.startswith("a device") else cell.row.split(",")[0]
+            return str(self.directory / release(cell.column) / "both.fragdb"), target, "lto"
+        made = self.directory / release(cell.row)
+        if "caller" in cell.row:
+            return str(made), "sm_90", "lto"
+        name = "ltoir" if cell in cases.LTOIR.cells else "both"
+        return str(made / f"{name}.fragdb"), "sm_90", "ptx" if cell in cases.ASKED.cells else "lto"
+
+    def assemble(self, texts: list[tuple[str, str]]) -> list[bool]:
+        """Whether the newest release makes cubins of linked PTX."""
+        file = self.directory / "assemble.json"
+        file.write_text(json.dumps(texts))
+        answer: Any = self._run(toolkits.NEWEST, "assemble", file)
+        return list(answer)
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
+    """What the releases make of each other's fragments."""
+    return Trials(tmp_path_factory.mktemp("compatibility"))
+
+
+def check_way(cell: Cell, found: dict[str, Any]) -> None:
+    """The link came out as the cell says, and doctor said so before."""
+    linked = found["link"]
+    if cell.holds == cases.REFUSED:
+        assert linked.get("error") in ("VersionError", "ArchitectureError"), linked
+        assert not linked["said"], "nothing is announced that does not happen"
+    else:
+        assert "error" not in linked, linked
+    if cell.holds in (cases.LTO, cases.PTX):
+        assert linked["elf"]
+        assert linked["inlined"] == (cell.holds == cases.LTO)
+        assert linked["mode"] == cell.holds.lower()
+    told = found["doctor"]
+    if told is None or cell in cases.ASKED.cells:
+        return  # what is no database, or asked to link otherwise than it would
+    assert told["ways"] == [WAYS[cell.holds]]
+    assert told["status"] == int(cell.holds == cases.REFUSED)
+    assert told.get("fragments", 6) == 6
+    if "error" not in linked:
+        assert told["code"] == linked["code"]
+    if "error" in linked and "why" in told:
+        assert told["why"] in linked["message"]
+        assert told["remedy"] in linked["message"]
+
+
+def check_refused_or_said(cell: Cell, found: dict[str, Any], compiler: Version) -> None:
+    """A refusal names both versions and the remedies; that PTX stands in for LTO-IR is said once."""
+    linked, linker = found["link"], found["linker"]
+    if cell.holds == cases.REFUSED:
+        assert linked["error"] == "VersionError"
+        assert f"nvJitLink {linker}" in linked["message"]
+        if "caller" not in cell.row:
+            assert f"{compiler}" in linked["message"]
+    if cell.holds == cases.REFUSED and compiler > linker:
+        assert f"install an nvJitLink of at least {compiler}" in linked["message"]
+        assert f"or build the family with a compiler no newer than {linker}" in linked["message"]
+    across = cell.holds == cases.PTX and cell not in cases.ASKED.cells
+    expected = (
+        f"LTO-IR of CUDA {compiler} does not link with nvJitLink {linker}: "
+        "linking PTX instead, without link-time optimisation"
+    )
+    assert linked["said"] == ([expected] if across else [])
+
+
+@pytest.mark.parametrize("cell", **named(cases.BOTH.cells))
+def test_fragments_with_ltoir_and_ptx(trials: Trials, cell: Cell) -> None:
+    check_way(cell, trials.of(cell))
+    check_refused_or_said(cell, trials.of(cell), trials.versions[release(cell.row)])
+
+
+@pytest.mark.parametrize("cell", **named(cases.LTOIR.cells))
+def test_ltoir_alone(trials: Trials, cell: Cell) -> None:
+    check_way(cell, trials.of(cell))
+    check_refused_or_said(cell, trials.of(cell), trials.versions[release(cell.row)])
+
+
+@pytest.mark.parametrize("cell", **named(cases.ASKED.cells))
+def test_ptx_that_is_asked_for(trials: Trials, cell: Cell) -> None:
+    check_way(cell, trials.of(cell))
+    check_refused_or_said(cell, trials.of(cell), trials.versions[release(cell.row)])
+
+
+@pytest.mark.parametrize("cell", **named(cases.TARGETS.cells))
+def test_targets(trials: Trials, cell: Cell) -> None:
+    found = trials.of(cell)
+    check_way(cell, found)
+    linked, linker = found["link"], found["linker"]
+    if cell.holds == cases.REFUSED:
+        assert linked["error"] == "ArchitectureError"
+        known = "compiled for compute_75" if cell.row == "sm_70" else "does not link for"
+        assert known in linked["message"]
+    if cell.holds == cases.JIT:
+        target = "sm_130" if cell.row.startswith("a device") else cell.row
+        instead = f"making PTX for {linked['code']} instead, which the driver compiles"
+        assert linked["said"] == [f"nvJitLink {linker} does not link for {target}: {instead}"]
+        assert linked["code"].startswith("compute_")
+        assert linked["isa"] == str(newest_ptx_isa(linker))
+        assert linked["requires"] == 0
+
+
+def test_ptx_for_a_newer_architecture_assembles_for_it(trials: Trials) -> None:
+    # The newest release's assembler stands in for the driver of such a device, of which it is the nearest thing here.
+    made = [
+        (trials.of(cell)["link"]["ptx"], cell.row)
+        for cell in cases.TARGETS.cells
+        if cell.holds == cases.JIT and cell.row.startswith("sm_")
+    ]
+    assert made
+    assert all(trials.assemble(made))
+
+
+# Cells that need another driver, at the decision.
+
+
+def code_of(row: str) -> tuple[Version, Version | None]:
+    """The nvJitLink that made what a row names, and the ISA version of PTX."""
+    linker = Version.parse(row.split()[-1])
+    return linker, newest_ptx_isa(linker) if row.startswith("PTX") else None
+
+
+@pytest.mark.parametrize("cell", **named(cases.CODE.cells))
+def test_drivers(cell: Cell) -> None:
+    cuda = Version.parse(cell.column.split()[-1])
+    linker, isa = code_of(cell.row)
+    found = refusal(cuda, linker, isa)
+    assert (found is None) == (cell.holds == cases.LOADS)
+    if found:
+        assert f"driver for CUDA {cuda}" in found.why
+        assert (f"PTX {isa}" if isa else f"nvJitLink {linker}") in found.why
+        assert f"cuda-compat-{linker.major}-{linker.minor}" in found.remedy
+        assert f"install a driver for CUDA {linker if isa else f'{linker.major}.0'} or newer" in found.remedy
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, Any]:
+    """What came of the cells on a GPU."""
+    if not cases.RECORDED.is_file():
+        pytest.skip(f"{cases.RECORDED.name} is not recorded")
+    read: dict[str, Any] = json.loads(cases.RECORDED.read_text("utf-8"))
+    return read
+
+
+def of_gpu(table: cases.Table) -> tuple[Cell, ...]:
+    return tuple(cell for cell in table.cells if cell.gpu)
+
+
+@pytest.mark.parametrize("cell", **named(of_gpu(cases.CODE)))
+def test_code_came_out_on_a_gpu_as_the_table_says(recorded: dict[str, Any], cell: Cell) -> None:
+    assert recorded["cuda"] == cell.column.split()[-1]
+    ran = recorded["code"][cell.name]
+    assert ran["made_by"] == cell.row
+    assert ran["loads"] == (cell.holds == cases.LOADS)
+    if ran["loads"]:
+        assert ran["right"]
+        return
+    expected = refusal(Version.parse(recorded["cuda"]), *code_of(cell.row))
+    assert expected
+    assert expected.why in ran["message"]
+    assert expected.remedy in ran["message"]
+
+
+@pytest.mark.parametrize("cell", **named(of_gpu(cases.BOTH)))
+def test_databases_came_out_on_a_gpu_as_the_table_says(recorded: dict[str, Any], cell: Cell) -> None:
+    assert recorded["nvjitlink"] == release(cell.column)
+    made = {"newest": max(recorded["databases"], key=Version.parse)}.get(release(cell.row), release(cell.row))
+    ran = recorded["databases"][made]
+    if cell.holds == cases.REFUSED:
+        assert ran["error"] == "VersionError"
+        assert f"made by nvrtc {made}" in ran["message"]
+        assert f"no newer than {recorded['nvjitlink']}" in ran["message"]
+        return
+    assert ran["right"]
+    assert ran["mode"] == cell.holds.lower()
+    assert len(ran["said"]) == (1 if cell.holds == cases.PTX else 0)
+
+
+def test_ptx_for_an_older_architecture_ran_on_a_gpu(recorded: dict[str, Any]) -> None:
+    own = Version.parse(recorded["cuda"])
+    for ran in recorded["ptx_for_an_older_architecture"]:
+        linker, isa = code_of(ran["made_by"])
+        assert ran["loads"] == (refusal(own, linker, isa) is None)
+        assert ran.get("right", True)
+
+
+@pytest.mark.gpu
+def test_a_driver_compiles_ptx_for_an_older_architecture(mini: KernelFamily) -> None:
+    plan = mini.plan(data_type="float", op_name="twice")
+    linked = LinkedKernel(plan.link_ptx("sm_75").encode(), plan.entry.entry, "compute_75", "", 0.0)
+    assert doubles(Launcher.of(plan, linked))
+
+
+@pytest.mark.gpu
+def test_ptx_that_is_too_new_for_the_driver_is_refused_with_both_versions(mini: KernelFamily) -> None:
+    cuda = driver.cuda_version()
+    assert cuda
+    plan = mini.plan(data_type="float", op_name="twice")
+    text = re.sub(r"(?m)^\.version .*", f".version {cuda.major - 4}.{cuda.minor + 9}", plan.link_ptx("sm_75"))
+    linked = LinkedKernel(text.encode(), plan.entry.entry, "compute_75", "", 0.0)
+    with pytest.raises(LaunchError) as caught:
+        Launcher.of(plan, linked)
+    assert f"a driver for CUDA {cuda} compiles PTX up to" in str(caught.value)
+    assert f"this is PTX {cuda.major - 4}.{cuda.minor + 9}" in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", **named(cases.FORWARD.cells))
+def test_forward_compatibility(cell: Cell, tmp_path: Path) -> None:
+    halves = cases.HALVES[cell.name]
+    library, maps, module = tmp_path / halves.library[1:], tmp_path / "maps", tmp_path / "version"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    # As found: the link that a loader follows, and the forms of /proc.
+    link = library.parent / "libcuda.so.1"
+    link.symlink_to(library.name)
+    maps.write_text(f"7f5e00000000-7f5e00200000 r-xp 00000000 fe:00 1234567                    {link}\n")
+    if halves.module:
+        module.write_text(
+            f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {halves.module}  Release Build  (root@host)\n"
+            "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
+        )
+    found = Driver(Version(13, 0), driver.loaded_library(maps), driver.module_release([module]))
+    report = Report()
+    describe_driver(report, found, Version(13, 0))
+    (said,) = [finding for finding in report.findings if finding.name == "forward compatibility"]
+    states = {cases.IN_USE: Forward.ACTIVE, cases.NOT_IN_USE: Forward.NONE}
+    assert found.forward == states.get(cell.holds, cell.holds)
+    assert said.ok == (cell.holds != "mismatch")
+    assert (said.value == "not in use") == (cell.holds == cases.NOT_IN_USE)
+    if cell.holds == cases.IN_USE:
+        assert "580.65.06" in said.value
+        assert (halves.module or "an unknown release") in said.value
+    if cell.holds == "mismatch":
+        assert said.remedy and str(library.parent) in said.remedy
+
+
+# The page.
+
+
+def test_the_page_shows_these_tables() -> None:
+    page = cases.PAGE.read_text("utf-8")
+    assert cases.written(page) == page, "python -m tests.support.compatibility_cases writes them"
+    shown = re.findall(r"`([A-F]\d+)`[†‡]*(?= \|)", page)
+    assert sorted(shown) == sorted(cell.name for table in cases.TABLES for cell in table.cells)
+
+
+@pytest.mark.parametrize("table", cases.TABLES, ids=lambda table: table.letter)
+def test_each_cell_is_a_case_of_the_test_that_the_page_names(table: cases.Table) -> None:
+    (mark,) = globals()[table.test].pytestmark
+    assert mark.kwargs == named(table.cells)
+
+
+# doctor, as a command.
+
+
+def doctor(*arguments: str | Path) -> tuple[int, str]:
+    done = CliRunner().invoke(cli.cli, ["doctor", *map(str, arguments)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done.exit_code, done.output
+
+
+def test_doctor_groups_fragments_that_fare_alike(mini_path: Path) -> None:
+    status, said = doctor(mini_path, "--arch", "sm_90", "--arch", "sm_70")
+    linker = toolkit.nvjitlink_version()
+    assert status == 1
+    assert said.count("mini: 6 fragments") == 1
+    assert f"LTO-IR of nvrtc {toolkit.nvrtc_version()} for compute_75" in said
+    assert "✓ sm_90: links, with link-time optimisation" in said
+    assert "✗ sm_70: does not link: " in said
+    assert f"nvJitLink {linker}" in said
+    assert len(said.splitlines()) <= 6
+
+
+def test_doctor_supposes_another_driver(mini_path: Path) -> None:
+    linker = toolkit.nvjitlink_version()
+    assert doctor(mini_path, "--arch", "sm_90", "--driver", f"{linker.major}.0")[0] == 0
+    status, said = doctor(mini_path, "--arch", "sm_90", "--driver", "11.8")
+    assert status == 1
+    assert f"but a driver for CUDA 11.8 does not load a cubin made by nvJitLink {linker}" in said
+    assert f"cuda-compat-{linker.major}-{linker.minor}" in said
+
+
+def test_doctor_without_targets_says_it_for_all_or_for_the_device(mini_path: Path) -> None:
+    status, said = doctor(mini_path)
+    assert status == 0
+    assert "links, with link-time optimisation" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("DB", "--arch", "hopper"), "not an architecture"),
+        (("DB", "--driver", "new"), "not a version"),
+        (("--arch", "sm_90"), "need a database"),
+    ],
+)
+def test_doctor_refuses_what_it_cannot_read(mini_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    status, said = doctor(*(str(mini_path) if word == "DB" else word for word in arguments))
+    assert status == 2
+    assert message in said
+
+
+def test_doctor_says_what_fragments_of_two_majors_make_of_a_kernel(mini_path: Path, tmp_path: Path) -> None:
+    other = Version(toolkit.nvjitlink_version().major - 1, 0)
+
+    def mixed(image: Image) -> Image:
+        return replace(image, version=other) if image.sha256 in operators else image
+
+    with FragmentDatabase(mini_path) as database:
+        operators = {i.sha256 for f in database.fragments() if f.key.group == "op" for i in f.images}
+    family = altered(mini_path, tmp_path / "mixed.fragdb", mixed)
+    status, said = doctor(family.database.path, "--arch", "sm_90")
+    assert status == 0
+    assert "mini: 2 fragments (kern): " in said
+    assert "mini: 4 fragments (op): " in said
+    assert f"LTO-IR of CUDA {other} does not link" in said
+    assert "note: a kernel of mini that joins fragments of both kinds links as PTX, all of it" in said
+    assert family.plan(arch="sm_90", data_type="float", op_name="twice").link_mode == "ptx"
+
+
+# A device that came after nvJitLink.
+
+
+def later(plan: Plan) -> Plan:
+    """The plan, on such a device."""
+    assert plan.arch is None
+    plan.__dict__["target"] = Architecture(130)  # where it keeps the device's answer
+    return plan
+
+
+def test_a_kernel_for_a_later_device_is_kept_and_found_as_ptx(mini: KernelFamily, empty_cache: Path) -> None:
+    made = later(mini.plan(data_type="float", op_name="twice")).link()
+    found = later(mini.plan(data_type="float", op_name="twice")).link()
+    assert (made.layer, found.layer) == ("link", "disk")
+    assert made == found
+    assert found.is_ptx
+    assert found.target == "compute_121"
+    assert found.architecture == Architecture(121)
+
+
+def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(mini: KernelFamily) -> None:
+    text = "template <> __device__ float mini::op<float>(float a) { return a * 42.0f; }"
+    linked = later(mini.planner(data_type="float").add_source(text).plan()).link()
+    assert b"0f42280000" in linked.cubin  # 42.0f, as PTX writes it
+    own = mini.plan(arch="sm_90", data_type="float", op_name="twice")
+    (image,) = [i for f in own.fragments if f.key.group == "op" for i in f.images_of(ImageKind.PTX)]
+    planner = mini.planner(data_type="float").add_ptx(mini.database.read(image), "mine.ptx")
+    with pytest.raises(ArchitectureError, match=r"mine\.ptx cannot become part of PTX for compute_121"):
+        later(planner.plan()).link()
+
+
+def test_links_of_ptx_have_no_way_to_a_later_device(mini: KernelFamily) -> None:
+    with pytest.raises(ArchitectureError, match="does not link for sm_130"):
+        later(mini.plan(data_type="float", op_name="twice", link_mode="ptx")).link()
+
+
+def test_options_that_do_not_reach_the_driver_are_named(mini: KernelFamily, caplog: pytest.LogCaptureFixture) -> None:
+    options = {"max_registers": 32, "ftz": True}
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        later(mini.plan(data_type="float", op_name="twice", link_options=options)).link()
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.endswith("which the driver compiles, without max_registers")
+
+
+def test_there_is_no_sass_of_it(mini: KernelFamily) -> None:
+    linked = later(mini.plan(data_type="float", op_name="twice")).link()
+    with pytest.raises(ToolchainError, match="is PTX, which the driver compiles"):
+        disassemble(linked.cubin)

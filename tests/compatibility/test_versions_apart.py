@@ -1,0 +1,114 @@
+"""LTO-IR of the NVRTC at hand against an older nvJitLink of the same major, a real one, in one process.
+
+The library of the older nvJitLink is that of ``python -m tests.support.toolkits DIRECTORY``, see JITLTO_TEST_TOOLKITS.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jitlto
+from jitlto.cuda import toolkit
+from jitlto.model.versions import Version
+from tests.support import toolkits
+
+ROOT = Path(jitlto.__file__).resolve().parents[1]
+OLDER = {12: Version(12, 8), 13: Version(13, 0)}
+
+# cuda.bindings takes a library of that name that is loaded already.
+PRELUDE = """
+import ctypes, sys
+ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+import jitlto
+from jitlto import toolkit
+from jitlto.errors import LinkError, VersionError
+from jitlto.model.fragment import ImageKind
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.model.versions import Architecture
+print("nvJitLink", toolkit.nvjitlink_version())
+family = jitlto.load("mini", sys.argv[2])
+plan = family.plan(arch="sm_90", data_type="float", op_name="twice")
+"""
+
+
+@pytest.fixture(scope="module")
+def older() -> tuple[Version, str]:
+    """An older nvJitLink: its version, and the path of its library."""
+    compiler = toolkit.nvrtc_version()
+    version = OLDER[compiler.major]
+    if compiler <= version:
+        pytest.skip(f"CUDA {compiler} is not newer than nvJitLink {version}")
+    (path,) = toolkits.place(str(version)).rglob("libnvJitLink.so.*")
+    return version, str(path)
+
+
+def run(older: tuple[Version, str], database: Path, code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + code, older[1], str(database)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    first, _, rest = done.stdout.partition("\n")
+    assert first == f"nvJitLink {older[0]}"
+    return rest
+
+
+def test_newer_ltoir_is_refused_before_linking_with_both_versions(older: tuple[Version, str], mini_path: Path) -> None:
+    said = run(older, mini_path, "try: plan.link()\nexcept VersionError as error: print(error)")
+    assert f"mini/kern[data_type=float] holds LTO-IR made by nvrtc {toolkit.nvrtc_version()}" in said
+    assert f"nvJitLink {older[0]} cannot read" in said
+    assert f"install an nvJitLink of at least {toolkit.nvrtc_version()}" in said
+
+
+def test_nvjitlinks_own_refusal_of_newer_ltoir_is_a_version_error_too(
+    older: tuple[Version, str], mini_path: Path
+) -> None:
+    code = """
+inputs = [
+    LinkInput(InputKind.FATBIN, family.database.read(image), str(fragment.key))
+    for fragment in plan.fragments for image in fragment.images_of(ImageKind.LTOIR)
+]
+try:
+    link(inputs, Architecture(90), ["-lto"])
+except VersionError as error:
+    print(error)
+    print("LOG", error.log)
+"""
+    said = run(older, mini_path, code)
+    assert f"newer toolkit than nvJitLink {older[0]}" in said
+    assert "install an nvJitLink at least as new as the compiler" in said
+    assert said.partition("LOG")[2].strip()
+
+
+def test_newer_ptx_is_refused_or_linked_by_its_isa_version(older: tuple[Version, str], mini_path: Path) -> None:
+    code = """
+try:
+    print(family.plan(arch="sm_90", link_mode="ptx", data_type="float", op_name="twice").link().cubin[:4])
+except VersionError as error:
+    print(error)
+"""
+    said = run(older, mini_path, code)
+    # CUDA 12.9 writes PTX 8.8, 13.5 writes 9.5: both beyond what these read.
+    assert f"nvJitLink {older[0]} cannot read" in said
+    assert "holds PTX" in said
+
+
+def test_a_users_source_is_refused_like_a_fragment(older: tuple[Version, str], mini_path: Path) -> None:
+    code = """
+text = "template <> __device__ float mini::op<float>(float a) { return a; }"
+try:
+    family.planner(data_type="float").add_source(text).plan(arch="sm_90").link()
+except VersionError as error:
+    print(error)
+"""
+    said = run(older, mini_path, code)
+    assert f"CUDA {toolkit.nvrtc_version()}" in said
+    assert f"nvJitLink {older[0]} cannot link" in said

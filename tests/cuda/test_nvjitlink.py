@@ -1,0 +1,217 @@
+"""nvJitLink: what goes in, what comes out, and which of jitlto's errors its refusals become."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import jitlto
+from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in
+from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.model.headers import Source
+from jitlto.model.ptx import parse
+from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+
+ROOT = Path(jitlto.__file__).resolve().parents[1]
+SM_90 = Architecture(90)
+
+KERNEL = """
+extern __device__ float op(float);
+extern "C" __global__ void kern(float* x) { x[threadIdx.x] = op(x[threadIdx.x]); }
+"""
+OP = "__device__ float op(float a) { return a * 3.0f; }"
+USES_CONSTANT = """
+extern __constant__ float factor;
+extern "C" __global__ void kern(float* x) { x[threadIdx.x] *= factor; }
+"""
+USES_VARIABLE = USES_CONSTANT.replace("__constant__", "__device__")
+
+
+@cache
+def compiled(text: str, arch: int = 75) -> nvrtc.Compiled:
+    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(arch)], ["--std=c++17"])
+
+
+def ltoir(text: str, name: str = "input", arch: int = 75) -> LinkInput:
+    return LinkInput(InputKind.LTOIR, compiled(text, arch).ltoir[Architecture(arch)], name)
+
+
+def ptx(text: str, name: str = "input") -> LinkInput:
+    return LinkInput(InputKind.PTX, compiled(text).ptx.encode(), name)
+
+
+def test_lto_links_into_a_cubin_and_into_ptx_without_a_gpu() -> None:
+    inputs = [ltoir(KERNEL, "kern"), ltoir(OP, "op")]
+    assert link(inputs, SM_90, ["-lto"]).data[:4] == b"\x7fELF"
+    module = parse(link(inputs, SM_90, ["-lto"], ptx=True).data.decode())
+    assert module.target == SM_90
+    assert module.requires == ()
+
+
+def test_ltoir_may_come_in_a_fatbin() -> None:
+    def wrapped(text: str) -> LinkInput:
+        return LinkInput(InputKind.FATBIN, nvfatbin.wrap_ltoir(ltoir(text).data, Architecture(75)), "wrapped")
+
+    inputs = [ltoir(KERNEL), ltoir(OP)]
+    assert link([wrapped(KERNEL), wrapped(OP)], SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data
+
+
+def test_ptx_links_without_lto() -> None:
+    assert link([ptx(KERNEL), ptx(OP)], SM_90, []).data[:4] == b"\x7fELF"
+
+
+def test_linked_ptx_that_lacks_a_function_can_be_refused() -> None:
+    with pytest.raises(UnresolvedSymbolError, match=r"no input of the link defines op\(float\)"):
+        refuse_undefined_in(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True))
+    refuse_undefined_in(link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"], ptx=True))
+
+
+def test_ptx_and_ltoir_link_together() -> None:
+    linked = link([ltoir(KERNEL), ptx(OP)], SM_90, ["-lto"]).data
+    assert linked[:4] == b"\x7fELF"
+    # What came as PTX is not inlined: it is still there to be called.
+    assert b"_Z2opf" in linked
+    assert b"_Z2opf" not in link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data
+
+
+def test_the_same_inputs_give_the_same_bytes() -> None:
+    inputs = [ltoir(KERNEL), ltoir(OP)]
+    assert link(inputs, SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_an_unresolved_function_is_named_demangled(mode: str) -> None:
+    inputs, flags = ([ltoir(KERNEL)], ["-lto"]) if mode == "lto" else ([ptx(KERNEL)], [])
+    with pytest.raises(UnresolvedSymbolError) as caught:
+        link(inputs, SM_90, flags)
+    assert "no input of the link defines op(float)" in str(caught.value)
+    assert "_Z2opf" in caught.value.log
+
+
+@pytest.mark.parametrize("text", [USES_CONSTANT, USES_VARIABLE], ids=["constant", "variable"])
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_missing_variable_is_an_error_and_not_a_mere_warning(text: str, mode: str) -> None:
+    inputs, flags = ([ltoir(text)], ["-lto"]) if mode == "lto" else ([ptx(text)], [])
+    with pytest.raises(UnresolvedSymbolError, match="factor"):
+        link(inputs, SM_90, flags)
+
+
+def test_linked_ptx_keeps_what_is_missing_for_inspection() -> None:
+    linked = parse(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True).data.decode())
+    assert [symbol.name for symbol in linked.requires] == ["_Z2opf"]
+
+
+def test_a_variable_that_another_input_defines_is_found() -> None:
+    definition = "__constant__ float factor = 3.0f;"
+    assert link([ltoir(USES_CONSTANT), ltoir(definition)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
+    assert link([ptx(USES_CONSTANT), ptx(definition)], SM_90, []).data[:4] == b"\x7fELF"
+
+
+OTHER_OP = "__device__ float op(float a) { return a + 1.0f; }"
+
+
+def test_two_definitions_in_ltoir_are_an_error_that_names_the_function() -> None:
+    with pytest.raises(LinkError, match=r"op\(float\) is defined by more than one input") as caught:
+        link([ltoir(KERNEL), ltoir(OP), ltoir(OTHER_OP)], SM_90, ["-lto"])
+    assert "_Z2opf" in caught.value.log
+
+
+def test_two_definitions_in_ptx_are_an_error_that_names_the_function_and_both_inputs() -> None:
+    # nvJitLink itself prints a line and keeps the first, or, after an LTO link in the same process, crashes.
+    assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
+    with pytest.raises(LinkError, match=r"op\(float\) is defined by more than one input of the link: one and two"):
+        link([ptx(KERNEL), ptx(OP, "one"), ptx(OTHER_OP, "two")], SM_90, [])
+
+
+def test_weak_definitions_may_stand_in_several_inputs() -> None:
+    helper = "inline __device__ __noinline__ float helper(float a) { return a * 2.0f; }\n"
+    kernel = helper + KERNEL.replace("op(x[threadIdx.x])", "op(helper(x[threadIdx.x]))")
+    op = helper + "__device__ float op(float a) { return helper(a); }"
+    assert link([ltoir(kernel), ltoir(op)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
+    assert link([ptx(kernel), ptx(op)], SM_90, []).data[:4] == b"\x7fELF"
+
+
+def test_a_target_below_the_inputs_is_an_architecture_error() -> None:
+    with pytest.raises(ArchitectureError) as caught:
+        link([ltoir(KERNEL, arch=90), ltoir(OP, arch=90)], Architecture(80), ["-lto"])
+    assert "sm_80" in str(caught.value)
+    assert caught.value.log
+
+
+def test_ptx_for_a_later_architecture_is_an_architecture_error() -> None:
+    later = [LinkInput(InputKind.PTX, compiled(text, 90).ptx.encode(), "later") for text in (KERNEL, OP)]
+    with pytest.raises(ArchitectureError):
+        link(later, Architecture(80), [])
+
+
+@pytest.mark.parametrize("arch", ["sm_130", "sm_999", "sm_80a", "sm_10", "sm_50a", "sm_90f"])
+def test_an_unknown_architecture_is_an_error_that_lists_the_known_and_the_process_survives(arch: str) -> None:
+    # In a process of its own: given an architecture that it does not know, nvJitLink itself may crash.
+    code = f"""
+from tests.cuda.test_nvjitlink import *
+try:
+    link([ltoir(KERNEL), ltoir(OP)], Architecture.parse({arch!r}), ["-lto"])
+except ArchitectureError as error:
+    assert {arch!r} in str(error) and "sm_90" in str(error), error
+else:
+    raise SystemExit("linked")
+assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\\x7fELF"
+print("survived")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
+    assert done.stdout.strip() == "survived", f"{done.returncode}\n{done.stderr}"
+
+
+@pytest.mark.parametrize("kind", [InputKind.LTOIR, InputKind.FATBIN, InputKind.PTX, InputKind.CUBIN, InputKind.OBJECT])
+@pytest.mark.parametrize("data", [b"", b"\0", b"garbage" * 100], ids=["empty", "zero", "garbage"])
+def test_garbage_is_a_link_error_that_names_the_input(kind: InputKind, data: bytes) -> None:
+    with pytest.raises(LinkError, match="rubbish"):
+        link([LinkInput(kind, data, "rubbish")], SM_90, ["-lto"])
+
+
+def test_a_truncated_input_is_a_link_error() -> None:
+    whole = ltoir(KERNEL).data
+    with pytest.raises(LinkError):
+        link([LinkInput(InputKind.LTOIR, whole[: len(whole) // 2], "half"), ltoir(OP)], SM_90, ["-lto"])
+
+
+def test_no_input_at_all_is_a_link_error() -> None:
+    with pytest.raises(LinkError):
+        link([], SM_90, ["-lto"])
+
+
+def test_an_unknown_flag_is_a_link_error_that_shows_the_options() -> None:
+    with pytest.raises(LinkError) as caught:
+        link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto", "-no-such-option"])
+    assert "-no-such-option" in str(caught.value)
+
+
+def test_ptx_of_a_newer_isa_is_a_version_error() -> None:
+    newest = newest_ptx_isa(toolkit.nvjitlink_version())
+    module = parse(compiled(OP).ptx)
+    newer = compiled(OP).ptx.replace(f".version {module.isa}", f".version {Version(newest.major + 2, 0)}")
+    with pytest.raises(VersionError) as caught:
+        link([ptx(KERNEL), LinkInput(InputKind.PTX, newer.encode(), "newer")], SM_90, [])
+    assert str(toolkit.nvjitlink_version()) in str(caught.value)
+
+
+def test_a_missing_function_is_an_error_after_a_failed_link_too() -> None:
+    # nvJitLink itself lets it pass then: its own report of undefined functions is lost with the failure of ptxas.
+    broken = compiled(OP).ptx.replace("ret;", "nonsense;")
+    for _ in range(2):
+        with pytest.raises(LinkError):
+            link([ptx(KERNEL), LinkInput(InputKind.PTX, broken.encode(), "broken")], SM_90, [])
+        for inputs, flags in (([ltoir(KERNEL)], ["-lto"]), ([ptx(KERNEL)], [])):
+            with pytest.raises(UnresolvedSymbolError, match=r"op\(float\)"):
+                link(inputs, SM_90, flags)
+
+
+def test_a_link_after_a_failed_one_works() -> None:
+    with pytest.raises(LinkError):
+        link([LinkInput(InputKind.LTOIR, b"garbage", "rubbish")], SM_90, ["-lto"])
+    assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"

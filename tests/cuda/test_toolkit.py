@@ -1,0 +1,59 @@
+"""The toolkit that the extras install has all that device code is usually written with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.cuda import nvrtc, toolkit
+from jitlto.errors import ToolchainError
+from jitlto.model.headers import HeaderSearch
+from jitlto.model.versions import Architecture, ltoir_links
+
+_WMMA = """
+__device__ float f(float x) {
+  nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 16, float> a;
+  nvcuda::wmma::fill_fragment(a, x);
+  return a.x[0];
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "code"),
+    [
+        ("cuda_fp16.h", "__device__ float f(__half x) { return __half2float(x); }"),
+        ("cuda_bf16.h", "__device__ float f(__nv_bfloat16 x) { return __bfloat162float(x); }"),
+        ("cuda_fp8.h", "__device__ float f(__nv_fp8_e4m3 x) { return float(x); }"),
+        ("mma.h", _WMMA),
+        ("cuda/std/cstdint", "__device__ cuda::std::int64_t f(cuda::std::int64_t x) { return -x; }"),
+        ("cooperative_groups.h", "__device__ void f() { cooperative_groups::this_thread_block().sync(); }"),
+    ],
+)
+def test_the_headers_of_device_code_compile_without_a_cuda_toolkit(header: str, code: str) -> None:
+    search = HeaderSearch(toolkit.header_roots())
+    compiled = nvrtc.compile_closure(
+        search, f"#include <{header}>\n{code}".encode(), [Architecture(80)], ["--std=c++17"]
+    )
+    assert len(compiled.module.provides) >= 1
+
+
+def test_compiler_and_linker_of_an_extra_go_together() -> None:
+    assert ltoir_links(toolkit.nvrtc_version(), toolkit.nvjitlink_version())
+    assert toolkit.nvfatbin_version().major == toolkit.nvrtc_version().major
+
+
+def test_a_missing_component_is_an_error_that_says_what_to_install() -> None:
+    with pytest.raises(ToolchainError, match="nosuch") as caught:
+        toolkit.bindings("nosuch")
+    assert "pip install" in str(caught.value)
+    assert toolkit.library_path("nvrtc") is not None
+
+
+def test_headers_of_another_cuda_major_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where a package is missing and a CUDA toolkit of another major lies about."""
+    (tmp_path / "cuda_runtime_api.h").write_text("#define CUDART_VERSION  11080\n")
+    monkeypatch.setattr("cuda.pathfinder.find_nvidia_header_directory", lambda _: str(tmp_path))
+    with pytest.raises(ToolchainError, match=r"headers are of 11\.8, NVRTC of"):
+        toolkit.header_roots.__wrapped__()

@@ -1,0 +1,109 @@
+"""docs/security.md is true of the package's own code: what it does not use, it does not use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import jitlto
+from jitlto.model.types import Parameter
+from jitlto.runtime.launch import fast_path
+from jitlto.runtime.launch.arguments import converter
+from tests.support.environments import ROOT
+
+PACKAGE = Path(jitlto.__file__).parent
+PAGE = ROOT / "docs" / "security.md"
+# Modules that run what they read, and functions that run text.
+UNSAFE_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "dbm", "yaml",
+                  "ruamel", "code", "codeop", "runpy", "imp", "pickletools", "xmlrpc"}  # fmt: skip
+UNSAFE_CALLS = {"eval", "exec", "compile", "__import__", "execfile"}
+EXCEPTIONS = {
+    ("build/workers.py", "pickle"),
+    ("build/snapshot.py", "pickle"),
+    ("build/travel.py", "pickle"),
+    ("runtime/specialise.py", "exec"),
+    ("runtime/specialise.py", "compile"),
+}
+
+
+def used(tree: ast.AST) -> Iterator[str]:
+    """The unsafe modules and functions that code uses."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module or ""]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name):
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+            if isinstance(node.func, ast.Name) and called in UNSAFE_CALLS:
+                yield called
+            if called == "import_module" and node.args and isinstance(node.args[0], ast.Constant):
+                names = [str(node.args[0].value)]
+            if called in ("system", "popen") and isinstance(node.func, ast.Attribute):
+                yield f"os.{called}"
+            if any(word.arg == "shell" for word in node.keywords):
+                yield "a shell"
+            if called == "load" and any(word.arg == "allow_pickle" for word in node.keywords):
+                yield "numpy's pickles"
+            if called in ("enable_load_extension", "load_extension"):
+                yield called
+        yield from (root for name in names if (root := name.partition(".")[0]) in UNSAFE_MODULES)
+
+
+def sources() -> list[Path]:
+    return [path for path in sorted(PACKAGE.rglob("*.py")) if "share" not in path.relative_to(PACKAGE).parts]
+
+
+def test_nothing_runs_what_it_reads_but_what_the_page_lists() -> None:
+    found = {
+        (str(path.relative_to(PACKAGE)), what) for path in sources() for what in used(ast.parse(path.read_bytes()))
+    }
+    assert found == EXCEPTIONS
+    page = PAGE.read_text("utf-8")
+    assert {name for name, _ in EXCEPTIONS} == set(re.findall(r"^\| `(\w+/\w+\.py)` \|", page, re.M))
+
+
+def test_the_search_for_it_finds_it() -> None:
+    text = """
+import pickle, yaml.loader
+from marshal import loads
+import_module("dill")
+eval("1"); exec(x); os.system("x"); subprocess.run("x", shell=True); connection.enable_load_extension(True)
+re.compile("x"); toolchain.compile(job)
+"""
+    assert list(used(ast.parse(text))) == [
+        "pickle", "yaml", "marshal", "dill", "eval", "exec", "os.system", "a shell", "enable_load_extension",
+    ]  # fmt: skip
+
+
+def test_the_run_side_reads_no_pickles() -> None:
+    assert not any(path.parent.name == "runtime" and "pickle" in path.read_text("utf-8") for path in sources())
+
+
+def test_a_signature_is_not_part_of_the_code_that_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    compiled = fast_path._compiled
+
+    def seen(source: str) -> object:
+        made.append(source)
+        return compiled(source)
+
+    monkeypatch.setattr(fast_path, "_compiled", seen)
+    evil = "evil): import os; os.system('x') #"
+    for type_ in (evil, f"{evil}*", f"float {evil}", "float const*", "int", "double", "bool", "__half", "struct evil"):
+        for name in (evil, "self", "launch", "__call__", "a0", "\n    evil()"):
+            signature = [Parameter(name, type_, 8, 8), Parameter(evil, "float*", 8, 8)]
+            fast_path.specialise(signature, [converter(parameter) for parameter in signature])
+    assert made
+    assert not any("evil" in source for source in made)
+
+
+def test_the_page_names_every_target_that_is_fuzzed() -> None:
+    from tests.support.fuzz_targets import TARGETS
+
+    assert set(TARGETS) <= set(re.findall(r"`(\w+)`", PAGE.read_text("utf-8")))

@@ -1,0 +1,188 @@
+"""The documentation as a site: built without a warning, with all of the reference, and asking for nothing outside."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from types import ModuleType
+from urllib.parse import unquote, urlsplit
+
+import click
+import pytest
+
+import jitlto
+from jitlto import cli, errors
+from jitlto.model import versions
+from jitlto.runtime import events
+from jitlto.runtime.planning import recording
+from tests.support import chromium
+from tests.support.environments import ROOT
+
+DOCS = ROOT / "docs"
+LONGEST_BUILD = 300  # seconds
+MISSING = [
+    name
+    for name in ("sphinx", "myst_parser", "pydata_sphinx_theme", "sphinx_click")
+    if importlib.util.find_spec(name) is None
+]
+needs_sphinx = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (the extra `docs`)")
+
+# What a browser fetches by itself, as element → attribute.
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "embed": "src", "object": "data"}
+FETCHED_LINKS = {"stylesheet", "preload", "icon", "modulepreload", "manifest"}
+
+
+@dataclass
+class Html(HTMLParser):
+    """What the tests ask of a page."""
+
+    path: Path
+    ids: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self.feed(self.path.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = {name: value or "" for name, value in attrs}
+        if "id" in values:
+            self.ids.add(values["id"])
+        if tag == "a" and "href" in values:
+            self.links.append(values["href"])
+        if tag in FETCHED and FETCHED[tag] in values:
+            self.fetched.append(values[FETCHED[tag]])
+        if tag == "link" and FETCHED_LINKS & set(values.get("rel", "").split()):
+            self.fetched.append(values["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as CI and readers build it; a warning fails it."""
+    directory = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", directory / "doctrees"]
+    done = subprocess.run(
+        [*command, DOCS, directory / "html"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        timeout=LONGEST_BUILD,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    return directory / "html"
+
+
+@pytest.fixture(scope="module")
+def pages(site: Path) -> dict[Path, Html]:
+    return {path: Html(path) for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
+
+
+def _defined(module: ModuleType) -> Iterator[str]:
+    """The public classes and functions that a module defines."""
+    for name, value in vars(module).items():
+        found = inspect.isclass(value) or inspect.isfunction(value)
+        if found and value.__module__ == module.__name__ and not name.startswith("_"):
+            yield f"{module.__name__}.{name}"
+
+
+def _commands(command: click.Command, name: str) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for word in command.list_commands(context):
+            below = command.get_command(context, word)
+            assert below is not None
+            yield from _commands(below, f"{name}-{word}")
+
+
+@needs_sphinx
+def test_every_public_name_is_in_the_reference(pages: dict[Path, Html]) -> None:
+    described = {name for page in pages.values() for name in page.ids}
+    for name in set(jitlto.__all__) - {"__version__"}:
+        value = getattr(jitlto, name)
+        assert {f"jitlto.{name}", f"{value.__module__}.{name}"} & described, name
+    for module in (errors, events, recording, versions):
+        assert set(_defined(module)) <= described, module.__name__
+    for owner in ("KernelFamily", "Planner", "Plan", "Launcher", "FragmentDatabase"):
+        methods = [name for name, value in vars(getattr(jitlto, owner)).items() if inspect.isfunction(value)]
+        shown = {f"jitlto.{owner}.{name}" for name in methods if not name.startswith("_")} - {"jitlto.Launcher.of"}
+        assert shown <= described, shown - described
+
+
+@needs_sphinx
+def test_every_command_and_option_is_in_the_reference(site: Path, pages: dict[Path, Html]) -> None:
+    described = pages[site / "reference" / "cli.html"].ids
+    for name, command in _commands(cli.cli, "jitlto"):
+        assert name in described, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                for option in parameter.opts:
+                    assert f"cmdoption-{name}-{option.lstrip('-')}" in described, (name, option)
+
+
+@needs_sphinx
+def test_every_page_of_the_documentation_is_on_the_site_and_found_from_its_front(
+    site: Path, pages: dict[Path, Html]
+) -> None:
+    written = {path for path in DOCS.rglob("*") if path.suffix in (".md", ".rst")}
+    built = {site / path.relative_to(DOCS).with_suffix(".html") for path in written}
+    assert built <= set(pages)
+    front = {(site / urlsplit(link).path).resolve() for link in pages[site / "index.html"].links}
+    assert {path for path in built if path != site / "index.html"} <= front
+
+
+@needs_sphinx
+def test_every_link_within_the_site_leads_somewhere(pages: dict[Path, Html]) -> None:
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            assert target.is_file(), (path.name, link)
+            if parts.fragment and target in pages:
+                assert unquote(parts.fragment) in pages[target].ids, (path.name, link)
+
+
+@needs_sphinx
+def test_no_page_asks_for_anything_outside(site: Path, pages: dict[Path, Html]) -> None:
+    for path, page in pages.items():
+        for address in page.fetched:
+            parts = urlsplit(address)
+            assert parts.scheme in ("", "data") and not parts.netloc, (path.name, address)
+    for style in site.rglob("*.css"):
+        text = style.read_text("utf-8")
+        assert not re.search(r"(?:url\(|@import)\s*['\"]?\s*(?:https?:)?//", text), style
+
+
+def test_every_picture_has_colours_for_light_and_for_dark() -> None:
+    pictures = sorted(DOCS.rglob("*.svg"))
+    assert pictures
+    for picture in pictures:
+        assert "prefers-color-scheme: dark" in picture.read_text("utf-8"), picture
+
+
+@needs_sphinx
+@pytest.mark.skipif(chromium.find() is None, reason="no Chromium found: install it or name it JITLTO_TEST_CHROMIUM")
+def test_a_browser_finds_all_it_needs_in_the_files(site: Path, tmp_path: Path) -> None:
+    program = chromium.find()
+    assert program is not None
+    with chromium.browser(program, tmp_path / "profile") as tab:
+        for page in ("index.html", "reference/run.html"):
+            for scheme in ("light", "dark"):
+                tab.open(site / page, prefers_color_scheme=scheme)
+                assert {urlsplit(address).scheme for address in tab.requests()} <= {"file", "data"}
+                assert tab.complaints() == []
+                assert tab.evaluate("document.documentElement.dataset.theme") == scheme
+                assert tab.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
+        tab.open(site / "search.html", "?q=nvjitlink")
+        tab.wait_for("document.querySelector('#search-results li')")

@@ -1,0 +1,187 @@
+"""The family ``search``: every one of its kernels plans and links, and nothing is left to call in any of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import product
+
+import pytest
+
+from jitlto.cuda import toolkit
+from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
+from jitlto.model import ptx
+from jitlto.model.fragment import Role, SymbolKind
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.runtime.planning.plan import Plan
+
+Configuration = dict[str, str]
+
+KERNELS: list[Configuration] = [
+    {
+        "data_type": data_type,
+        "out_type": out_type,
+        "idx_type": idx_type,
+        "optimized_name": optimized_name,
+        "veclen": veclen,
+        "distance_name": distance_name,
+        "filter_name": filter_name,
+    }
+    for (data_type, out_type), idx_type, (optimized_name, veclen), distance_name, filter_name in product(
+        [("float", "float"), ("float", "double"), ("__half", "float")],
+        ["uint32_t", "int64_t"],
+        [("optimized", "1"), ("optimized", "4"), ("standard", "8"), ("standard", "16")],
+        ["euclidean", "inner_product"],
+        ["filter_none", "filter_bitset"],
+    )
+]
+# Those that CUDA 12.9 and 13 both know.
+TARGETS = ["sm_80", "sm_90", "sm_100", "sm_120"]
+
+
+def identifier(configuration: Configuration) -> str:
+    return "-".join(configuration.values())
+
+
+class Links:
+    """All kernels for one target, linked both ways in a few threads; each result is asked for by its own test."""
+
+    def __init__(self, family: KernelFamily, target: str, pool: ThreadPoolExecutor) -> None:
+        self.plans: dict[str, Future[Plan]] = {}
+        self.ptx: dict[str, Future[str]] = {}
+        self.linked: dict[str, Future[LinkedKernel]] = {}
+        for configuration in KERNELS:
+            name = identifier(configuration)
+            plan = self.plans[name] = pool.submit(family.plan, arch=target, **configuration)
+            self.ptx[name] = pool.submit(lambda plan=plan: plan.result().link_ptx())
+            self.linked[name] = pool.submit(lambda plan=plan: plan.result().link())
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def target(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def links(search: KernelFamily, target: str) -> Iterator[Links]:
+    pool = ThreadPoolExecutor(4)
+    yield Links(search, target, pool)
+    pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.parametrize("configuration", KERNELS, ids=identifier)
+def test_kernel_links_and_nothing_is_left_to_call(links: Links, target: str, configuration: Configuration) -> None:
+    name = identifier(configuration)
+    plan = links.plans[name].result()
+    assert plan.configuration == configuration
+    text = links.ptx[name].result()
+    module = ptx.parse(text)
+    assert module.target == Architecture.parse(target)
+
+    # Nothing unresolved: no declaration of a function or variable that the module does not define.
+    assert module.requires == ()
+    # Nothing of another fragment: neither defined beside the kernel, nor named anywhere else.
+    entry = plan.entry.entry
+    symbols = [symbol for fragment in plan.fragments for symbol in (*fragment.provides, *fragment.requires)]
+    crossing = {symbol.name for symbol in symbols if symbol.kind is SymbolKind.FUNCTION}
+    assert len(crossing) >= 2, "a kernel without device fragments would prove nothing"
+    functions = {d.name for d in module.declarations.values() if d.kind is SymbolKind.FUNCTION}
+    assert functions & crossing == set()
+    assert not any(re.search(rf"(?<![\w$.]){re.escape(symbol)}(?![\w$.])", text) for symbol in crossing)
+    # And so no call but, at most, to what the toolkit itself provides.
+    called = {callee for call in re.findall(r"\bcall\b[^;]*;", text) for callee in re.findall(r"_Z\w+", call)}
+    assert called == set()
+    assert [d.name for d in module.declarations.values() if d.kind is SymbolKind.KERNEL] == [entry]
+
+    linked = links.linked[name].result()
+    assert linked.entry == entry
+    assert linked.architecture == Architecture.parse(target)
+    assert linked.cubin[:4] == b"\x7fELF"
+    assert entry.encode() in linked.cubin
+    assert not any(symbol.encode() in linked.cubin for symbol in crossing)
+
+
+def test_there_are_96_kernels_of_32_fragments(search: KernelFamily) -> None:
+    fragments = search.database.fragments("search")
+    count = {group: sum(f.key.group == group for f in fragments) for group in {f.key.group for f in fragments}}
+    assert count == {"search_kernel": 24, "compute_distance": 4, "apply_filter": 4}
+    assert len(fragments) == 32
+    assert [f.key.group for f in fragments if f.role is Role.ENTRYPOINT] == ["search_kernel"] * 24
+    assert len(KERNELS) == 96
+    assert len({search.plan(arch="sm_90", **configuration).digest for configuration in KERNELS}) == 96
+
+
+def test_the_parameters_have_exactly_the_declared_values(search: KernelFamily) -> None:
+    assert search.parameters == {
+        "data_type": ("__half", "float"),
+        "distance_name": ("euclidean", "inner_product"),
+        "filter_name": ("filter_bitset", "filter_none"),
+        "idx_type": ("int64_t", "uint32_t"),
+        "optimized_name": ("optimized", "standard"),
+        "out_type": ("double", "float"),
+        "veclen": ("1", "4", "8", "16"),
+    }
+
+
+def test_the_kernels_are_exactly_those_of_the_matrix(search: KernelFamily) -> None:
+    entries = {f.key.parameters for f in search.database.fragments("search") if f.role is Role.ENTRYPOINT}
+    names = ("data_type", "out_type", "idx_type", "optimized_name", "veclen")
+    assert entries == {tuple(sorted((n, c[n]) for n in names)) for c in KERNELS}
+
+
+def test_every_kernel_is_made_of_its_entrypoint_a_distance_and_a_filter(search: KernelFamily) -> None:
+    for configuration in KERNELS:
+        plan = search.plan(**configuration)
+        assert [f.key.group for f in plan.fragments] == ["search_kernel", "apply_filter", "compute_distance"]
+
+
+def test_callers_see_the_declared_names_and_types(search: KernelFamily) -> None:
+    plan = search.plan(**KERNELS[0])
+    assert [str(parameter) for parameter in plan.entry.signature] == [
+        "float const* dataset",
+        "float const* queries",
+        "unsigned int* indices",
+        "float* distances",
+        "unsigned int num_rows",
+        "unsigned int num_queries",
+        "unsigned int dim",
+        "void const* filter_data",
+    ]
+
+
+def test_an_output_type_that_a_data_type_does_not_have_is_an_error(search: KernelFamily) -> None:
+    with pytest.raises(UnknownValueError, match="no entrypoint has"):
+        search.plan(**{**KERNELS[0], "data_type": "__half", "out_type": "double"})
+
+
+def test_a_vector_length_of_the_other_kind_is_an_error(search: KernelFamily) -> None:
+    with pytest.raises(UnknownValueError, match="veclen"):
+        search.plan(**{**KERNELS[0], "veclen": "8"})
+
+
+@pytest.mark.parametrize("missing", sorted(KERNELS[0]))
+def test_leaving_out_what_the_rest_does_not_decide_names_it(search: KernelFamily, missing: str) -> None:
+    configuration = {name: value for name, value in KERNELS[0].items() if name != missing}
+    # A veclen of 1 is found in optimised kernels alone; everything else is left open.
+    if missing == "optimized_name":
+        assert search.plan(**configuration).configuration == KERNELS[0]
+    else:
+        with pytest.raises(AmbiguousConfigurationError, match=missing):
+            search.plan(**configuration)
+
+
+def test_ptx_links_too_and_keeps_the_calls(search: KernelFamily) -> None:
+    plan = search.plan(arch="sm_90", link_mode="ptx", **KERNELS[0])
+    cubin = plan.link().cubin
+    crossing = {s.name for f in plan.fragments for s in f.requires}
+    assert crossing
+    assert all(symbol.encode() in cubin for symbol in crossing)
+
+
+def test_the_fragments_link_with_the_nvjitlink_at_hand(search: KernelFamily) -> None:
+    linker = toolkit.nvjitlink_version()
+    versions = {image.version for f in search.database.fragments("search") for image in f.images}
+    assert all(version.major == linker.major and version <= linker for version in versions)

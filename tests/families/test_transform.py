@@ -1,0 +1,143 @@
+"""The family ``transform``: the caller's own function, supplied as CUDA C++ at run time."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import pytest
+
+from jitlto.errors import CompileError, InterfaceMismatchError, MissingProviderError, PlanError
+from jitlto.model.ptx import parse
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import Plan
+
+TYPES = ("float", "double")
+SYMBOLS = {"float": "_Z14user_transformf", "double": "_Z14user_transformd"}
+SHT_SYMTAB, SHT_STRTAB, STT_FUNC = 2, 3, 2
+
+
+def source(data_type: str) -> str:
+    return f"__device__ {data_type} user_transform({data_type} x) {{ return x * x + 1; }}"
+
+
+def functions(cubin: bytes) -> set[str]:
+    """The names of the functions in a cubin's symbol table (ELF-64, little endian)."""
+    (section_offset,) = struct.unpack_from("<Q", cubin, 0x28)
+    entry_size, count = struct.unpack_from("<HH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, section_offset + n * entry_size) for n in range(count)]
+    names: set[str] = set()
+    for _, kind, _, _, offset, size, link, _, _, each in sections:
+        if kind != SHT_SYMTAB:
+            continue
+        strings = sections[link][4]
+        for at in range(offset, offset + size, each):
+            name, info = struct.unpack_from("<IB", cubin, at)
+            if info & 0xF == STT_FUNC:
+                begin = strings + name
+                names.add(cubin[begin : cubin.index(b"\0", begin)].decode())
+    return names
+
+
+def planned(transform: KernelFamily, text: str, data_type: str = "float", mode: str = "lto") -> Plan:
+    return transform.planner(data_type=data_type).add_source(text).plan(arch="sm_90", link_mode=mode)
+
+
+def test_there_are_two_kernels_and_a_function_that_callers_supply(transform: KernelFamily) -> None:
+    assert transform.parameters == {"data_type": ("double", "float")}
+    supplied = transform.record.group("user_transform")
+    assert supplied is not None
+    assert supplied.supplied
+    assert supplied.interface == "user_transform.cuh"
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize("data_type", TYPES)
+def test_lto_leaves_no_call_to_the_users_function(transform: KernelFamily, data_type: str, arch: str) -> None:
+    plan = planned(transform, source(data_type), data_type).for_arch(arch)
+    text = plan.link_ptx()
+    assert "user_transform" not in text
+    assert re.search(r"\bcall\b", text) is None
+    assert parse(text).requires == ()
+    assert plan.calls_left() == []
+    assert functions(plan.link().cubin) == {plan.entry.entry}
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "sm_120"])
+@pytest.mark.parametrize("data_type", TYPES)
+def test_a_ptx_link_keeps_the_users_function(transform: KernelFamily, data_type: str, arch: str) -> None:
+    plan = planned(transform, source(data_type), data_type, "ptx").for_arch(arch)
+    assert functions(plan.link().cubin) == {plan.entry.entry, SYMBOLS[data_type]}
+
+
+def test_the_users_arithmetic_is_in_the_kernel(transform: KernelFamily) -> None:
+    text = planned(transform, source("float")).link_ptx()
+    assert "fma.rn.f32" in text
+    assert "0f3F800000" in text  # 1.0f
+
+
+def test_one_source_may_define_both_overloads(transform: KernelFamily) -> None:
+    both = "\n".join(source(data_type) for data_type in TYPES)
+    for data_type in TYPES:
+        plan = planned(transform, both, data_type)
+        assert plan.calls_left() == []
+        assert plan.link().cubin[:4] == b"\x7fELF"
+
+
+def test_without_a_function_the_error_says_what_to_supply(transform: KernelFamily) -> None:
+    with pytest.raises(MissingProviderError) as caught:
+        transform.plan(data_type="float", arch="sm_90")
+    assert "nobody provides user_transform(float)" in str(caught.value)
+    assert "add_source" in str(caught.value)
+
+
+def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(transform: KernelFamily) -> None:
+    with pytest.raises(CompileError) as caught:
+        planned(transform, "// mine\n__device__ float user_transform(float x) {\n  return x + y;\n}\n")
+    assert 'user.cu(3): error: identifier "y" is undefined' in str(caught.value)
+    assert ">    3 |   return x + y;" in str(caught.value)
+
+
+def test_a_source_that_defines_something_else_says_so(transform: KernelFamily) -> None:
+    with pytest.raises(PlanError) as caught:
+        planned(transform, "__device__ float user_transfrom(float x) { return x; }")
+    assert "user_transfrom(float)" in str(caught.value)
+    assert "user_transform(float)" in str(caught.value)
+
+
+@pytest.mark.parametrize("parameters", ["int x", "float x, float y", "", "const float* x"])
+def test_other_argument_types_show_both_signatures(transform: KernelFamily, parameters: str) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        planned(transform, f"__device__ float user_transform({parameters}) {{ return 1; }}")
+    assert "user.cu: defines user_transform(" in str(caught.value)
+    assert "but the kernel calls user_transform(float)" in str(caught.value)
+
+
+def test_the_overload_for_the_other_kernel_is_not_the_one_wanted(transform: KernelFamily) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        planned(transform, source("double"), "float")
+    assert "defines user_transform(double), but the kernel calls user_transform(float)" in str(caught.value)
+
+
+@pytest.mark.parametrize("result", ["double", "void", "int"])
+def test_another_return_type_contradicts_the_interface(transform: KernelFamily, result: str) -> None:
+    with pytest.raises(CompileError, match=r"user\.cu\(1\): error"):
+        planned(transform, f"__device__ {result} user_transform(float x) {{ return {result}(x); }}")
+
+
+def test_c_linkage_contradicts_the_interface(transform: KernelFamily) -> None:
+    with pytest.raises((CompileError, InterfaceMismatchError), match=r"user\.cu"):
+        planned(transform, 'extern "C" __device__ float user_transform(float x) { return x; }')
+
+
+def test_a_function_in_a_namespace_is_another_function(transform: KernelFamily) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        planned(transform, "namespace mine { __device__ float user_transform(float x) { return x; } }")
+    assert "defines mine::user_transform(float), but the kernel calls user_transform(float)" in str(caught.value)
+
+
+def test_the_execution_space_may_be_left_to_the_interface(transform: KernelFamily) -> None:
+    # The declaration before it says __device__, and the compiler holds the definition to that.
+    plan = planned(transform, "float user_transform(float x) { return x; }")
+    assert plan.calls_left() == []
+    assert functions(plan.link().cubin) == {plan.entry.entry}

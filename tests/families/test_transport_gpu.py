@@ -1,0 +1,120 @@
+"""The family ``transport`` on a GPU: the same tallies however a kernel is linked, and the right ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from docs.examples.transport import FULL_WEIGHT, Run, Tallies, launch, shield, simulate
+from jitlto.build.templates import render_family
+from jitlto.cuda import toolkit
+from jitlto.runtime.family import KernelFamily, load
+from jitlto.storage import declaration
+from tests.support.transport_host import COMPILER, Host
+from tests.support.transport_physics import CHECKS, Simulate, agree, balanced, check_against_reference, problem_of
+from tests.support.transport_variants import COVER
+
+pytestmark = pytest.mark.gpu
+
+
+def same(found: Tallies, expected: Tallies, what: str) -> None:
+    """Assert that all integers are the same, and say how many are not."""
+    flux = np.flatnonzero(found.flux_counts != expected.flux_counts)
+    ledger = np.flatnonzero(found.ledger != expected.ledger)
+    assert not flux.size, f"{what}: {flux.size} of {found.flux_counts.size} fluxes differ, first {flux[0]}"
+    assert not ledger.size, f"{what}: {ledger.size} of {found.ledger.size} entries differ, first {ledger[0]}"
+
+
+def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: str) -> Any:
+    """A kernel compiled from all of its sources in one file, without fragments and without a linker."""
+    from cuda.core import Program, ProgramOptions
+
+    from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.runtime.linking.kernel_cache import LinkedKernel
+
+    plan = kernels.plan(arch=architecture, **configuration)
+    declared = declaration.load(declaration.find("transport"))
+    rendered = {item.key: item.text for item in render_family(declared)}
+    text = "\n".join(rendered[fragment.key] for fragment in plan.fragments)
+    include = [str(path) for path in (*declared.include, *toolkit.header_roots())]
+    options = ProgramOptions(std=declared.std, arch=architecture, include_path=include, fma=declared.link.fma)
+    cubin = bytes(Program(text, "c++", options).compile("cubin").code)
+    return Launcher.of(plan, LinkedKernel(cubin, plan.entry.entry, architecture, "", 0.0))
+
+
+@pytest.mark.parametrize("configuration", COVER, ids=lambda c: "-".join(c.values()))
+def test_tallies_are_the_same_in_all_link_modes(transport: KernelFamily, configuration: dict[str, str]) -> None:
+    from jitlto.cuda import device
+
+    problem, run = problem_of(configuration)
+    lto = simulate(transport, problem, run)
+    same(simulate(transport, problem, run), lto, "the same kernel again")
+    same(simulate(transport, problem, run, link_mode="ptx"), lto, "ptx")
+    kernel = whole(transport, configuration, device.architecture().sm)
+    same(launch(kernel, problem, run), lto, "whole program")
+    check_against_reference(lto, problem)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="there is no g++")
+@pytest.mark.parametrize("configuration", COVER, ids=lambda c: "-".join(c.values()))
+def test_tallies_are_those_of_a_cpu(transport: KernelFamily, tmp_path: Path, configuration: dict[str, str]) -> None:
+    problem, run = problem_of(configuration)
+    same(simulate(transport, problem, run), Host(tmp_path).simulate(problem, run), "CPU")
+
+
+@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+def test_physics(transport: KernelFamily, check: Callable[[Simulate], None], link_mode: str) -> None:
+    check(partial(simulate, transport, link_mode=link_mode))
+
+
+def test_tallies_do_not_depend_on_the_launch(transport: KernelFamily) -> None:
+    problem = shield()
+    for particles, batches in ((1, 1), (31, 1), (1000, 7), (100_003, 32)):
+        run = Run(particles, seed=3, batches=batches)
+        kernel = transport.launcher(**problem.configuration(run.tally, run.generator))
+        first = balanced(launch(kernel, problem, run))
+        for grid, block in ((1, 1), (1, 32), (3, 96), (500, 256)):
+            if particles > 1000 and grid * block < 32:
+                continue
+            same(launch(kernel, problem, run, grid=grid, block=block), first, f"{particles} in {grid} × {block}")
+
+
+def test_a_run_is_a_part_of_a_longer_one(transport: KernelFamily) -> None:
+    """What a particle does is a function of the seed and its number alone."""
+    problem = shield()
+    short = simulate(transport, problem, Run(1000, seed=8, batches=1))
+    longer = simulate(transport, problem, Run(1001, seed=8, batches=1))
+    difference = longer.ledger.astype(np.int64) - short.ledger.astype(np.int64)
+    assert (difference >= 0).all()
+    assert difference[0, :7].sum() + difference[0, 8] - difference[0, 7] == FULL_WEIGHT
+
+
+def test_fast_math_at_the_link_gives_other_tallies_within_the_error(transport: KernelFamily) -> None:
+    problem, run = shield(), Run(1_000_000, seed=5)
+    exact = simulate(transport, problem, run)
+    fast = balanced(simulate(transport, problem, run, link_options={"fast_math": True}))
+    agree("flux", fast.flux, exact.flux)
+    agree("transmission", fast.balance["high x"], exact.balance["high x"])
+
+
+def test_a_large_run_has_small_errors_and_the_same_mean(transport: KernelFamily) -> None:
+    small, large = (simulate(transport, shield(), Run(n, seed=n, batches=64)) for n in (100_000, 10_000_000))
+    balanced(large)
+    agree("flux", small.flux, large.flux)
+    ratio = small.balance["absorbed"].error / large.balance["absorbed"].error
+    assert 5 < ratio < 20, "a hundred times the particles, a tenth of the error"
+
+
+@pytest.mark.skipif("JITLTO_TEST_DATABASE" not in os.environ, reason="no database of another toolkit is given")
+def test_tallies_are_those_of_another_toolkits_fragments(transport: KernelFamily) -> None:
+    other = load("transport", os.environ["JITLTO_TEST_DATABASE"])
+    for configuration in COVER:
+        problem, run = problem_of(configuration)
+        same(simulate(other, problem, run), simulate(transport, problem, run), "another toolkit")

@@ -1,0 +1,80 @@
+"""Reading cubins: what they refer to and do not define, on machine code that NVRTC makes for separate linking."""
+
+from __future__ import annotations
+
+import pytest
+
+from jitlto.cuda import nvrtc
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.model.elf import undefined
+from jitlto.model.headers import Source
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from tests.runtime.user_code.test_inputs import relocatable_cubin
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("__global__ void kern(float* x) { *x = 1.0f; }", []),
+        ("__device__ float op(float); __global__ void kern(float* x) { *x = op(*x); }", ["_Z2opf"]),
+        ("extern __constant__ float factor; __global__ void kern(float* x) { *x = factor; }", ["factor"]),
+        ("extern __device__ float factor; __global__ void kern(float* x) { *x = factor; }", ["factor"]),
+        # What the toolkit provides is no requirement.
+        ('extern "C" __device__ int printf(const char*, ...); __global__ void kern() { printf("text"); }', []),
+        ("__global__ void kern(long long* x, long long y) { *x /= y; }", []),
+    ],
+    ids=["nothing", "function", "constant", "variable", "printf", "division"],
+)
+def test_what_a_cubin_leaves_open(text: str, expected: list[str]) -> None:
+    assert undefined(relocatable_cubin(text)) == expected
+
+
+FEATURES = {
+    "printf": 'extern "C" __device__ int printf(const char*, ...);\n__global__ void k(float* x) { printf("%f", *x); }',
+    "malloc": "__global__ void kern(float** x) { *x = (float*)malloc(16); free(x[1]); }",
+    "new": "__global__ void kern(float** x) { *x = new float[4]; delete[] x[1]; }",
+    "assert": (
+        'extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);\n'
+        '__global__ void kern(float* x) { if (*x > 0) __assertfail("a", "b", 1, "c", 1); }'
+    ),
+    "function pointers": (
+        "__device__ __noinline__ float f(float a) { return a; }\n__device__ float (*table[2])(float) = {f, f};\n"
+        "__global__ void kern(float* x, int n) { *x = table[n](*x); }"
+    ),
+    "virtual functions": (
+        "struct base { virtual __device__ float f(float a) { return a; } };\n"
+        "struct derived : base { __device__ float f(float a) override { return a + 1; } };\n"
+        "__global__ void kern(float* x, int n) { base b; derived d; base* p = n ? &b : &d; *x = p->f(*x); }"
+    ),
+    "recursion": (
+        "__device__ int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
+        "__global__ void kern(int* x) { *x = f(*x); }"
+    ),
+    "static variables": "__global__ void kern(int* x) { static int n = 3; *x = n++; }",
+    "shared memory": "__global__ void kern(float* x) { extern __shared__ float s[]; s[threadIdx.x] = *x; *x = s[0]; }",
+    "division and roots": "__global__ void kern(double* x, long long n) { *x = sqrt(*x) / n + n / 7 % n + sin(*x); }",
+    "textures": "__global__ void kern(float* x, cudaTextureObject_t t) { *x = tex2D<float>(t, 1, 2); }",
+}
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+@pytest.mark.parametrize("mode", ["lto", "ptx", "cubin"])
+def test_whatever_a_kernel_uses_of_the_toolkit_is_not_left_open(feature: str, mode: str) -> None:
+    text, base = FEATURES[feature], Architecture(75)
+    targets = [Architecture(90)] if mode == "cubin" else [Architecture(80), Architecture(90), Architecture(100)]
+    if mode == "cubin":
+        item = LinkInput(InputKind.CUBIN, relocatable_cubin(text), feature)
+    else:
+        compiled = nvrtc.compile_source(Source(text.encode(), {}), [base], ["--std=c++17"])
+        lto = LinkInput(InputKind.LTOIR, compiled.ltoir[base], feature)
+        item = lto if mode == "lto" else LinkInput(InputKind.PTX, compiled.ptx.encode(), feature)
+    for target in targets:
+        # The link itself refuses what is left open.
+        assert undefined(link([item], target, ["-lto"] if mode == "lto" else []).data) == []
+
+
+def test_a_linked_kernel_leaves_nothing_open(mini: KernelFamily) -> None:
+    for mode in ("lto", "ptx"):
+        plan = mini.plan(arch="sm_90", link_mode=mode, data_type="float", op_name="twice")
+        assert undefined(plan.link().cubin) == []

@@ -1,0 +1,84 @@
+"""Fragment keys: one text form, which parses back."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jitlto.errors import JitltoError
+from jitlto.model.fragment import FragmentKey, is_name
+
+names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True)
+keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, st.text(), max_size=4))
+
+
+@given(keys)
+@example(FragmentKey.make("f", "g", {"a": "", "b": "%2C", "c": "x=1,y=[2]", "d": "\n\0", "e": "é😀", "g": "a/b c"}))
+def test_the_text_form_parses_back(key: FragmentKey) -> None:
+    assert FragmentKey.parse(str(key)) == key
+
+
+@given(keys)
+def test_the_text_form_is_one_line_of_printable_ascii(key: FragmentKey) -> None:
+    assert str(key).isascii()
+    assert str(key).isprintable()
+
+
+@given(keys, keys)
+def test_distinct_keys_have_distinct_texts(a: FragmentKey, b: FragmentKey) -> None:
+    assert (str(a) == str(b)) == (a == b)
+
+
+@given(st.dictionaries(names, st.text(), max_size=4), st.randoms())
+def test_a_key_does_not_depend_on_the_order_of_its_parameters(parameters: dict[str, str], random: object) -> None:
+    shuffled = list(parameters.items())
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert FragmentKey.make("f", "g", dict(shuffled)) == FragmentKey.make("f", "g", parameters)
+
+
+def test_the_text_form_is_the_documented_one() -> None:
+    key = FragmentKey.make("search", "compute_distance", {"distance_name": "euclidean", "data_type": "float"})
+    assert str(key) == "search/compute_distance[data_type=float,distance_name=euclidean]"
+    assert str(FragmentKey("f", "g")) == "f/g[]"
+    assert FragmentKey.parse("f/g[]") == FragmentKey("f", "g")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "f", "f/g", "f/g[", "f/g]", "f/g[]x", "/g[]", "f/[]", "f/g[a]", "f/g[a=1,]", "f/g[,a=1]", "f/g[=1]",
+        "f/g[a=1,a=2]", "f/g[1a=2]", "f/g[a=[]]", "1f/g[]", "f/g h[]", "f/g/h[]", "f/g[a b=1]", "f/g[a=%]",
+        "f/g[a=%z1]", "f/g[a=%ff]", "f/g[a=b=c]",
+    ],
+)  # fmt: skip
+def test_malformed_text_is_refused(text: str) -> None:
+    with pytest.raises(JitltoError, match="not a fragment key") as caught:
+        FragmentKey.parse(text)
+    assert caught.value.hint
+
+
+@given(st.text(alphabet="fg/[]=,%a1 \n\u00e9") | st.text())
+def test_any_text_is_a_key_or_a_jitlto_error(text: str) -> None:
+    try:
+        key = FragmentKey.parse(text)
+    except JitltoError:
+        return
+    assert FragmentKey.parse(str(key)) == key
+
+
+def test_agreement_is_the_absence_of_contradiction() -> None:
+    key = FragmentKey.make("f", "g", {"a": "1", "b": "2"})
+    assert key.agrees({})
+    assert key.agrees({"a": "1", "other": "3"})
+    assert not key.agrees({"a": "1", "b": "3"})
+
+
+@pytest.mark.parametrize("text", ["a", "_", "data_type", "a.b-c", "A1"])
+def test_names(text: str) -> None:
+    assert is_name(text)
+
+
+@pytest.mark.parametrize("text", ["", "1a", "a b", "a\n", "é", "-a", "a/b", "a=b"])
+def test_no_names(text: str) -> None:
+    assert not is_name(text)

@@ -1,0 +1,98 @@
+"""C++ names: demangling, the types that a name spells, and its last word."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from jitlto.model.mangling import base_name, demangle, parameter_types, split_top_level
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("_Z3addPKfi", "add(float const*, int)"),
+        ("_ZN1a1kIfEEvPKT_", "void a::k<float>(float const*)"),
+        ("_ZN12_GLOBAL__N_11fEv", "(anonymous namespace)::f()"),
+        ("vprintf", "vprintf"),
+        ("_Znot_a_name", "_Znot_a_name"),
+        ("", ""),
+    ],
+)
+def test_demangle(name: str, text: str) -> None:
+    assert demangle(name) == text
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
+@example("_Z1é")
+@example("_Z99999999999999999999f")
+def test_any_name_can_be_asked_for(name: str) -> None:
+    for asked in (name, f"_Z{name}", f"_ZN{len(name)}{name}Ev"):
+        assert isinstance(demangle(asked), str)
+        assert isinstance(base_name(asked), str)
+        assert parameter_types(asked) is None or asked.startswith("_Z")
+
+
+@pytest.mark.parametrize(
+    ("name", "types"),
+    [
+        ("_Z3addPKfi", ["float const*", "int"]),
+        ("_Z1fv", []),
+        ("_Z1fPFvifEPKc", ["void (*)(int, float)", "char const*"]),
+        ("_Z1k3BoxIfLi4EES_", ["Box<float, 4>", "Box"]),
+        ("_ZN1a1kIfEEvPKT_", ["float const*"]),
+        ("_ZN1F4withE1GILb1EE", ["G<true>"]),
+        ("kernel", None),
+        ("_ZN1a1xE", None),
+        ("_ZZ1fiE5table", None),
+    ],
+)
+def test_parameter_types(name: str, types: list[str] | None) -> None:
+    assert parameter_types(name) == types
+
+
+@pytest.mark.parametrize(
+    ("name", "base"),
+    [
+        ("kernel", "kernel"),
+        ("_Z3addPKfi", "add"),
+        ("_ZN1a1kIfEEvPKT_", "k"),
+        ("_ZN1a1b1xE", "x"),
+        ("_ZN12_GLOBAL__N_11fEv", "f"),
+        ("_ZN1a1kI3BoxIN1b1TEEEEvT_", "k"),
+        ("_ZN1FclEi", "operator()"),
+        ("_ZN1FixEi", "operator[]"),
+        ("_ZltRK1FS1_", "operator<"),
+        ("_ZlsRK1FS1_", "operator<<"),
+        ("_ZgtRK1FS1_", "operator>"),
+        ("_ZrsRK1FS1_", "operator>>"),
+        ("_ZN1FptEv", "operator->"),
+        ("_ZplRK1FS1_", "operator+"),
+        ("_ZlsIfE1FS0_T_", "operator<<"),
+        ("_ZN9operators3runEv", "run"),
+        ("_Z1kIXadL_ZplffEEEvv", "k"),
+    ],
+)
+def test_base_name(name: str, base: str) -> None:
+    assert base_name(name) == base
+
+
+words = st.text(st.sampled_from("abc *&:"), max_size=5)
+parts = st.recursive(
+    words,
+    lambda inner: st.tuples(words, st.sampled_from(["()", "<>", "[]", "{}"]), st.lists(inner, max_size=3), words).map(
+        lambda p: f"{p[0]}{p[1][0]}{','.join(p[2])}{p[1][1]}{p[3]}"
+    ),
+)
+
+
+@given(st.lists(parts.filter(str.strip)))
+def test_splitting_undoes_joining(texts: list[str]) -> None:
+    assert split_top_level(",".join(texts)) == [text.strip() for text in texts]
+
+
+@given(st.text("ab,()<>[]{} "))
+def test_splitting_loses_nothing_but_commas_and_space(text: str) -> None:
+    kept = str.maketrans("", "", ", ")
+    assert "".join(split_top_level(text)).translate(kept) == text.translate(kept)

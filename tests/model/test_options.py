@@ -1,0 +1,113 @@
+"""Link options: canonical flags, checked names and values, and a form to store."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.errors import JitltoError
+from jitlto.model.options import LinkOptions
+
+maybe = st.none() | st.booleans()
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "fast_math": st.booleans(),
+    "ftz": maybe,
+    "prec_div": maybe,
+    "prec_sqrt": maybe,
+    "fma": maybe,
+    "max_registers": st.none() | st.integers(1, 255),
+    "optimization": st.sampled_from([None, 0, 3]),
+    "lineinfo": st.booleans(),
+    "split_compile": st.none() | st.integers(0, 64),
+    "ptxas": st.lists(st.sampled_from(["-v", "--allow-expensive-optimizations=true", "-O2"]), max_size=3),
+}
+mappings = st.fixed_dictionaries({}, optional=VALUES)
+
+
+@given(mappings, st.randoms())
+def test_flags_do_not_depend_on_the_order_of_options(options: dict[str, Any], random: Any) -> None:
+    shuffled = list(options.items())
+    random.shuffle(shuffled)
+    assert LinkOptions.of(dict(shuffled)).flags() == LinkOptions.of(options).flags()
+
+
+@given(mappings)
+def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
+    link = LinkOptions.of(options)
+    assert LinkOptions.of(json.loads(json.dumps(link.as_dict()))) == link
+    assert hash(LinkOptions.of(link.as_dict())) == hash(link)
+
+
+@given(mappings, mappings)
+def test_merging_puts_the_given_options_over(base: dict[str, Any], over: dict[str, Any]) -> None:
+    assert LinkOptions.of(base).merged(over) == LinkOptions.of(base | over)
+
+
+def test_no_options_are_no_flags_and_nothing_to_store() -> None:
+    assert LinkOptions().flags() == ()
+    assert LinkOptions().as_dict() == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "flags"),
+    [
+        ({"fast_math": True}, ("-ftz=1", "-prec-div=0", "-prec-sqrt=0", "-fma=1")),
+        ({"fast_math": True, "prec_div": True, "ftz": False}, ("-ftz=0", "-prec-div=1", "-prec-sqrt=0", "-fma=1")),
+        ({"max_registers": 64, "optimization": 0}, ("-maxrregcount=64", "-O0")),
+        ({"lineinfo": True, "split_compile": 0}, ("-lineinfo", "-split-compile=0")),
+        ({"ptxas": ["-v", "-O2"]}, ("-Xptxas=-v", "-Xptxas=-O2")),
+    ],
+)
+def test_flags(options: dict[str, Any], flags: tuple[str, ...]) -> None:
+    assert LinkOptions.of(options).flags() == flags
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("max_register", "max_registers"), ("fastmath", "fast_math"), ("line_info", "lineinfo"), ("fmad", "fma")],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(JitltoError, match=f"unknown link option {name!r}") as caught:
+        LinkOptions.of({name: 1}, where="here")
+    assert caught.value.hint == f"did you mean {nearest}?"
+    assert caught.value.where == "here"
+
+
+def test_a_name_like_none_is_refused_with_all_names() -> None:
+    with pytest.raises(JitltoError) as caught:
+        LinkOptions.of({"zzzz": 1})
+    assert all(name in str(caught.value.hint) for name in VALUES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("fast_math", "lineinfo") for value in (1, "true", None)),
+        *((name, value) for name in ("ftz", "prec_div", "prec_sqrt", "fma") for value in (0, "false", 1.0)),
+        *(("max_registers", value) for value in (0, -1, True, 1.5, "64")),
+        *(("optimization", value) for value in (1, 2, "3", False, 3.0, [])),
+        *(("split_compile", value) for value in (-1, False, 1.5, "0")),
+        *(("ptxas", value) for value in ("-v", ["-v", 1], 5, None, {"-v": 1}, b"-v")),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(name: str, value: object) -> None:
+    with pytest.raises(JitltoError, match=f"link option {name} is .*; expected") as caught:
+        LinkOptions.of({name: value}, where="here")
+    assert caught.value.where == "here"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({name: True} for name in ("debug", "device_debug", "G", "g")),
+        *({"ptxas": [option]} for option in ("-g", "--device-debug")),
+    ],
+)
+def test_device_debugging_is_refused(options: dict[str, object]) -> None:
+    with pytest.raises(JitltoError, match="exclude each other") as caught:
+        LinkOptions.of(options)
+    assert "lineinfo" in str(caught.value.hint)

@@ -1,0 +1,273 @@
+"""Reading PTX, as the compiler at hand writes it: symbols, layouts, and bodies that can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.cuda import nvrtc
+from jitlto.cuda.nvrtc import Compiled, Step
+from jitlto.errors import JitltoError
+from jitlto.model.fragment import SymbolKind
+from jitlto.model.headers import Source
+from jitlto.model.ptx import Module, parse
+from jitlto.model.versions import Architecture
+
+
+@cache
+def compiled(text: str) -> Compiled:
+    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75)], ["--std=c++17"])
+
+
+@cache
+def for_debugging(text: str) -> Module:
+    options = ["--std=c++17", "--relocatable-device-code=true", "--device-debug"]
+    source = Source(text.encode(), {})
+    return parse(nvrtc.run_step(source, Step("ptx", Architecture(75), tuple(options))).data.decode())
+
+
+KINDS = r"""
+extern "C" __device__ void __assertfail(const char*, const char*, unsigned, const char*, size_t);
+struct Pod { float x; int y; };
+struct alignas(16) Wide { double a, b; };
+struct Three { float x, y, z; };
+__constant__ float weights[4] = {1, 2, 3, 4};
+__device__ int counter = 7;
+__device__ double grid[3][5];
+__device__ Wide wide;
+__device__ static int hidden = 3;
+extern __device__ int far;
+extern __constant__ float table[];
+extern __device__ Pod pods[8];
+extern __shared__ float scratch[];
+__device__ float provided(float x, long long n, const Pod* p);
+__device__ float required(float x);
+__device__ Three shape(Pod p, Wide w, Three t, char c);
+extern "C" __device__ void plain(int);
+__device__ float provided(float x, long long n, const Pod* p) {
+  printf("%f\n", x);
+  void* m = malloc(16); free(m);
+  if (n == 3) __assertfail("no", "file", 1, "f", 1);
+  Pod pod = *p; Wide w = wide; Three t = {x, x, x};
+  Three u = shape(pod, w, t, 'c');
+  plain(1);
+  extern __shared__ float scratch[];
+  scratch[n] = x;
+  return required(x) + u.x + far + table[n] + pods[n].x + hidden++ + weights[n] + counter + grid[1][n];
+}
+template <typename T> __device__ T generic(T x) { return x + 1; }
+template __device__ int generic<int>(int);
+__global__ void kern(float* out, Pod p, Wide w, Three t, char c, const __grid_constant__ Wide v) {
+  out[0] = provided(p.x, c, &p) + w.a + t.x + v.b;
+}
+static __global__ void unseen() {}
+"""
+FORMS = pytest.mark.parametrize(
+    "module", [lambda: compiled(KINDS).module, lambda: for_debugging(KINDS)], ids=["O3", "G"]
+)
+
+
+@FORMS
+def test_what_a_module_provides(module: Callable[[], Module]) -> None:
+    provides = module().provides
+    assert list(provides) == sorted(provides)
+    assert {(s.name, s.kind, s.layout, s.weak) for s in provides} == {
+        ("weights", SymbolKind.VARIABLE, "const 16@4", False),
+        ("counter", SymbolKind.VARIABLE, "global 4@4", False),
+        ("grid", SymbolKind.VARIABLE, "global 120@8", False),
+        ("wide", SymbolKind.VARIABLE, "global 16@16", False),
+        ("_Z8providedfxPK3Pod", SymbolKind.FUNCTION, "(4)(4,8,8)", False),
+        ("_Z7genericIiET_S0_", SymbolKind.FUNCTION, "(4)(4)", True),
+        ("_Z4kernPf3Pod4Wide5ThreecS1_", SymbolKind.KERNEL, "()(8,8@4,16,12@4,1,16)", False),
+    }
+
+
+@FORMS
+def test_what_a_module_requires(module: Callable[[], Module]) -> None:
+    requires = module().requires
+    assert {(s.name, s.kind, s.layout) for s in requires} == {
+        ("_Z8requiredf", SymbolKind.FUNCTION, "(4)(4)"),
+        ("_Z5shape3Pod4Wide5Threec", SymbolKind.FUNCTION, "(12@4)(8@4,16,12@4,4)"),
+        ("plain", SymbolKind.FUNCTION, "()(4)"),
+        ("far", SymbolKind.VARIABLE, "global 4@4"),
+        ("table", SymbolKind.VARIABLE, "const ?@4"),
+        ("pods", SymbolKind.VARIABLE, "global 64@4"),
+    }
+    assert list(requires) == sorted(requires)
+
+
+def test_version_and_target() -> None:
+    module = compiled(KINDS).module
+    assert module.target == Architecture(75)
+    assert module.isa >= (8, 0)
+    assert f".version {module.isa}" in compiled(KINDS).ptx
+
+
+def test_kernel_parameters_by_size_and_alignment() -> None:
+    kernel = compiled(KINDS).module.declarations["_Z4kernPf3Pod4Wide5ThreecS1_"]
+    assert kernel.parameters == ((8, 8), (8, 4), (16, 16), (12, 4), (1, 1), (16, 16))
+
+
+HELPERS = r"""
+struct Base { __device__ virtual float go(float x) { return x; } };
+static __device__ float numbers[3] = {1, 2, 3};
+namespace { __device__ __noinline__ float inner(float x) { return x * 3; } }
+template <typename T> __device__ inline T loops(T x, int n) {
+  static const int steps[4] = {1, 2, 3, 4};
+  for (int i = 0; i < n; ++i) {
+    if (x > T(3)) { x = x * T(steps[i & 3]); continue; }
+    switch (i % 6) {
+      case 0: x += 1; break; case 1: x *= 7; break; case 2: x -= 3; break;
+      case 3: x = 9; break; case 4: x = x * x; break; default: x = -x;
+    }
+  }
+  return x;
+}
+__device__ inline float says(float x) { printf("hello %f\n", x); return x + 1; }
+__device__ inline float calls(float (*f)(float), float x) { return f(x) + 1; }
+__device__ inline float dispatches(Base* b, float x) { return b->go(x); }
+__device__ inline float reads(int i) { return numbers[i]; }
+__device__ inline float nested(float x) { return inner(x) + loops(x, 3); }
+__device__ inline float stacked(int i, float x) { float a[16]; for (int k = 0; k < 16; ++k) a[k] = x * k;
+  return a[i & 15]; }
+__device__ __forceinline__ float forced(float x) { return x * 5; }
+__device__ inline float lambda(float x) { auto f = [=](float y) { return x + y; }; return f(x) * f(2); }
+"""
+USE = """
+__device__ float {name}(float x, int n, float (*f)(float), Base* b) {{
+  return loops(x, n) + says(x) + calls(f, x) + dispatches(b, x) + reads(n) + nested(x) + stacked(n, x) + forced(x)
+    + lambda(x);
+}}
+"""
+BEFORE = r"""
+static __device__ float others[3] = {4, 5, 6};
+struct First { __device__ virtual int a() { return 1; } };
+__device__ float other(float (*f)(float), float x, int n, First* o) {
+  float a[7]; for (int i = 0; i < 7; ++i) a[i] = x + i;
+  for (int i = 0; i < n; ++i) if (x > 3) x = f(x); else if (x < 1) x = others[i];
+  printf("bla %d", o->a()); printf("blub");
+  return x + a[n] + others[n];
+}
+"""
+NAMES = ["loops", "says", "calls", "dispatches", "reads", "nested", "stacked", "forced", "lambda"]
+
+
+def bodies(text: str) -> dict[str, str]:
+    return dict(compiled(text).weak)
+
+
+def named(bodies: dict[str, str], helper: str) -> str:
+    (body,) = [body for name, body in bodies.items() if name.startswith(f"_Z{len(helper)}{helper}")]
+    return body
+
+
+@pytest.mark.parametrize("helper", NAMES)
+def test_one_helper_has_one_hash_whatever_surrounds_it(helper: str) -> None:
+    alone = bodies(HELPERS + USE.format(name="a"))
+    after_others = bodies(
+        "/* moved */\n\n"
+        + BEFORE
+        + HELPERS
+        + BEFORE.replace("others", "more").replace("other(", "again(").replace("First", "Second")
+        + USE.format(name="b")
+    )
+    assert named(alone, helper) == named(after_others, helper)
+
+
+@pytest.mark.parametrize(
+    ("helper", "before", "after"),
+    [
+        ("loops", "x -= 3", "x -= 4"),
+        ("loops", "T(3)", "T(2)"),
+        ("says", "hello", "hullo"),
+        ("says", "x + 1;", "x + 2;"),
+        ("calls", "f(x) + 1", "f(x) + 3"),
+        ("dispatches", "b->go(x)", "b->go(x + 1)"),
+        ("reads", "{1, 2, 3};", "{1, 2, 4};"),
+        ("nested", "x * 3", "x * 2"),
+        ("stacked", "x * k", "x + k"),
+        ("forced", "x * 5", "x * 6"),
+        ("lambda", "f(2)", "f(3)"),
+    ],
+)
+def test_different_bodies_have_different_hashes(helper: str, before: str, after: str) -> None:
+    assert HELPERS.count(before) == 1
+    changed = bodies(HELPERS.replace(before, after) + USE.format(name="a"))
+    assert named(changed, helper) != named(bodies(HELPERS + USE.format(name="a")), helper)
+
+
+def test_a_static_table_of_an_inline_function_counts_by_its_values() -> None:
+    one, other = (
+        bodies(HELPERS.replace("{1, 2, 3, 4}", values) + USE.format(name="a"))
+        for values in ("{1, 2, 3, 4}", "{1, 2, 3, 5}")
+    )
+    assert {name for name in one if one[name] != other[name]} >= {name for name in one if name.endswith("E5steps")}
+    assert any(name.endswith("E5steps") for name in one)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "garbage", "\0\1\2", ".version 8.0", ".target sm_75", ".version x\n.target sm_75",
+        ".version 8.0\n.target sm_7x", "__global__ void k() {}", ".version 8.0\n.target sm_75\n.func f() {",
+        ".version 8.0\n.target sm_75\n}",
+    ],
+)  # fmt: skip
+def test_what_is_not_ptx(text: str) -> None:
+    with pytest.raises(JitltoError, match=r"not (PTX|an architecture)"):
+        parse(text)
+
+
+@given(st.text() | st.text('.funcextrnvisble{}()[];"/*\\ \n$%_0189').map(lambda t: f".version 8.0\n.target sm_75\n{t}"))
+def test_any_text_is_a_module_or_a_jitlto_error(text: str) -> None:
+    try:
+        module = parse(text)
+    except JitltoError:
+        return
+    assert module.provides == tuple(sorted(module.provides))
+    assert all(len(body) == 64 for _, body in module.weak)
+
+
+def test_ptx_that_was_cut_is_noticed() -> None:
+    text = compiled(KINDS).ptx
+    depth, inside = 0, []
+    for position, character in enumerate(text):
+        if depth:
+            inside.append(position)
+        depth += {"{": 1, "}": -1}.get(character, 0)
+    for position in inside[:: len(inside) // 60]:
+        with pytest.raises(JitltoError, match="not PTX"):
+            parse(text[:position])
+
+
+def test_comments_and_strings_are_no_code() -> None:
+    module = parse(
+        ".version 8.0\n.target sm_75\n.address_size 64\n// .extern .func a;\n/* .extern .func b;\n*/\n"
+        '.pragma "}{;.extern .func c;";\n.extern .func d;\n'
+    )
+    assert [s.name for s in module.requires] == ["d"]
+
+
+def test_a_definition_counts_more_than_its_declarations() -> None:
+    for text in ("{d} {f}", "{f} {d}"):
+        text = text.format(
+            d=".extern .func (.param .b32 r) f(.param .b32 p);",
+            f=".visible .func (.param .b32 r) f(.param .b32 p) { ret; }",
+        )
+        module = parse(f".version 8.0\n.target sm_75\n{text}")
+        assert [s.name for s in module.provides] == ["f"]
+        assert module.requires == ()
+
+
+def test_hashing_a_body_takes_no_longer_for_shared_and_deep_internal_calls() -> None:
+    """Each function calls the one before it twice: followed by path, that is exponential, and by recursion too deep."""
+    bodies = "".join(
+        f".func f{n}()\n{{\n\tcall.uni f{n - 1}, ();\n\tcall.uni f{n - 1}, ();\n}}\n" for n in range(1, 2000)
+    )
+    text = f".version 8.0\n.target sm_75\n.address_size 64\n.func f0()\n{{\n\tret;\n}}\n{bodies}"
+    text += ".weak .func top()\n{\n\tcall.uni f1999, ();\n}\n"
+    assert [name for name, _ in parse(text).weak] == ["top"]

@@ -1,0 +1,426 @@
+"""Planning by symbols, on fragments made by hand: nothing is compiled, read or linked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.errors import (
+    AmbiguousConfigurationError,
+    InterfaceMismatchError,
+    MissingProviderError,
+    PlanError,
+    UnknownValueError,
+)
+from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.resolve import Index, Resolution, Supplied, resolve
+
+# `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
+OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"
+LAYOUT = "(4)(4)"
+
+
+def function(name: str, layout: str = LAYOUT, *, weak: bool = False) -> Symbol:
+    return Symbol(name, SymbolKind.FUNCTION, layout, weak)
+
+
+def symbols(names: Iterable[str | Symbol]) -> tuple[Symbol, ...]:
+    return tuple(name if isinstance(name, Symbol) else function(name) for name in names)
+
+
+def fragment(
+    group: str,
+    *,
+    provides: Iterable[str | Symbol] = (),
+    requires: Iterable[str | Symbol] = (),
+    weak: tuple[tuple[str, str], ...] = (),
+    role: Role = Role.DEVICE,
+    **parameters: str,
+) -> Fragment:
+    key = FragmentKey.make("f", group, parameters)
+    entry = f"_Z4kernv_{key}" if role is Role.ENTRYPOINT else ""
+    return Fragment(key, role, entry, (), symbols(provides), symbols(requires), weak, ())
+
+
+def kernel(*requires: str | Symbol, group: str = "kern", **parameters: str) -> Fragment:
+    return fragment(group, requires=requires, role=Role.ENTRYPOINT, **parameters)
+
+
+def keys(resolution: Resolution) -> list[str]:
+    return [str(f.key) for f in resolution.fragments]
+
+
+def supplied(*provides: str | Symbol, requires: Iterable[str] = (), weak: tuple[tuple[str, str], ...] = ()) -> Supplied:
+    return Supplied("user.cu", symbols(provides), symbols(requires), weak)
+
+
+FAMILY = [
+    kernel(OP, data_type="float", veclen="1"),
+    kernel(OP, data_type="float", veclen="4"),
+    kernel(OP_DOUBLE, data_type="double", veclen="1"),
+    fragment("op", provides=[OP], data_type="float", metric="l1"),
+    fragment("op", provides=[OP], requires=[HELPER], data_type="float", metric="l2"),
+    fragment("op", provides=[OP_DOUBLE], data_type="double", metric="l1"),
+    fragment("helper", provides=[HELPER], mode="fast"),
+    fragment("helper", provides=[HELPER], mode="exact"),
+]
+
+
+def test_a_configuration_leads_to_one_fragment_for_each_requirement() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l1"})
+    assert keys(found) == ["f/kern[data_type=float,veclen=4]", "f/op[data_type=float,metric=l1]"]
+    assert dict(found.configuration) == {"data_type": "float", "veclen": "4", "metric": "l1"}
+
+
+def test_a_device_fragment_may_require_another() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "4", "metric": "l2", "mode": "fast"})
+    assert keys(found) == [
+        "f/kern[data_type=float,veclen=4]",
+        "f/helper[mode=fast]",
+        "f/op[data_type=float,metric=l2]",
+    ]
+
+
+def test_a_parameter_that_only_one_value_satisfies_need_not_be_given() -> None:
+    # With double there is one kernel and one op.
+    found = resolve(Index(FAMILY), {"data_type": "double"})
+    assert dict(found.configuration) == {"data_type": "double", "veclen": "1", "metric": "l1"}
+
+
+def test_what_one_requirement_decides_may_decide_another() -> None:
+    # `b` can only be y=2; that leaves one `a`, whose symbol sorts first and is undecided at first.
+    fragments = [
+        kernel("_Z1af", "_Z1bf"),
+        fragment("a", provides=["_Z1af"], y="1"),
+        fragment("a", provides=["_Z1af"], y="2"),
+        fragment("b", provides=["_Z1bf"], y="2"),
+    ]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+
+
+def test_fragments_may_require_each_other() -> None:
+    fragments = [
+        kernel("_Z1af"),
+        fragment("a", provides=["_Z1af"], requires=["_Z1bf"]),
+        fragment("b", provides=["_Z1bf"], requires=["_Z1af"]),
+    ]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[]", "f/b[]"]
+
+
+def test_one_fragment_may_provide_several_symbols_and_is_taken_once() -> None:
+    fragments = [kernel("_Z1af", "_Z1bf"), fragment("both", provides=["_Z1af", "_Z1bf"])]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/both[]"]
+
+
+def test_a_known_but_unused_parameter_is_accepted_and_left_out() -> None:
+    plain = resolve(Index(FAMILY), {"data_type": "double"})
+    # `mode` belongs to a group on which this kernel does not depend.
+    assert resolve(Index(FAMILY), {"data_type": "double", "mode": "fast"}) == plain
+
+
+def test_an_undecided_device_fragment_names_the_parameters_that_would_decide() -> None:
+    with pytest.raises(AmbiguousConfigurationError) as caught:
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"})
+    assert "several fragments provide op(float)" in str(caught.value)
+    assert "leaves open metric" in str(caught.value)
+    assert "give metric (l1, l2)" in str(caught.value)
+    assert "data_type" not in str(caught.value)
+
+
+def test_an_undecided_entrypoint_names_the_parameters_that_would_decide() -> None:
+    with pytest.raises(AmbiguousConfigurationError) as caught:
+        resolve(Index(FAMILY), {"metric": "l1"})
+    assert "data_type (double, float)" in str(caught.value)
+    assert "veclen (1, 4)" in str(caught.value)
+
+
+def test_providers_that_no_parameter_tells_apart_are_listed() -> None:
+    fragments = [kernel(OP), fragment("one", provides=[OP]), fragment("two", provides=[OP])]
+    with pytest.raises(AmbiguousConfigurationError) as caught:
+        resolve(Index(fragments), {})
+    assert "f/one[]" in str(caught.value)
+    assert "f/two[]" in str(caught.value)
+    assert "planner.add(key)" in str(caught.value)
+
+
+def test_a_value_that_no_kernel_has_together_with_the_others_is_named_with_those_that_are() -> None:
+    with pytest.raises(UnknownValueError) as caught:
+        resolve(Index(FAMILY), {"data_type": "double", "veclen": "4"})
+    assert "no entrypoint has" in str(caught.value)
+    assert "data_type=double" in str(caught.value)
+    assert "veclen=4" in str(caught.value)
+    assert "there, give data_type (float)" in str(caught.value)
+
+
+def test_a_value_that_no_provider_has_names_the_function_and_what_there_is() -> None:
+    with pytest.raises(UnknownValueError) as caught:
+        resolve(Index(FAMILY), {"data_type": "double", "metric": "l2"})
+    assert "no provider of op(double) has" in str(caught.value)
+    assert "metric=l2" in str(caught.value)
+    assert "l1" in str(caught.value)
+
+
+def test_a_symbol_that_nobody_provides_is_named_demangled_with_who_asks() -> None:
+    with pytest.raises(MissingProviderError) as caught:
+        resolve(Index([kernel(OP)]), {})
+    assert "nobody provides op(float), which f/kern[] requires" in str(caught.value)
+
+
+def test_a_symbol_that_a_supplied_input_asks_for_names_that_input() -> None:
+    with pytest.raises(MissingProviderError, match=r"nobody provides helper\(int\), which user\.cu requires"):
+        resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=[HELPER])])
+
+
+def test_several_entrypoint_groups_need_a_choice() -> None:
+    index = Index([kernel(group="one"), kernel(group="two")])
+    with pytest.raises(AmbiguousConfigurationError, match="several entrypoints: one, two"):
+        resolve(index, {})
+    assert keys(resolve(index, {}, entry_group="two")) == ["f/two[]"]
+    with pytest.raises(PlanError, match="there is no entrypoint 'three'") as caught:
+        resolve(index, {}, entry_group="three")
+    assert "one, two" in str(caught.value)
+
+
+def test_a_configuration_may_decide_between_entrypoint_groups() -> None:
+    index = Index([kernel(group="one", t="float"), kernel(group="two", t="double")])
+    assert keys(resolve(index, {"t": "double"})) == ["f/two[t=double]"]
+
+
+def test_a_pinned_fragment_is_taken_whatever_else_would_be_chosen() -> None:
+    special = fragment("special", provides=[OP])
+    found = resolve(Index([*FAMILY, special]), {"data_type": "float", "veclen": "1"}, pinned=[special])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/special[]"]
+
+
+def test_a_pinned_fragment_decides_its_parameters() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]])
+    assert dict(found.configuration)["metric"] == "l1"
+
+
+def test_a_pinned_fragment_counts_once() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3], FAMILY[3]])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/op[data_type=float,metric=l1]"]
+
+
+def test_a_pinned_entrypoint_is_the_kernel() -> None:
+    found = resolve(Index(FAMILY), {"metric": "l1"}, pinned=[FAMILY[1]])
+    assert keys(found)[0] == "f/kern[data_type=float,veclen=4]"
+    with pytest.raises(PlanError, match="two entrypoints were added"):
+        resolve(Index(FAMILY), {"metric": "l1"}, pinned=[FAMILY[0], FAMILY[1]])
+
+
+def test_a_pinned_entrypoint_that_contradicts_the_configuration_is_an_error() -> None:
+    with pytest.raises(UnknownValueError, match="data_type=double"):
+        resolve(Index(FAMILY), {"data_type": "double"}, pinned=[FAMILY[0]])
+
+
+def test_two_pinned_providers_of_one_symbol_are_an_error_that_names_both() -> None:
+    with pytest.raises(PlanError, match=r"op\(float\) is defined twice") as caught:
+        resolve(Index(FAMILY), {"veclen": "1", "data_type": "float"}, pinned=[FAMILY[3], fragment("x", provides=[OP])])
+    assert "f/op[data_type=float,metric=l1]" in str(caught.value)
+    assert "f/x[]" in str(caught.value)
+
+
+def test_a_supplied_input_takes_the_place_of_a_group() -> None:
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[supplied(OP)])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
+    assert dict(found.configuration) == {"data_type": "float", "veclen": "1"}
+
+
+def test_a_supplied_input_may_call_a_fragment() -> None:
+    found = resolve(
+        Index(FAMILY),
+        {"data_type": "float", "veclen": "1", "mode": "exact"},
+        supplied=[supplied(OP, requires=[HELPER])],
+    )
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]", "f/helper[mode=exact]"]
+
+
+def test_a_supplied_input_may_call_another_supplied_input() -> None:
+    other = Supplied("other.cu", symbols(["_Z5otherf"]), ())
+    found = resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=["_Z5otherf"]), other])
+    assert keys(found) == ["f/kern[]"]
+
+
+def test_a_supplied_input_and_a_pinned_fragment_for_one_symbol_are_an_error() -> None:
+    with pytest.raises(PlanError, match=r"op\(float\) is defined twice, by f/op.* and by user\.cu"):
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=[FAMILY[3]], supplied=[supplied(OP)])
+
+
+def test_a_supplied_input_that_provides_nothing_required_is_an_error_that_says_what_it_defines() -> None:
+    with pytest.raises(PlanError) as caught:
+        resolve(Index(FAMILY), {"data_type": "double"}, supplied=[supplied("_Z5otherf")])
+    assert "user.cu: provides nothing that the plan requires; it defines other(float)" in str(caught.value)
+    assert "op(double)" in str(caught.value)
+
+
+def test_a_supplied_input_of_other_types_shows_both() -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        resolve(Index([kernel(OP)]), {}, supplied=[supplied("_Z2opi")])
+    assert "user.cu: defines op(int), but the kernel calls op(float)" in str(caught.value)
+
+
+def test_a_supplied_input_for_another_kernel_of_the_family_is_an_error() -> None:
+    # It provides what the float kernels call; this plan is for double.
+    with pytest.raises(InterfaceMismatchError, match=r"defines op\(float\), but the kernel calls op\(double\)"):
+        resolve(Index(FAMILY), {"data_type": "double"}, supplied=[supplied(OP)])
+
+
+@pytest.mark.parametrize(
+    ("found", "wanted", "hint"),
+    [("op", OP, 'remove extern "C"'), (OP, "op", 'it is declared extern "C"'), ("_Z2opl", "_Z2opx", "long long")],
+)
+def test_a_mismatch_says_what_to_change(found: str, wanted: str, hint: str) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        resolve(Index([kernel(wanted)]), {}, supplied=[supplied(found)])
+    assert hint in (caught.value.hint or "")
+
+
+OPAQUE = Supplied("user.o", (), (), opaque=True)
+
+
+def test_an_opaque_input_is_taken_to_provide_what_no_one_fragment_does() -> None:
+    # Nobody has the one, several have the other.
+    assert keys(resolve(Index([kernel(OP)]), {}, supplied=[OPAQUE])) == ["f/kern[]"]
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, supplied=[OPAQUE])
+    assert keys(found) == ["f/kern[data_type=float,veclen=1]"]
+
+
+def test_an_opaque_input_leaves_to_the_fragments_what_they_decide_among_themselves() -> None:
+    # `a` comes first and is undecided until `b` has decided y.
+    fragments = [
+        kernel("_Z1af", "_Z1bf"),
+        fragment("a", provides=["_Z1af"], y="1"),
+        fragment("a", provides=["_Z1af"], y="2"),
+        fragment("b", provides=["_Z1bf"], y="2"),
+    ]
+    assert keys(resolve(Index(fragments), {}, supplied=[OPAQUE])) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+
+
+def test_other_layouts_of_one_symbol_are_an_error_that_shows_both() -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        resolve(Index([kernel(function("op", "(4)(4)"))]), {}, supplied=[supplied(function("op", "(8)(4,4)"))])
+    assert "(8)(4,4)" in str(caught.value)
+    assert "(4)(4)" in str(caught.value)
+    assert "user.cu" in str(caught.value)
+
+
+def test_a_layout_is_checked_between_fragments_too() -> None:
+    fragments = [kernel(function("op", "(4)(4)")), fragment("op", provides=[function("op", "(4)(8)")])]
+    with pytest.raises(InterfaceMismatchError, match="f/op"):
+        resolve(Index(fragments), {})
+
+
+def test_weak_helpers_may_stand_in_several_fragments_if_they_are_the_same() -> None:
+    same = (("_Z4helpf", "abc"),)
+    fragments = [
+        fragment("kern", requires=[OP], role=Role.ENTRYPOINT, weak=same),
+        fragment("op", provides=[OP, function("_Z4helpf", weak=True)], weak=same),
+    ]
+    assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/op[]"]
+
+
+@pytest.mark.parametrize("by_user", [False, True])
+def test_weak_helpers_that_differ_are_an_error_that_names_both(by_user: bool) -> None:
+    entry = fragment("kern", requires=[OP], role=Role.ENTRYPOINT, weak=(("_Z4helpf", "abc"),))
+    other = (("_Z4helpf", "def"),)
+    index = Index([entry] if by_user else [entry, fragment("op", provides=[OP], weak=other)])
+    with pytest.raises(PlanError) as caught:
+        resolve(index, {}, supplied=[supplied(OP, weak=other)] if by_user else [])
+    assert "help(float) is defined differently in f/kern[] and in" in str(caught.value)
+    assert ("user.cu" if by_user else "f/op[]") in str(caught.value)
+
+
+def test_strong_helpers_of_one_name_are_an_error() -> None:
+    fragments = [
+        fragment("kern", provides=["_Z4helpf"], requires=[OP], role=Role.ENTRYPOINT),
+        fragment("op", provides=[OP, "_Z4helpf"]),
+    ]
+    with pytest.raises(PlanError, match=r"help\(float\) is defined twice, by f/kern\[\] and by f/op\[\]"):
+        resolve(Index(fragments), {})
+
+
+def test_variables_are_required_like_functions() -> None:
+    table = Symbol("table", SymbolKind.VARIABLE, "const 16@4")
+    open_size = Symbol("table", SymbolKind.VARIABLE, "const ?@4")
+    with pytest.raises(MissingProviderError, match="nobody provides table"):
+        resolve(Index([kernel(open_size)]), {})
+    found = resolve(Index([kernel(open_size), fragment("tables", provides=[table])]), {})
+    assert keys(found) == ["f/kern[]", "f/tables[]"]
+
+
+def test_no_entrypoint_at_all_is_a_plan_error() -> None:
+    with pytest.raises(PlanError):
+        resolve(Index([fragment("op", provides=[OP])]), {})
+
+
+CONFIGURATIONS = [
+    {"data_type": "float", "veclen": "4", "metric": "l2", "mode": "fast"},
+    {"data_type": "float", "veclen": "1", "metric": "l1", "mode": "exact"},
+    {"data_type": "double"},
+]
+
+
+@given(st.permutations(FAMILY), st.sampled_from(CONFIGURATIONS).flatmap(lambda c: st.permutations(list(c.items()))))
+def test_the_order_of_fragments_and_of_the_configuration_does_not_matter(
+    fragments: list[Fragment], items: list[tuple[str, str]]
+) -> None:
+    assert resolve(Index(fragments), dict(items)) == resolve(Index(FAMILY), dict(sorted(items)))
+
+
+@given(st.permutations(FAMILY), st.permutations([("metric", "l1"), ("veclen", "1"), ("mode", "fast")]))
+def test_the_order_does_not_matter_for_an_error_either(fragments: list[Fragment], items: list[tuple[str, str]]) -> None:
+    def message(index: Index, configuration: dict[str, str]) -> str:
+        with pytest.raises(PlanError) as caught:
+            resolve(index, configuration)
+        return str(caught.value)
+
+    assert message(Index(fragments), dict(items)) == message(Index(FAMILY), dict(sorted(items)))
+
+
+@given(st.permutations([FAMILY[3], FAMILY[4], FAMILY[6]]))
+def test_the_order_of_what_is_pinned_does_not_matter(pinned: list[Fragment]) -> None:
+    chosen = [f for f in pinned if f is not FAMILY[3]]
+    found = resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"}, pinned=chosen)
+    assert keys(found) == [
+        "f/kern[data_type=float,veclen=1]",
+        "f/helper[mode=fast]",
+        "f/op[data_type=float,metric=l2]",
+    ]
+
+
+@st.composite
+def chains(draw: st.DrawFn) -> tuple[list[Fragment], dict[str, str], list[str]]:
+    """A family whose groups require each other in a chain, two values a group, one of them asked for."""
+    length = draw(st.integers(1, 6))
+    names = [f"_Z{len(f'g{n}')}g{n}f" for n in range(length)]
+    fragments, wanted, expected = [kernel(names[0])], {}, []
+    for n, name in enumerate(names):
+        following = names[n + 1 : n + 2]
+        fragments += [fragment(f"g{n}", provides=[name], requires=following, **{f"p{n}": v}) for v in ("0", "1")]
+        wanted[f"p{n}"] = draw(st.sampled_from("01"))
+        expected.append(f"f/g{n}[p{n}={wanted[f'p{n}']}]")
+    return draw(st.permutations(fragments)), wanted, expected
+
+
+@given(chains())
+def test_requirements_are_followed_to_the_end(case: tuple[list[Fragment], dict[str, str], list[str]]) -> None:
+    fragments, wanted, expected = case
+    found = resolve(Index(fragments), wanted)
+    assert keys(found) == ["f/kern[]", *sorted(expected)]
+    assert dict(found.configuration) == wanted
+    # Without any one of the parameters the plan is ambiguous, and the error names that parameter.
+    for name in wanted:
+        with pytest.raises(AmbiguousConfigurationError, match=name):
+            resolve(Index(fragments), {n: v for n, v in wanted.items() if n != name})
+
+
+def test_two_symbols_of_one_kernel_may_want_two_values_of_one_parameter() -> None:
+    """A kernel of mixed types calls the same group twice; neither choice was the caller's to make."""
+    mixed = kernel("op_float", "op_half")
+    floats = fragment("op", provides=["op_float"], type="float")
+    halves = fragment("op", provides=["op_half"], type="half")
+    assert resolve(Index([mixed, floats, halves]), {}).device == (floats, halves)

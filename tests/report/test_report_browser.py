@@ -1,0 +1,226 @@
+"""The report in a browser: nothing is fetched, nothing complains, it opens in under a second, and all can use it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from jitlto.model.fragment import FragmentKey
+from jitlto.report import model, page
+from jitlto.storage.database import FragmentDatabase
+from tests.report.test_report import sample
+from tests.support import chromium
+from tests.support.environments import ROOT
+
+# What WCAG 2.1 asks for at level AA, and axe's own best practices.
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+_PROGRAM = chromium.find()
+
+pytestmark = pytest.mark.skipif(
+    _PROGRAM is None, reason="no Chromium found: install it or name it JITLTO_TEST_CHROMIUM"
+)
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
+    """One browser for all tests."""
+    assert _PROGRAM is not None
+    with chromium.browser(_PROGRAM, tmp_path_factory.mktemp("chromium")) as opened:
+        yield opened
+
+
+def _page(database: FragmentDatabase, path: Path) -> Path:
+    seconds = {str(fragment.key): 0.1 + n % 7 for n, fragment in enumerate(database.fragments())}
+    path.write_text(page.to_html(model.describe(database, seconds=seconds)), "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The reports that have been asked for, by name of the fixture that has the family."""
+    directory = tmp_path_factory.mktemp("pages")
+
+    class Made(dict[str, Path]):
+        def __missing__(self, name: str) -> Path:
+            self[name] = _page(request.getfixturevalue(name).database, directory / f"{name}.html")
+            return self[name]
+
+    return Made()
+
+
+@pytest.fixture(scope="module")
+def every_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report with a hole, what a rule leaves out, and what a merge did."""
+    directory = tmp_path_factory.mktemp("states")
+    cells = [dict(zip(("name", "length", "type"), c, strict=True)) for c in product("ab", map(str, range(20)), "xyz")]
+    del cells[31]
+    lost = FragmentKey.make("f", "kernel", cells.pop())
+    own = [cell for cell in cells if (cell["name"], cell["type"]) != ("a", "z")]
+    with sample(directory, own, gaps=[lost]) as database:
+        return _page(database, directory / "states.html")
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    """The source of axe-core, https://github.com/dequelabs/axe-core."""
+    named = os.environ.get("JITLTO_TEST_AXE")
+    path = Path(named) if named else ROOT / "node_modules" / "axe-core" / "axe.min.js"
+    if not path.is_file():
+        pytest.skip("no axe-core: `npm install --no-save axe-core`, or name its axe.min.js JITLTO_TEST_AXE")
+    return path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["search", "ivf_flat"])
+def test_it_opens_in_under_a_second_fetches_nothing_and_nothing_complains(
+    name: str, tab: chromium.Page, pages: dict[str, Path]
+) -> None:
+    taken = []
+    for _ in range(5):  # other work may run on the machine
+        tab.open(pages[name])
+        assert tab.complaints() == []
+        assert tab.requests() == [pages[name].resolve().as_uri()]
+        taken.append(tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd"))
+    assert 0 < min(taken) < 1000, taken
+
+
+@pytest.mark.parametrize(
+    ("name", "scheme"), [("search", "light"), ("search", "dark"), ("every_state", "light"), ("ivf_flat", "dark")]
+)
+def test_axe_finds_nothing(
+    name: str, scheme: str, tab: chromium.Page, pages: dict[str, Path], every_state: Path, axe: str
+) -> None:
+    tab.open(every_state if name == "every_state" else pages[name], prefers_color_scheme=scheme)
+    # Not all fragments are opened, and most of a long list is left out: they are alike, and axe would take a minute.
+    tab.evaluate("[...document.querySelectorAll('details')].slice(0, 12).forEach(each => each.open = true)")
+    tab.evaluate("[...document.querySelectorAll('#table tbody tr')].slice(20).forEach(row => row.hidden = true)")
+    tab.evaluate(axe)
+    found = tab.evaluate(
+        f"axe.run({{runOnly: {RULES}}}).then(result => [result.passes.length, result.violations.map("
+        "rule => `${rule.id}: ${rule.help}: ${rule.nodes.slice(0, 3).map(node => node.html).join(' ')}`)])"
+    )
+    passed, violated = found
+    assert violated == []
+    assert passed > 30  # rules that found something to look at
+
+
+def _shown(tab: chromium.Page) -> int:
+    count = tab.evaluate("document.querySelectorAll('#table tbody tr:not([hidden])').length")
+    assert isinstance(count, int)
+    return count
+
+
+def _filter(tab: chromium.Page, text: str) -> int:
+    tab.evaluate("document.getElementById('filter').focus()")
+    tab.evaluate("document.getElementById('filter').value = ''")
+    tab.send("Input.insertText", text=text)
+    tab.evaluate("new Promise(done => requestAnimationFrame(() => setTimeout(done)))")
+    return _shown(tab)
+
+
+def test_the_filter_narrows_the_fragments(tab: chromium.Page, pages: dict[str, Path]) -> None:
+    tab.open(pages["search"])
+    assert _shown(tab) == 34
+    assert _filter(tab, "search_kernel veclen=1") == 6  # and not veclen=16
+    assert tab.evaluate("document.getElementById('found').textContent").startswith("6 of 34: ")
+    assert _filter(tab, "compute_distance __half") == 2
+    assert _filter(tab, "TRANSFORM") == 2
+    assert _filter(tab, "nothing like it") == 0
+    assert tab.evaluate("!document.getElementById('none').hidden")
+
+
+def test_a_link_to_what_a_symbol_needs_filters_for_it(tab: chromium.Page, pages: dict[str, Path]) -> None:
+    tab.open(pages["search"])
+    for link, count in (("search/compute_distance[ data_type=__half", 2), ("search/apply_filter[ idx_type=int64_t", 2)):
+        tab.evaluate(f"document.querySelector('[data-q=\"{link}\"]').click()")
+        assert _shown(tab) == count
+
+
+def test_a_grid_is_one_stop_of_the_tab_key_and_arrow_keys_go_on(tab: chromium.Page, pages: dict[str, Path]) -> None:
+    tab.open(pages["search"])
+    # The large grid of the kernels: its first rows begin with what does not exist.
+    tab.evaluate("document.querySelector('.large .grid a').focus()")
+    assert tab.evaluate("[...document.querySelectorAll('.large .grid a')].filter(a => a.tabIndex === 0).length") == 1
+    at = "document.querySelector('.large .spot').textContent"
+    first = tab.evaluate(at)
+    assert "data_type=__half out_type=float idx_type=int64_t" in first
+    assert "KiB" in first
+    tab.key("ArrowRight")
+    assert "idx_type=uint32_t" in tab.evaluate(at)
+    tab.key("ArrowDown")
+    assert "veclen=4" in tab.evaluate(at)
+    tab.key("ArrowDown")  # past four rows of what does not exist
+    assert "veclen=8" in tab.evaluate(at)
+    tab.key("ArrowUp")
+    assert "veclen=4" in tab.evaluate(at)
+    tab.key("Enter")
+    tab.wait_for("document.querySelector('tr.target details[open]')")
+    opened = tab.evaluate("document.querySelector('tr.target details[open]').closest('tr').dataset.key")
+    assert "idx_type=uint32_t" in opened
+    assert "veclen=4" in opened
+
+
+def test_the_first_stop_of_the_tab_key_skips_to_the_report(tab: chromium.Page, pages: dict[str, Path]) -> None:
+    tab.open(pages["search"])
+    tab.key("Tab")
+    assert tab.evaluate("document.activeElement.hash") == "#main"
+    assert tab.evaluate("document.activeElement.getBoundingClientRect().top >= 0")
+
+
+def test_a_click_on_a_head_sorts_and_another_one_turns_it_round(tab: chromium.Page, pages: dict[str, Path]) -> None:
+    tab.open(pages["search"])
+    sizes = "[...document.querySelectorAll('#table tbody tr')].map(row => +row.dataset.size)"
+    for down in (True, False):
+        tab.evaluate("document.querySelector('[data-by=size]').click()")
+        assert tab.evaluate(sizes) == sorted(tab.evaluate(sizes), reverse=down)
+        order = "descending" if down else "ascending"
+        assert tab.evaluate("document.querySelector('[data-by=size]').parentElement.ariaSort") == order
+
+
+def test_a_hole_is_told_from_what_is_left_out_without_colour(tab: chromium.Page, every_state: Path) -> None:
+    tab.open(every_state)
+    told = tab.evaluate("[...document.querySelectorAll('.grid td.hole')].map(cell => cell.innerText.trim())")
+    assert len(told) == 1
+    assert told[0].startswith("×")
+    (lost,) = tab.evaluate("[...document.querySelectorAll('.grid td.lost')].map(cell => cell.innerText.trim())")
+    assert lost.startswith("!")
+    drawn = "getComputedStyle(document.querySelector('.grid .missing')).backgroundImage"
+    assert tab.evaluate(drawn).startswith("repeating-linear-gradient")
+
+
+def test_a_narrow_window_scrolls_in_its_tables_and_not_as_a_whole(tab: chromium.Page, pages: dict[str, Path]) -> None:
+    try:
+        for name in ("search", "ivf_flat"):
+            tab.send("Emulation.setDeviceMetricsOverride", width=400, height=800, deviceScaleFactor=1, mobile=False)
+            tab.open(pages[name])
+            assert tab.evaluate("document.documentElement.scrollWidth") == 400
+    finally:
+        tab.send("Emulation.clearDeviceMetricsOverride")
+
+
+def test_nothing_on_the_page_can_run_what_a_database_says(tab: chromium.Page, tmp_path: Path) -> None:
+    evil = "</script><img src=x onerror=alert(1)>\"'><svg onload=alert(1)>"
+    cells = [{"p": evil, "q": "1"}, {"p": "x", "q": evil}]
+    with sample(tmp_path, cells, symbol=evil) as database:
+        tab.open(_page(database, tmp_path / "evil.html"))
+    assert tab.complaints() == []
+    assert len(tab.requests()) == 1
+    assert tab.evaluate("document.querySelectorAll('img, script:not(:last-child)').length") == 0
+    assert _filter(tab, "onerror") == 2
+
+
+def test_three_thousand_fragments_open_and_filter_without_hanging(tab: chromium.Page, tmp_path: Path) -> None:
+    cells = [dict(zip("abcd", map(str, c), strict=True)) for c in product(range(20), range(15), range(5), range(2))]
+    with sample(tmp_path, cells) as database:
+        tab.open(_page(database, tmp_path / "many.html"))
+    assert tab.complaints() == []
+    # Long before all of it is laid out, the head of the page can be read.
+    tab.wait_for("performance.getEntriesByName('first-contentful-paint').length")
+    assert tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 2_000
+    assert tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") < 15_000
+    assert _filter(tab, "a=3 b=7") == 10
+    took = "(b => { filter(); document.body.offsetTop; return performance.now() - b })(performance.now())"
+    assert tab.evaluate(took) < 2_000

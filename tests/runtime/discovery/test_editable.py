@@ -1,0 +1,259 @@
+"""Packages that are installed editable: their database is built from the sources, when it is needed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import jitlto
+from jitlto.cli import families
+from jitlto.errors import DatabaseError
+from jitlto.runtime.discovery import editable, entry_points, registry
+from jitlto.runtime.family import KernelFamily
+from tests.support.distributions import install
+from tests.support.families import MINI, write_family
+
+ROOT = Path(jitlto.__file__).resolve().parents[1]
+SETTINGS = '[tool.jitlto]\nfamilies = ["kernels/mini"]\ndatabase = "my_package/fragments.fragdb"\n'
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Iterator[Path]:
+    """A directory into which packages are installed, before all others."""
+    directory = tmp_path / "site"
+    directory.mkdir()
+    monkeypatch.syspath_prepend(directory)  # type: ignore[no-untyped-call]
+    # What is compiled once is found by all tests here: it is the first launches that are not to share.
+    registry.default.cache_clear()
+    yield directory
+    registry.default.cache_clear()
+
+
+@pytest.fixture
+def source(tmp_path: Path, site: Path) -> Path:
+    """The source tree of a package that is installed editable."""
+    tree = tmp_path / "my package"  # a path that a URL spells in another way
+    write_family(tree / "kernels" / "mini", MINI)
+    (tree / "my_package").mkdir()
+    (tree / "my_package" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (tree / "pyproject.toml").write_text(
+        '[project]\nname = "my-package"\nversion = "1.0"\n'
+        f'[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"\n{SETTINGS}'
+    )
+    install(site, "my-package", families={"mini": "my_package.fragments"}, editable=tree)
+    return tree
+
+
+def anew() -> KernelFamily:
+    """The family, as a process that begins finds it."""
+    registry.default.cache_clear()
+    return jitlto.family("mini")
+
+
+def files(tree: Path) -> list[Path]:
+    return sorted(tree.rglob("*"))
+
+
+def state(source: Path) -> str | None:
+    (found,) = entry_points.families("mini")
+    return editable._state(source, editable._settings(found, source) or {})
+
+
+def test_it_is_built_when_it_is_first_used_and_when_its_sources_have_changed(
+    source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = files(source)
+    first = anew()
+    path = first.database.path
+    assert path.is_relative_to(empty_cache / "editable")
+    assert path.name == "fragments.fragdb"
+    assert first.plan(arch="sm_90", data_type="float", op_name="twice").link().cubin[:4] == b"\x7fELF"
+    said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert said[0] == (
+        f"my-package 1.0 is installed editable from {source}, and it is used for the first time: building its fragments"
+    )
+    assert said[1].startswith("built the fragments of my-package 1.0 in ")
+    assert files(source) == before
+    assert "my_package" not in sys.modules
+
+    # Nothing has changed: nothing is built, and nothing said.
+    caplog.clear()
+    assert anew().database.digest == first.database.digest
+    (source / "my_package" / "code.py").write_text("x = 1\n")
+    assert anew().database.digest == first.database.digest
+    assert not caplog.records
+
+    template = source / "kernels" / "mini" / "op.cu.jinja"
+    template.write_text(template.read_text() + "// changed\n__device__ int unused_here() { return 3; }\n")
+    second = anew()
+    assert second.database.path == path
+    assert second.database.digest != first.database.digest
+    assert "and its sources or its compiler have changed: building its fragments" in caplog.text
+
+    # A build that was stopped between the file and what is noted of it; and a note that is no note.
+    caplog.clear()
+    good, note = path.read_bytes(), path.with_suffix(".json")
+    for damaged in (good[:4096], b"garbage"):
+        path.write_bytes(damaged)
+        assert anew().database.digest == second.database.digest
+    note.write_text("[")
+    assert anew().database.digest == second.database.digest
+    assert caplog.text.count("building its fragments") == 3
+
+
+def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
+    header = source / "kernels" / "mini" / "op.cuh"
+    whole = header.read_text()
+    header.write_text("int f( {\n")
+    with pytest.raises(DatabaseError) as caught:
+        anew()
+    assert caught.value.where == str(source)
+    assert "my-package 1.0 is installed editable from here, and its fragments cannot be built:\n    " in str(
+        caught.value
+    )
+    assert "op.cuh(1): error" in caught.value.what
+    assert "Traceback" not in str(caught.value)
+    assert f"jitlto build --project {source} -o DB" in str(caught.value.hint)
+    header.write_text(whole)
+    (source / "kernels" / "mini" / "family.toml").write_text("[family\n")
+    with pytest.raises(DatabaseError, match=r"family\.toml: not TOML"):
+        anew()
+
+
+def test_several_processes_that_need_it_at_once_build_it_once(source: Path, site: Path) -> None:
+    code = """
+import jitlto
+print(jitlto.family("mini").database.digest)
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(site)])}
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        for _ in range(3)
+    ]
+    done = [process.communicate(timeout=120) for process in processes]
+    assert len({out for out, _ in done}) == 1
+    assert all(out.strip() for out, _ in done), done
+    assert "".join(err for _, err in done).count("building its fragments") == 1
+    assert "Traceback" not in "".join(err for _, err in done)
+
+
+@pytest.mark.parametrize(
+    "name", ["kernels/mini/op.cuh", "kernels/mini/op.json", "kernels/mini/family.toml", "pyproject.toml"]
+)
+def test_every_source_counts(source: Path, name: str) -> None:
+    before = state(source)
+    assert before is not None
+    assert state(source) == before
+    path = source / name
+    path.write_text(path.read_text() + "\n")
+    assert state(source) not in (before, None)
+
+
+def test_what_decides_what_an_include_means_counts(source: Path) -> None:
+    folder = source / "kernels" / "mini"
+    states = [state(source)]
+    (folder / "op.cuh").write_text((folder / "op.cuh").read_text() + '#include "../common.cuh"\n')
+    states.append(state(source))
+    for text in ("int a;\n", "int b;\n"):  # of a file beside the family's own directory
+        (source / "kernels" / "common.cuh").write_text(text)
+        states.append(state(source))
+    (folder / "inner").mkdir()
+    (folder / "inner" / "new.cuh").write_text("")
+    states.append(state(source))
+    assert None not in states
+    assert len(set(states)) == len(states)
+    # What a build or an editor leaves is none of it.
+    (folder / ".op.cuh.swp").write_text("")
+    (folder / "__pycache__").mkdir()
+    (folder / "__pycache__" / "x.pyc").write_text("")
+    assert state(source) == states[-1]
+
+
+def test_a_database_that_stands_in_for_the_sources_is_the_builds_own_affair(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JITLTO_PREBUILT", "other.fragdb")
+    assert state(source) is None
+
+
+def test_another_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = state(source)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path))
+    assert state(source) != before
+
+
+def test_what_only_the_build_can_tell_is_built_every_time(source: Path) -> None:
+    (source / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["kernels/none"]\n')
+    assert state(source) is None
+    with pytest.raises(DatabaseError, match=r"cannot be built:\n.*kernels/none"):
+        anew()
+    (source / "pyproject.toml").write_text("[tool.jitlto\n")
+    with pytest.raises(DatabaseError, match="cannot be built"):
+        anew()
+
+
+def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (listed,) = [each for each in families.installed() if each.distribution == "my-package"]
+    assert (listed.editable, listed.database, listed.digest) == (str(source), None, None)
+    assert listed.trouble == "not built yet: that is done when it is used"
+    assert not caplog.records
+    assert not (empty_cache / "editable").exists()
+
+
+def test_a_source_tree_without_settings_is_taken_as_it_is(source: Path, mini_path: Path) -> None:
+    (source / "pyproject.toml").write_text("[project]\n")
+    with pytest.raises(DatabaseError) as caught:
+        anew()
+    assert caught.value.where == str(source / "my_package" / "fragments.fragdb")
+    assert "is installed editable, and has no database for the family 'mini'" in caught.value.what
+    assert "declare [tool.jitlto]" in str(caught.value.hint)
+    for folder in ("my_package", "src/my_package"):
+        path = source / folder / "fragments.fragdb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(mini_path.read_bytes())
+        assert anew().database.path == path
+
+
+def test_a_source_tree_that_is_gone_is_said(source: Path, tmp_path: Path) -> None:
+    source.rename(tmp_path / "elsewhere")
+    with pytest.raises(DatabaseError, match=r"my-package 1\.0 is installed editable, and its source tree is gone"):
+        anew()
+
+
+def test_a_cache_directory_that_others_may_write_is_refused(source: Path, empty_cache: Path) -> None:
+    (empty_cache / "editable").mkdir(parents=True)
+    (empty_cache / "editable").chmod(0o777)
+    with pytest.raises(DatabaseError, match="can be written by others") as caught:
+        anew()
+    assert caught.value.where == str(empty_cache / "editable")
+    assert "JITLTO_CACHE_DIR" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        '"editable"',
+        '["editable"]',
+        '{"url": 3, "dir_info": {"editable": true}}',
+        '{"url": "https://x/y", "dir_info": {"editable": true}}',
+        '{"url": "file:///x", "dir_info": {"editable": "true"}}',
+        '{"url": "file:///x", "dir_info": "editable"}',
+        '{"dir_info": {"editable": true}}',
+        '{"editable',
+    ],
+)
+def test_a_direct_url_that_names_no_source_tree_is_an_ordinary_install(
+    source: Path, site: Path, mini_path: Path, url: str
+) -> None:
+    (site / "my_package-1.0.dist-info" / "direct_url.json").write_text(url)
+    (site / "my_package").mkdir()
+    (site / "my_package" / "fragments.fragdb").write_bytes(mini_path.read_bytes())
+    assert anew().database.path == site / "my_package" / "fragments.fragdb"

@@ -1,0 +1,167 @@
+"""The registry: which databases a process sees, and which of them holds a family."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import jitlto
+from jitlto.errors import DatabaseError, RegistryError
+from jitlto.runtime.discovery.registry import Registry
+from jitlto.runtime.family import load
+from jitlto.storage import database
+from jitlto.storage.database import FragmentDatabase
+
+ROOT = Path(jitlto.__file__).resolve().parents[1]
+
+
+def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[str, ...] = ()) -> Path:
+    """A sound database like ``source`` whose family has another name or other options: other content."""
+    with FragmentDatabase(source) as old:
+        record = replace(old.families["mini"], name=name, options=(*old.families["mini"].options, *options))
+        fragments = [replace(f, key=replace(f.key, family=name)) for f in old.fragments()]
+        blobs = {image.sha256: old.read(image) for f in fragments for image in f.images}
+    database.write(target, [record], fragments, blobs)
+    return target
+
+
+def test_a_database_is_opened_by_path_and_once(mini_path: Path) -> None:
+    registry = Registry()
+    opened = registry.open(mini_path)
+    assert list(opened.families) == ["mini"]
+    assert registry.open(str(mini_path)) is opened
+    assert registry.open(mini_path.parent / "." / mini_path.name) is opened
+
+
+def test_a_relative_path_and_a_link_name_the_same_database(
+    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry = Registry()
+    opened = registry.open(mini_path)
+    (tmp_path / "link.fragdb").symlink_to(mini_path)
+    assert registry.open(tmp_path / "link.fragdb") is opened
+    monkeypatch.chdir(mini_path.parent)
+    assert registry.open(mini_path.name) is opened
+
+
+def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_path: Path) -> None:
+    directory = tmp_path / "databases"
+    directory.mkdir()
+    rewritten(mini_path, directory / "second.fragdb", name="second")
+    rewritten(mini_path, directory / "first.fragdb", name="first")
+    (directory / "notes.txt").write_text("no database")
+    registry = Registry((mini_path, directory))
+    assert [d.path.name for d in registry.databases()] == ["mini.fragdb", "first.fragdb", "second.fragdb"]
+    assert registry.find("mini").path == mini_path
+    assert registry.find("second").path == directory / "second.fragdb"
+
+
+def test_an_unknown_family_names_the_nearest_and_those_seen(mini_path: Path) -> None:
+    with pytest.raises(RegistryError) as caught:
+        Registry((mini_path,)).find("mimi")
+    assert "no database holds the family 'mimi'" in str(caught.value)
+    assert "did you mean mini?" in str(caught.value)
+    assert "families seen: mini" in str(caught.value)
+
+
+def test_without_a_search_path_the_error_says_how_to_give_one() -> None:
+    with pytest.raises(RegistryError, match="JITLTO_DATABASE_PATH"):
+        Registry().find("mini")
+
+
+def test_a_directory_without_databases_holds_no_family(tmp_path: Path) -> None:
+    with pytest.raises(RegistryError, match="no database holds the family 'mini'"):
+        Registry((tmp_path,)).find("mini")
+
+
+def test_two_databases_with_the_same_content_do_not_contradict(mini_path: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.fragdb"
+    shutil.copyfile(mini_path, copy)
+    assert Registry((copy, mini_path)).find("mini").path == copy
+
+
+def test_two_databases_with_different_content_of_one_family_are_an_error_that_names_both(
+    mini_path: Path, tmp_path: Path
+) -> None:
+    other = rewritten(mini_path, tmp_path / "other.fragdb", options=("-DOTHER",))
+    with pytest.raises(RegistryError) as caught:
+        Registry((mini_path, other)).find("mini")
+    assert str(mini_path) in str(caught.value)
+    assert str(other) in str(caught.value)
+
+
+def test_a_replaced_file_is_opened_again_and_the_old_database_stays_usable(mini_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "changing.fragdb"
+    shutil.copyfile(mini_path, path)
+    registry = Registry()
+    old = registry.open(path)
+    rewritten(mini_path, path, name="renamed")
+    new = registry.open(path)
+    assert list(new.families) == ["renamed"]
+    assert registry.open(path) is new
+    assert list(old.families) == ["mini"]
+    image = old.fragments()[0].images[0]
+    assert len(old.read(image)) == image.size
+
+
+def test_a_missing_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.fragdb"
+    with pytest.raises(DatabaseError, match=r"missing\.fragdb: there is no such file"):
+        Registry().open(missing)
+    with pytest.raises(DatabaseError, match=r"missing\.fragdb"):
+        Registry((missing,)).find("mini")
+
+
+@pytest.mark.parametrize("leads_to", ["loop.fragdb", "gone.fragdb"])
+def test_a_link_that_leads_nowhere_or_to_itself_is_one_clear_error(tmp_path: Path, leads_to: str) -> None:
+    link = tmp_path / "loop.fragdb"
+    link.symlink_to(leads_to)
+    said = rf"loop\.fragdb: is a link to {leads_to}, which leads to no file"
+    for ask in (FragmentDatabase, Registry().open, lambda path: load("mini", path)):
+        with pytest.raises(DatabaseError, match=said):
+            ask(link)
+    for path in (link, tmp_path / ("long" * 100)):
+        with pytest.raises(DatabaseError, match=path.name):
+            Registry((path,)).find("mini")
+
+
+def test_a_damaged_file_on_the_search_path_is_an_error_and_not_passed_over(mini_path: Path, tmp_path: Path) -> None:
+    damaged = tmp_path / "damaged.fragdb"
+    damaged.write_bytes(mini_path.read_bytes()[:8192])
+    with pytest.raises(DatabaseError, match=r"damaged\.fragdb"):
+        Registry((damaged, mini_path)).find("mini")
+
+
+def test_a_file_that_was_mended_is_read_afresh(mini_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "mended.fragdb"
+    path.write_bytes(b"no database at all")
+    registry = Registry((path,))
+    with pytest.raises(DatabaseError, match=r"mended\.fragdb"):
+        registry.find("mini")
+    shutil.copyfile(mini_path, path)
+    assert registry.find("mini").path == path
+
+
+def test_the_process_registry_is_what_the_environment_names(mini_path: Path, tmp_path: Path) -> None:
+    rewritten(mini_path, tmp_path / "second.fragdb", name="second")
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "JITLTO_DATABASE_PATH": os.pathsep.join([str(mini_path), "", str(tmp_path)]),
+    }
+    code = "import jitlto; print([jitlto.load(n).database.path.name for n in ('mini', 'second')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert done.stdout.strip() == "['mini.fragdb', 'second.fragdb']", done.stderr
+
+
+def test_a_family_can_be_loaded_from_a_path_or_an_opened_database(mini_path: Path) -> None:
+    assert load("mini", mini_path).database.digest == load("mini", str(mini_path)).database.digest
+    with FragmentDatabase(mini_path) as opened:
+        assert load("mini", opened).database is opened
+        with pytest.raises(RegistryError, match="it holds mini"):
+            load("maxi", opened)

@@ -1,0 +1,228 @@
+"""Packs: found beside their database and read first; never written to; what is damaged is left aside, once said."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking import packs
+from jitlto.runtime.linking.kernel_cache import CubinCache, pack
+from jitlto.runtime.linking.packs import Pack
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.cache_dir import Store
+
+A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
+digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
+
+
+@pytest.fixture
+def plan(mini: KernelFamily) -> Plan:
+    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o027)
+    yield
+    os.umask(before)
+
+
+@given(st.dictionaries(digests, st.binary(max_size=2000), max_size=12))
+@settings(max_examples=50)
+def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes]) -> None:
+    path = tmp_path_factory.mktemp("p") / "x.pack"
+    packs.write(path, entries)
+    opened = Pack(path)
+    assert opened.digests == tuple(sorted(entries))
+    assert {digest: opened.get(digest) for digest in entries} == entries
+    assert opened.get("0" * 64) is None
+
+
+@given(st.dictionaries(digests, st.binary(max_size=50), max_size=6), st.randoms(use_true_random=False))
+@settings(max_examples=30)
+def test_equal_entries_make_equal_files(
+    tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes], chance: object
+) -> None:
+    folder = tmp_path_factory.mktemp("p")
+    shuffled = list(entries.items())
+    chance.shuffle(shuffled)  # type: ignore[attr-defined]
+    packs.write(folder / "one.pack", entries)
+    packs.write(folder / "other.pack", dict(shuffled))
+    assert (folder / "one.pack").read_bytes() == (folder / "other.pack").read_bytes()
+
+
+def test_a_pack_is_written_whole_or_not_at_all(tmp_path: Path, umask: None) -> None:
+    path = tmp_path / "x.pack"
+    packs.write(path, {A: b"a"})
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640  # as umask has it: it is there to be shared
+    with pytest.raises(TypeError):
+        packs.write(path, {A: b"b", B: None})  # type: ignore[dict-item]
+    assert Pack(path).get(A) == b"a"
+    with pytest.raises(OSError, match="No such file"):
+        packs.write(tmp_path / "none" / "x.pack", {A: b"a"})
+    (tmp_path / "folder.pack").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        packs.write(tmp_path / "folder.pack", {A: b"a"})
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["folder.pack", "x.pack"]
+
+
+@pytest.mark.parametrize("stem", ["search", "a.b", "with [brackets]*?", "ü b"])
+def test_packs_are_found_beside_their_database_by_its_name(tmp_path: Path, stem: str) -> None:
+    names = [f"{stem}.pack", f"{stem}.sm_90.pack", f"{stem}.x.y.pack"]
+    others = [f"{stem}s.pack", f"{stem}-x.pack", f"x{stem}.pack", "other.pack", f"{stem}.pack.old", f".{stem}.pack"]
+    for name in names + others:
+        packs.write(tmp_path / name, {A: name.encode()})
+    (tmp_path / f"{stem}.folder.pack").mkdir()
+    os.mkfifo(tmp_path / f"{stem}.fifo.pack")
+    (tmp_path / f"{stem}.none.pack").symlink_to(tmp_path / "nowhere")
+    assert [p.path.name for p in packs.beside(tmp_path / f"{stem}.fragdb")] == sorted(names)
+
+
+def test_a_database_without_packs_or_a_directory_has_none(tmp_path: Path) -> None:
+    assert packs.beside(tmp_path / "x.fragdb") == ()
+    assert packs.beside(tmp_path / "none" / "x.fragdb") == ()
+
+
+def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path, plan: Plan) -> None:
+    beside, user = tmp_path / "installed", tmp_path / "user"
+    beside.mkdir()
+    kernel = plan.link_anew()
+    packs.write(beside / "mini.pack", {plan.digest: pack(plan.recipe, kernel)})
+    before = {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
+    for store in (Store(user, 1 << 30), None):
+        cache = CubinCache(store, may_link=False)
+        found = cache.kernel(plan.recipe, plan.link_anew, beside / "mini.fragdb")
+        assert found == kernel
+        assert found.layer == "pack"
+    assert [p for p in user.rglob("*") if p.is_file()] == []
+    # With the kernel in both, the pack's is taken.
+    cache = CubinCache(Store(user, 1 << 30))
+    cache.kernel(plan.recipe, plan.link_anew, tmp_path / "none.fragdb")
+    assert cache.kernel(plan.recipe, plan.link_anew, beside / "mini.fragdb").layer == "pack"
+    assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
+
+
+def damaged(whole: bytes, where: str) -> bytes:
+    head = len(packs._MAGIC) + 40
+    length = int.from_bytes(whole[head - 8 : head], "little")
+    return {
+        "empty": b"",
+        "magic": b"x" + whole[1:],
+        "newer": whole.replace(b"pack 1", b"pack 2", 1),
+        "sha": whole[:20] + bytes([whole[20] ^ 1]) + whole[21:],
+        "length": whole[: head - 1] + b"\xff" + whole[head:],
+        "index": whole[: head + 5] + bytes([whole[head + 5] ^ 1]) + whole[head + 6 :],
+        "cut in the head": whole[:30],
+        "cut in the index": whole[: head + length - 3],
+    }[where]
+
+
+@pytest.mark.parametrize(
+    "where", ["empty", "magic", "newer", "sha", "length", "index", "cut in the head", "cut in the index"]
+)
+def test_a_damaged_pack_is_left_aside_with_one_warning(
+    tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, where: str
+) -> None:
+    kernel = plan.link_anew()
+    bad, good = tmp_path / "mini.a.pack", tmp_path / "mini.b.pack"
+    packs.write(good, {plan.digest: pack(plan.recipe, kernel)})
+    bad.write_bytes(damaged(good.read_bytes(), where))
+    cache = CubinCache(None, may_link=False)
+
+    def ask(_: int) -> bool:
+        return cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb") == kernel
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(ask, range(16)))
+    assert caplog.text.count("WARNING") == 1
+    assert str(bad) in caplog.text
+    assert "is not used: it " in caplog.text
+
+
+@pytest.mark.parametrize("how", ["flipped", "cut", "removed", "replaced"])
+def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and_one_gone_with_none(
+    tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    path, kernel = tmp_path / "mini.pack", plan.link_anew()
+    packs.write(path, {plan.digest: pack(plan.recipe, kernel)})
+    cache = CubinCache(Store(tmp_path / "user", 1 << 30))
+    assert cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb").layer == "pack"
+    whole = path.read_bytes()
+    match how:
+        case "flipped":
+            path.write_bytes(whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:])
+        case "cut":
+            path.write_bytes(whole[:-1])
+        case "removed":
+            path.unlink()
+        case _:
+            packs.write(path, {A: b"another", B: bytes(100_000)})
+    layers = [cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb").layer for _ in range(3)]
+    assert layers == ["link", "disk", "disk"]
+    assert cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb") == kernel
+    assert caplog.text.count("WARNING") == (how in ("flipped", "cut"))
+
+
+def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: KernelFamily) -> None:
+    one, other = (mini.plan(arch="sm_90", data_type="float", op_name=name) for name in ("twice", "square"))
+    packs.write(tmp_path / "mini.pack", {one.digest: pack(other.recipe, other.link_anew())})
+    cache = CubinCache(None)
+    assert cache.find(one.recipe, tmp_path / "mini.fragdb") is None
+    assert cache.kernel(one.recipe, one.link_anew, tmp_path / "mini.fragdb") == one.link_anew()
+
+
+@pytest.mark.parametrize(
+    "index", [b"[]", b"1", b"null", b'{"a": 1}', b'{"a": [1, 2]}', b'{"a": [-5, -5, ""]}', b"{", b"\xff"]
+)
+def test_a_pack_that_somebody_made_up_is_left_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, index: bytes
+) -> None:
+    whole = packs._HEAD.pack(packs._MAGIC, hashlib.sha256(index).digest(), len(index)) + index
+    (tmp_path / "mini.pack").write_bytes(whole)
+    for each in packs.beside(tmp_path / "mini.fragdb"):
+        assert each.get("a") is None
+    assert caplog.text.count("WARNING") == 1
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
+def test_a_pack_that_may_not_be_read_is_one_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "mini.pack"
+    packs.write(path, {A: b"a"})
+    path.chmod(0)
+    assert packs.beside(tmp_path / "mini.fragdb") == ()
+    assert caplog.text.count("is not used: Permission denied") == 1
+
+
+def test_a_pack_says_where_its_entries_lie(tmp_path: Path) -> None:
+    packs.write(tmp_path / "x.pack", {C: b"ccc", A: b"a", B: b"bb"})
+    whole = (tmp_path / "x.pack").read_bytes()
+    head = packs._HEAD.size
+    length = int.from_bytes(whole[head - 8 : head], "little")
+    index = json.loads(whole[head : head + length])
+    assert list(index) == sorted([A, B, C])
+    for digest, data in ((A, b"a"), (B, b"bb"), (C, b"ccc")):
+        offset, size, sha = index[digest]
+        assert whole[head + length + offset :][:size] == data
+        assert sha == hashlib.sha256(data).hexdigest()
+
+
+def test_a_pack_that_is_replaced_serves_what_the_new_one_holds(tmp_path: Path) -> None:
+    database, path = tmp_path / "k.fragdb", tmp_path / "k.pack"
+    packs.write(path, {"a" * 64: b"first"})
+    (old,) = packs.beside(database)
+    packs.write(path, {"a" * 64: b"longer than before", "0" * 64: b"new"})
+    assert old.get("a" * 64) == b"first"
+    (new,) = packs.beside(database)
+    assert (new.get("a" * 64), new.get("0" * 64)) == (b"longer than before", b"new")
+    path.unlink()
+    assert packs.beside(database) == ()

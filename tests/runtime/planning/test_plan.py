@@ -1,0 +1,476 @@
+"""Plans: what decides their digest, what is checked before a link, and what the link options do to the code."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jitlto
+from jitlto.cuda import device, toolkit
+from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
+from jitlto.model.fragment import Image, ImageKind
+from jitlto.model.ptx import parse
+from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage import database
+from jitlto.storage.database import FragmentDatabase
+from tests.conftest import BuildFamily
+from tests.support.families import MINI
+
+ROOT = Path(jitlto.__file__).resolve().parents[1]
+TWICE = {"data_type": "float", "op_name": "twice"}
+DIVIDE = """
+namespace mini {
+template <> __device__ float op<float>(float a) { return sqrtf(a) / (a + 3.0f) * 5.0f + a; }
+}
+"""
+ALTERATIONS: dict[str, dict[str, object]] = {
+    "another value": {"op_name": "square"},
+    "another kernel": {"data_type": "double"},
+    "another architecture": {"arch": "sm_80"},
+    "an architecture's suffix": {"arch": "sm_90a"},
+    "link mode": {"link_mode": "ptx"},
+    "fast_math": {"link_options": {"fast_math": True}},
+    "ftz": {"link_options": {"ftz": True}},
+    "prec_div": {"link_options": {"prec_div": False}},
+    "fma": {"link_options": {"fma": False}},
+    "max_registers": {"link_options": {"max_registers": 32}},
+    "optimization": {"link_options": {"optimization": 0}},
+    "split_compile": {"link_options": {"split_compile": 2}},
+    "ptxas": {"link_options": {"ptxas": ["-v"]}},
+}
+
+
+def altered(source: Path, target: Path, change: Callable[[Image], Image | None]) -> KernelFamily:
+    """The family ``mini`` with the record of each image changed, or left out where ``change`` says None."""
+    with FragmentDatabase(source) as old:
+        fragments, blobs = [], {}
+        for fragment in old.fragments():
+            images = tuple(new for image in fragment.images if (new := change(image)))
+            fragments.append(replace(fragment, images=images))
+            blobs.update({image.sha256: old.read(image) for image in images})
+        database.write(target, old.families.values(), fragments, blobs)
+    return KernelFamily("mini", FragmentDatabase(target))
+
+
+@pytest.fixture
+def plan(mini: KernelFamily) -> Plan:
+    return mini.plan(arch="sm_90", **TWICE)
+
+
+# --- what a plan says ---
+
+
+def test_a_plan_names_its_fragments_in_link_order(plan: Plan) -> None:
+    assert [str(f.key) for f in plan.fragments] == [
+        "mini/kern[data_type=float]",
+        "mini/op[data_type=float,op_name=twice]",
+    ]
+    assert plan.entry is plan.fragments[0]
+    assert plan.configuration == TWICE
+    assert repr(plan) == "<Plan mini/kern(data_type=float, op_name=twice) for sm_90>"
+
+
+def test_a_plan_as_a_dictionary_holds_plain_values_that_agree_with_it(plan: Plan) -> None:
+    described = plan.as_dict()
+    assert described["digest"] == plan.digest
+    assert described["arch"] == "sm_90"
+    assert described["signature"] == ["float* x", "unsigned int n"]
+    assert described["entry"] == "void mini::kern<float>(float*, unsigned int)"
+    assert described["nvjitlink"] == str(toolkit.nvjitlink_version())
+
+
+def test_a_plan_without_architecture_is_for_the_current_device_and_needs_one(mini: KernelFamily) -> None:
+    own = mini.plan(**TWICE)
+    try:
+        expected = device.architecture()
+    except NoDeviceError:
+        with pytest.raises(NoDeviceError):
+            own.link()
+        with pytest.raises(NoDeviceError):
+            _ = own.digest
+    else:
+        assert own.target.number == expected.number
+    assert own.link("sm_80").architecture == Architecture(80)
+
+
+# --- the digest ---
+
+
+@pytest.mark.parametrize("alteration", ALTERATIONS)
+def test_the_digest_changes_with(mini: KernelFamily, plan: Plan, alteration: str) -> None:
+    arguments = {"arch": "sm_90", **TWICE, **ALTERATIONS[alteration]}
+    assert mini.plan(**arguments).digest != plan.digest  # type: ignore[arg-type]
+
+
+def test_no_two_alterations_share_a_digest(mini: KernelFamily) -> None:
+    plans = [mini.plan(**{"arch": "sm_90", **TWICE, **new}) for new in ALTERATIONS.values()]  # type: ignore[arg-type]
+    assert len({p.digest for p in plans}) == len(ALTERATIONS)
+
+
+def test_the_digest_changes_with_what_the_caller_supplies(mini: KernelFamily, plan: Plan) -> None:
+    def supplied(expression: str) -> str:
+        text = f"template <> __device__ float mini::op<float>(float a) {{ return {expression}; }}"
+        return mini.planner(data_type="float").add_source(text).plan(arch="sm_90").digest
+
+    assert len({plan.digest, supplied("a"), supplied("a + 1.0f")}) == 3
+    assert supplied("a") == supplied("a")
+
+
+def test_the_digest_changes_with_the_entry_name_alone(mini: KernelFamily, plan: Plan) -> None:
+    entry = replace(plan.entry, entry="another")
+    assert replace(plan, resolution=replace(plan.resolution, entry=entry)).digest != plan.digest
+
+
+@given(st.permutations(list(TWICE.items())))
+@settings(max_examples=10)
+def test_the_digest_does_not_change_with_the_order_of_keywords(mini_path: Path, items: list[tuple[str, str]]) -> None:
+    with FragmentDatabase(mini_path) as opened:
+        family = KernelFamily("mini", opened)
+        assert family.plan(arch="sm_90", **dict(items)).digest == family.plan(arch="sm_90", **TWICE).digest
+
+
+def test_the_digest_does_not_change_with_the_spelling_of_values_options_and_architecture(
+    mini: KernelFamily, plan: Plan
+) -> None:
+    assert mini.plan(arch="90", data_type="float32", op_name="twice").digest == plan.digest
+    assert mini.plan(arch=Architecture(90), **TWICE).digest == plan.digest
+    assert mini.plan(arch="compute_90", link_options={"fast_math": False, "ftz": None}, **TWICE).digest == plan.digest
+    one = {"fast_math": True, "max_registers": 32}
+    other = dict(reversed(one.items()))
+    assert (
+        mini.plan(arch="sm_90", link_options=one, **TWICE).digest
+        == mini.plan(arch="sm_90", link_options=other, **TWICE).digest
+    )
+
+
+def test_the_digest_does_not_change_with_a_known_but_unused_parameter(mini: KernelFamily) -> None:
+    text = "template <> __device__ float mini::op<float>(float a) { return a; }"
+    plain = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
+    # The source takes the place of the group that `op_name` belongs to.
+    unused = mini.planner(data_type="float", op_name="square").add_source(text).plan(arch="sm_90")
+    assert unused.digest == plain.digest
+    assert unused.configuration == plain.configuration == {"data_type": "float"}
+
+
+def test_the_digest_does_not_change_with_process_directory_or_place_of_the_database(
+    mini_path: Path, plan: Plan, tmp_path: Path
+) -> None:
+    moved = tmp_path / "elsewhere.fragdb"
+    moved.write_bytes(mini_path.read_bytes())
+    code = (
+        "import sys, jitlto\n"
+        "plan = jitlto.load('mini', sys.argv[1]).plan(op_name='twice', data_type='float', arch='sm_90')\n"
+        "print(plan.digest)"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(moved)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        timeout=60,
+    )
+    assert done.stdout.strip() == plan.digest, done.stderr
+
+
+def test_equal_digests_mean_equal_cubins(mini: KernelFamily, mini_path: Path) -> None:
+    with FragmentDatabase(mini_path) as opened:
+        for mode, (data_type, op_name) in product(("lto", "ptx"), product(("float", "double"), ("twice", "square"))):
+            arguments = {"data_type": data_type, "op_name": op_name}
+            one = mini.plan(arch="sm_90", link_mode=mode, **arguments)
+            other = KernelFamily("mini", opened).plan(arch="sm_90", link_mode=mode, **arguments)
+            assert one.digest == other.digest
+            assert one.link().cubin == other.link().cubin
+
+
+# --- linking ---
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100"])
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_plan_links_for_every_later_architecture(plan: Plan, arch: str, mode: str) -> None:
+    linked = replace(plan, mode=mode).link(arch)
+    assert linked.cubin[:4] == b"\x7fELF"
+    assert linked.architecture == Architecture.parse(arch)
+    assert linked.entry == plan.entry.entry
+    assert linked.entry.encode() in linked.cubin
+    assert linked.seconds > 0
+
+
+def test_the_linked_ptx_has_no_call(plan: Plan) -> None:
+    text = plan.link_ptx()
+    assert re.search(r"\bcall\b", text) is None
+    assert parse(text).requires == ()
+    assert set(parse(text).declarations) == {plan.entry.entry}
+    assert plan.calls_left() == []
+
+
+def test_an_interface_that_cannot_be_inlined_is_reported_as_a_call(mini: KernelFamily) -> None:
+    text = "template <> __device__ __noinline__ float mini::op<float>(float a) { return sinf(a); }"
+    plan = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
+    assert plan.calls_left() == ["float mini::op<float>(float)"]
+
+
+def test_a_link_without_lto_makes_no_ptx(plan: Plan) -> None:
+    with pytest.raises(LinkError, match="without link-time optimisation"):
+        replace(plan, mode="ptx").link_ptx()
+
+
+def test_a_target_below_the_fragments_is_refused_before_linking(plan: Plan) -> None:
+    for mode in ("lto", "ptx"):
+        with pytest.raises(ArchitectureError) as caught:
+            replace(plan, mode=mode).link("sm_70")
+        assert "mini/kern[data_type=float] was compiled for compute_75, which does not run on sm_70" in str(
+            caught.value
+        )
+
+
+@pytest.mark.parametrize("arch", ["sm_130", "sm_999", "sm_80a"])
+def test_a_target_that_nvjitlink_does_not_know_is_an_architecture_error(plan: Plan, arch: str) -> None:
+    with pytest.raises(ArchitectureError, match=arch):
+        plan.link(arch)
+
+
+@pytest.mark.parametrize("arch", ["", "sm", "90b", "sm_9", "hopper"])
+def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily, arch: str) -> None:
+    with pytest.raises(PlanError, match="not an architecture"):
+        mini.plan(arch=arch, **TWICE)
+
+
+def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError, match="unknown link mode 'sass'"):
+        mini.plan(arch="sm_90", link_mode="sass", **TWICE)
+    with pytest.raises(PlanError, match="did you mean fast_math"):
+        mini.plan(arch="sm_90", link_options={"fast_maths": True}, **TWICE)
+    with pytest.raises(PlanError, match="exclude each other"):
+        mini.plan(arch="sm_90", link_options={"debug": True}, **TWICE)
+
+
+# --- options reach the link ---
+
+
+def linked_ptx(mini: KernelFamily, **options: object) -> str:
+    plan = mini.planner(data_type="float").add_source(DIVIDE).plan(arch="sm_90", link_options=options)
+    return plan.link_ptx()
+
+
+def test_fast_math_reaches_the_code(mini: KernelFamily) -> None:
+    precise, fast = linked_ptx(mini), linked_ptx(mini, fast_math=True)
+    assert ".ftz" not in precise
+    assert "div.rn.f32" in precise
+    assert "add.ftz.f32" in fast
+    assert re.search(r"div\.(full|approx)\.ftz\.f32", fast)
+
+
+def test_each_part_of_fast_math_reaches_the_code(mini: KernelFamily) -> None:
+    assert "add.ftz.f32" in linked_ptx(mini, ftz=True)
+    assert re.search(r"div\.(full|approx)\.f32", linked_ptx(mini, prec_div=False))
+    assert "fma.rn.f32" in linked_ptx(mini)
+    assert "fma.rn.f32" not in linked_ptx(mini, fma=False)
+
+
+def test_what_the_compiler_has_decided_is_refused_at_the_link_not_ignored(mini: KernelFamily) -> None:
+    """NVRTC picks the square root, PTX holds its arithmetic already, and line numbers are made at the compile."""
+    configuration = {"data_type": "float", "op_name": "twice"}
+    planner = mini.planner(**configuration)
+    for options, mode in [
+        ({"prec_sqrt": False}, "lto"),
+        ({"lineinfo": True}, "lto"),
+        ({"fast_math": True}, "ptx"),
+        ({"fma": False}, "ptx"),
+    ]:
+        plan = planner.plan(arch="sm_90", link_mode=mode, link_options=options)
+        with pytest.raises(LinkError, match=r"no effect.*\n.*\[link\]"):
+            plan.link()
+    # What says no more than the default does, or belongs to the link, is taken.
+    for options, mode in [({"prec_sqrt": True}, "lto"), ({"fma": True, "max_registers": 32}, "ptx")]:
+        assert planner.plan(arch="sm_90", link_mode=mode, link_options=options).link().cubin
+
+
+@pytest.mark.parametrize("link_mode", ["lto", "ptx"])
+def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
+    build_family: BuildFamily, link_mode: str
+) -> None:
+    files = dict(MINI)
+    files["family.toml"] += "\n[link]\nfast_math = true\nlineinfo = true\n"
+    files["op.json"] = '{"data_type": ["float"], "op_name": ["root"], "expr": ["sqrtf(a) / (a + 3.0f)"]}'
+    report = build_family(files)
+    family = KernelFamily("mini", FragmentDatabase(report.path))
+    plan = family.plan(data_type="float", arch="sm_90", link_mode=link_mode)
+    if link_mode == "lto":
+        text = plan.link_ptx()
+    else:
+        text = "".join(plan.database.read(image).decode() for image in plan.images)
+    assert "sqrt.approx.ftz.f32" in text
+    assert "div.rn" not in text
+    assert ".loc" in text
+    assert b".debug_line" in plan.link().cubin
+
+
+def test_a_part_of_fast_math_can_be_taken_back(mini: KernelFamily) -> None:
+    mixed = linked_ptx(mini, fast_math=True, prec_div=True)
+    assert "div.rn.ftz.f32" in mixed
+    assert "fma.rn.ftz.f32" in mixed
+
+
+def test_the_register_limit_reaches_the_code(mini: KernelFamily) -> None:
+    values = "".join(f"float v{n} = x * {n}.5f + sinf(x + {n});" for n in range(40))
+    summed = " + ".join(f"v{n} * v{(n * 7 + 3) % 40}" for n in range(40))
+    text = f"template <> __device__ float mini::op<float>(float x) {{ {values} return {summed}; }}"
+
+    def registers(limit: int | None) -> int:
+        options = {"max_registers": limit, "ptxas": ["-v"]}
+        plan = mini.planner(data_type="float").add_source(text).plan(arch="sm_90", link_options=options)
+        used = re.search(r"Used (\d+) registers", plan.link().log)
+        assert used is not None
+        return int(used[1])
+
+    assert registers(24) <= 24 < registers(None)
+
+
+# --- versions ---
+
+
+def test_ltoir_of_a_newer_compiler_of_the_same_major_is_a_version_error_that_names_both(
+    mini_path: Path, tmp_path: Path
+) -> None:
+    linker = toolkit.nvjitlink_version()
+    newer = Version(linker.major, linker.minor + 1)
+    family = altered(mini_path, tmp_path / "newer.fragdb", lambda image: replace(image, version=newer))
+    with pytest.raises(VersionError) as caught:
+        family.plan(arch="sm_90", **TWICE).link()
+    assert f"mini/kern[data_type=float] holds LTO-IR made by nvrtc {newer}" in str(caught.value)
+    assert f"nvJitLink {linker} cannot read" in str(caught.value)
+    assert f"at least {newer}" in str(caught.value)
+    # The PTX images are not concerned: they are read by their ISA version.
+    assert family.plan(arch="sm_90", link_mode="ptx", **TWICE).link().cubin[:4] == b"\x7fELF"
+
+
+def test_ltoir_of_an_older_compiler_of_the_same_major_links(mini_path: Path, tmp_path: Path) -> None:
+    older = Version(toolkit.nvjitlink_version().major, 0)
+    family = altered(mini_path, tmp_path / "older.fragdb", lambda image: replace(image, version=older))
+    plan = family.plan(arch="sm_90", **TWICE)
+    assert plan.link_mode == "lto"
+    assert plan.link().cubin[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize("difference", [-1, 1])
+def test_across_majors_ptx_is_linked_and_that_is_said_once(
+    mini_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, difference: int
+) -> None:
+    linker = toolkit.nvjitlink_version()
+    # No other test uses this minor: what was said once is not said again in one process.
+    foreign = Version(linker.major + difference, 40 + difference)
+    family = altered(mini_path, tmp_path / "foreign.fragdb", lambda image: replace(image, version=foreign))
+    own = family.plan(arch="sm_90", **TWICE)
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        linked = own.link()
+        family.plan(arch="sm_80", **TWICE).link()
+    assert own.link_mode == "ptx"
+    assert {image.kind for image in own.images} == {ImageKind.PTX}
+    assert linked.cubin[:4] == b"\x7fELF"
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert f"CUDA {foreign}" in said[0]
+    assert f"nvJitLink {linker}" in said[0]
+    assert "without link-time optimisation" in said[0]
+
+
+def test_across_majors_without_ptx_images_is_a_version_error_with_both_versions(
+    mini_path: Path, tmp_path: Path
+) -> None:
+    linker = toolkit.nvjitlink_version()
+    foreign = Version(linker.major + 1, 0)
+    family = altered(
+        mini_path,
+        tmp_path / "no_ptx.fragdb",
+        lambda image: replace(image, version=foreign) if image.kind is ImageKind.LTOIR else None,
+    )
+    with pytest.raises(VersionError) as caught:
+        family.plan(arch="sm_90", **TWICE).link()
+    assert "mini/kern[data_type=float] holds LTO-IR made by CUDA" in str(caught.value)
+    assert "and no PTX" in str(caught.value)
+    assert str(linker) in str(caught.value)
+    assert str(foreign) in str(caught.value)
+
+
+def test_without_ltoir_images_an_lto_link_is_a_version_error_and_a_ptx_link_works(
+    mini_path: Path, tmp_path: Path
+) -> None:
+    only_ptx = altered(mini_path, tmp_path / "ptx.fragdb", lambda i: i if i.kind is ImageKind.PTX else None)
+    with pytest.raises(VersionError, match="has no ltoir image"):
+        only_ptx.plan(arch="sm_90", **TWICE).link()
+    assert only_ptx.plan(arch="sm_90", link_mode="ptx", **TWICE).link().cubin[:4] == b"\x7fELF"
+
+
+def test_ptx_newer_than_the_linker_reads_is_a_version_error(mini_path: Path, tmp_path: Path) -> None:
+    linker = toolkit.nvjitlink_version()
+    isa = Version(newest_ptx_isa(linker).major, newest_ptx_isa(linker).minor + 1)
+    family = altered(
+        mini_path, tmp_path / "isa.fragdb", lambda i: replace(i, ptx_isa=isa) if i.kind is ImageKind.PTX else i
+    )
+    with pytest.raises(VersionError) as caught:
+        family.plan(arch="sm_90", link_mode="ptx", **TWICE).link()
+    assert f"PTX {isa}" in str(caught.value)
+    assert f"nvJitLink {linker} cannot read" in str(caught.value)
+
+
+def test_an_image_for_one_architecture_only_does_not_link_for_another(mini_path: Path, tmp_path: Path) -> None:
+    special = Architecture(90, "a")
+    family = altered(mini_path, tmp_path / "special.fragdb", lambda i: replace(i, architecture=special))
+    plan = family.plan(arch="sm_90a", **TWICE)
+    assert {image.architecture for image in plan.images} == {special}
+    with pytest.raises(ArchitectureError, match="compute_90a, which does not run on sm_100"):
+        _ = plan.for_arch("sm_100").images
+
+
+def test_a_damaged_image_is_a_database_error_and_not_other_code(mini_path: Path, tmp_path: Path) -> None:
+    with FragmentDatabase(mini_path) as old:
+        image = next(iter(old.fragments()[0].images_of(ImageKind.LTOIR)))
+        data = old.read(image)
+    # An image spreads over pages; any stretch of it that is found can be damaged.
+    content = mini_path.read_bytes()
+    at = next(at for n in range(0, len(data), 64) if (at := content.find(data[n : n + 64])) >= 0)
+    damaged = tmp_path / "damaged.fragdb"
+    damaged.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    family = KernelFamily("mini", FragmentDatabase(damaged))
+    with pytest.raises(DatabaseError, match=r"damaged\.fragdb.*is damaged"):
+        for data_type, op_name in product(("float", "double"), ("twice", "square")):
+            family.plan(arch="sm_90", data_type=data_type, op_name=op_name).link_anew()
+
+
+# --- threads ---
+
+
+def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
+    plans = [
+        mini.plan(arch=arch, link_mode=mode, data_type=data_type, op_name=op_name)
+        for arch, mode, data_type, op_name in product(
+            ("sm_80", "sm_90"), ("lto", "ptx"), ("float", "double"), ("twice", "square")
+        )
+    ]
+    alone = [p.link_anew().cubin for p in plans]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(lambda p: p.link_anew().cubin, plans))
+    assert together == alone
+
+
+def test_one_plan_linked_by_many_threads_gives_the_same_bytes(mini: KernelFamily) -> None:
+    plan = mini.plan(arch="sm_90", **TWICE)
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(lambda _: plan.link_anew().cubin, range(16)))) == 1

@@ -1,0 +1,203 @@
+"""Events: counts and events say what happened, and whoever listens harms nothing."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jitlto.errors import LinkError
+from jitlto.runtime import events
+from jitlto.runtime.events import KINDS, Event, Kind
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking import kernel_cache, packs
+from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.cache_dir import Store
+
+
+@pytest.fixture
+def plan(mini: KernelFamily) -> Plan:
+    return mini.plan(arch="sm_90", data_type="float", op_name="twice")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> CubinCache:
+    return CubinCache(Store(tmp_path / "cache", 1 << 30))
+
+
+@pytest.fixture
+def heard() -> Iterator[list[Event]]:
+    """The events of a test."""
+    told: list[Event] = []
+    stop = events.subscribe(told.append)
+    yield told
+    stop()
+
+
+def ask(cache: CubinCache, plan: Plan) -> LinkedKernel:
+    return cache.kernel(plan.recipe, plan.link_anew, plan.database.path)
+
+
+def told(heard: list[Event]) -> list[str]:
+    return [event.kind for event in heard]
+
+
+def test_a_link_and_a_find_are_told_and_counted(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+    before = events.counters()
+    kernels = [ask(cache, plan) for _ in range(3)]
+    after = events.counters()
+    assert told(heard) == [Kind.LINKED, Kind.FOUND_ON_DISK, Kind.FOUND_ON_DISK]
+    assert after["linked"] - before["linked"] == 1
+    assert after["found_on_disk"] - before["found_on_disk"] == 2
+    assert after["waited"] == before["waited"]
+    for event, kernel in zip(heard, kernels, strict=True):
+        assert event == Event(event.kind, "mini/kern[data_type=float]", plan.digest, kernel.seconds)
+    assert heard[0].seconds > heard[1].seconds > 0
+
+
+def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+    packs.write(tmp_path / "family.pack", {plan.digest: pack(plan.recipe, plan.link_anew())})
+    kernel = cache.kernel(plan.recipe, plan.link_anew, tmp_path / "family.fragdb")
+    assert kernel.layer == "pack"
+    assert told(heard) == [Kind.FOUND_IN_PACK]
+
+
+def test_who_waits_for_another_thread_says_how_long(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+    inside = threading.Event()
+
+    def slow() -> LinkedKernel:
+        inside.set()
+        time.sleep(0.2)
+        return plan.link_anew()
+
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(cache.kernel, plan.recipe, slow, plan.database.path)
+        assert inside.wait(10)
+        others = [pool.submit(ask, cache, plan) for _ in range(3)]
+        assert all(other.result(10) == first.result(10) for other in others)
+    assert sorted(told(heard)) == [Kind.LINKED, Kind.WAITED, Kind.WAITED, Kind.WAITED]
+    assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
+
+
+def test_who_waits_for_another_process_says_how_long(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+    assert cache.store is not None
+    claim = Store(cache.store.directory, 1 << 30).claim(plan.digest)
+    assert claim is not None
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask, cache, plan)
+        time.sleep(0.2)
+        claim.release()
+        assert asking.result(10).layer == "link"
+    assert told(heard) == [Kind.WAITED, Kind.LINKED]
+    assert 0.15 < heard[0].seconds < 5
+
+
+def test_a_link_that_fails_is_no_event(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+    def refuse() -> LinkedKernel:
+        raise LinkError("refused")
+
+    with pytest.raises(LinkError):
+        cache.kernel(plan.recipe, refuse, plan.database.path)
+    assert heard == []
+
+
+@pytest.mark.parametrize("error", [ValueError, LinkError, RecursionError])
+def test_a_subscriber_that_raises_harms_nobody(
+    cache: CubinCache, plan: Plan, heard: list[Event], caplog: pytest.LogCaptureFixture, error: type[Exception]
+) -> None:
+    def fail(event: Event) -> None:
+        raise error("a subscriber's own trouble")
+
+    after: list[Event] = []
+    stops = [events.subscribe(fail), events.subscribe(after.append)]
+    try:
+        assert ask(cache, plan).layer == "link"
+        assert ask(cache, plan).layer == "disk"
+    finally:
+        for stop in stops:
+            stop()
+    assert heard == after
+    assert len(heard) == 2
+    assert "a subscriber's own trouble" in caplog.text
+
+
+def test_a_subscriber_may_be_slow_and_ask_for_the_same_kernel(cache: CubinCache, plan: Plan) -> None:
+    got: list[LinkedKernel] = []
+
+    def curious(event: Event) -> None:
+        if event.kind is Kind.LINKED:
+            got.append(ask(cache, plan))
+
+    stop = events.subscribe(curious)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(ask, cache, plan) for _ in range(2)]
+            assert all(each.result(10) == got[0] for each in asked)
+    finally:
+        stop()
+
+
+def test_a_subscriber_may_subscribe_and_stop_while_it_is_told() -> None:
+    late: list[Event] = []
+    stops = []
+
+    def once(event: Event) -> None:
+        stops[0]()
+        stops.append(events.subscribe(late.append))
+
+    stops.append(events.subscribe(once))
+    for _ in range(2):
+        events.tell(Kind.PLANNED, "f/k[]")
+    for stop in stops:
+        stop()
+    events.tell(Kind.PLANNED, "f/k[]")
+    assert late == [Event(Kind.PLANNED, "f/k[]")]
+
+
+def test_a_subscription_ends_alone_and_more_than_once() -> None:
+    told: list[Event] = []
+    one, other = events.subscribe(told.append), events.subscribe(told.append)
+    one()
+    one()
+    events.tell(Kind.LOADED, "f/k[]")
+    assert len(told) == 1
+    other()
+    events.tell(Kind.LOADED, "f/k[]")
+    assert len(told) == 1
+
+
+def test_counters_count_every_kind_from_every_thread() -> None:
+    assert tuple(events.counters()) == KINDS
+    before = events.counters()
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: events.tell(KINDS[n % len(KINDS)], "f/k[]"), range(7000)))
+    after = events.counters()
+    assert {after[name] - before[name] for name in after} == {1000}
+    assert before != after  # what was given out does not move
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_counts_its_own_events() -> None:
+    events.tell(Kind.LINKED, "f/k[]")
+    child = os.fork()
+    if child == 0:
+        try:
+            begun = sum(events.counters().values())
+            events.tell(Kind.LINKED, "f/k[]")
+            os._exit(0 if (begun, events.counters()["linked"]) == (0, 1) else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_the_caches_of_a_process_tell_through_one_door(plan: Plan, heard: list[Event]) -> None:
+    plan.link()
+    plan.link()
+    assert told(heard)[-1] is Kind.FOUND_ON_DISK
+    assert kernel_cache.default() is kernel_cache.default()

@@ -1,0 +1,197 @@
+"""Families at run time: from a configuration to a plan, and what a caller may add to it."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jitlto
+from jitlto.errors import (
+    AmbiguousConfigurationError,
+    DatabaseError,
+    NoDeviceError,
+    PlanError,
+    RegistryError,
+    UnknownParameterError,
+    UnknownValueError,
+)
+from jitlto.model.fragment import FragmentKey
+from jitlto.runtime import dispatcher
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
+from tests.conftest import BuildFamily
+from tests.support.families import MINI
+
+TWICE = "mini/op[data_type=float,op_name=twice]"
+OTHER_KERNEL = """#include "op.cuh"
+namespace mini {
+template <typename T> __global__ void other(T* x) { x[threadIdx.x] = op<T>(x[0]); }
+template __global__ void other<{{data_type}}>({{data_type}}*);
+}
+"""
+
+
+def keys(plan: jitlto.Plan) -> list[str]:
+    return [str(fragment.key) for fragment in plan.fragments]
+
+
+def test_a_family_says_its_parameters_and_their_values(mini: KernelFamily) -> None:
+    assert mini.parameters == {"data_type": ("double", "float"), "op_name": ("square", "twice")}
+
+
+def test_a_family_that_a_database_does_not_hold_is_an_error_that_says_what_it_holds(mini: KernelFamily) -> None:
+    with pytest.raises(RegistryError, match="holds no family 'maxi'") as caught:
+        KernelFamily("maxi", mini.database)
+    assert "it holds mini" in str(caught.value)
+
+
+def test_loading_from_a_missing_file_is_a_database_error(tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="there is no such file"):
+        jitlto.load("mini", tmp_path / "none.fragdb")
+
+
+def test_values_may_be_text_dtypes_or_aliases(mini: KernelFamily) -> None:
+    plans = [mini.plan(arch="sm_90", data_type=t, op_name="twice") for t in ("float", np.float32, "float32")]
+    assert {plan.digest for plan in plans} == {plans[0].digest}
+
+
+def test_an_unknown_parameter_and_an_unknown_value_name_the_nearest(mini: KernelFamily) -> None:
+    with pytest.raises(UnknownParameterError, match="did you mean op_name"):
+        mini.plan(data_type="float", op_nam="twice")
+    with pytest.raises(UnknownValueError, match="did you mean twice"):
+        mini.plan(data_type="float", op_name="twices")
+    with pytest.raises(UnknownParameterError, match="did you mean op_name"):
+        mini.planner(op_nam="twice")
+
+
+def test_a_missing_choice_names_the_parameters_that_would_decide(mini: KernelFamily) -> None:
+    with pytest.raises(AmbiguousConfigurationError, match="op_name"):
+        mini.plan(data_type="float")
+    with pytest.raises(AmbiguousConfigurationError, match="data_type"):
+        mini.plan()
+
+
+def test_planning_needs_neither_a_device_nor_an_architecture(mini: KernelFamily) -> None:
+    assert keys(mini.plan(data_type="float", op_name="twice")) == ["mini/kern[data_type=float]", TWICE]
+
+
+@pytest.mark.parametrize("key", [TWICE, FragmentKey.parse(TWICE)])
+def test_a_fragment_may_be_added_by_key(mini: KernelFamily, key: str | FragmentKey) -> None:
+    plan = mini.planner(data_type="float").add(key).plan()
+    assert keys(plan) == ["mini/kern[data_type=float]", TWICE]
+
+
+def test_an_entrypoint_may_be_added_by_key(mini: KernelFamily) -> None:
+    plan = mini.planner(op_name="twice").add("mini/kern[data_type=double]").plan()
+    assert keys(plan) == ["mini/kern[data_type=double]", "mini/op[data_type=double,op_name=twice]"]
+
+
+def test_parameters_in_a_key_may_come_in_any_order(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add("mini/op[op_name=twice,data_type=float]").plan()
+    assert keys(plan)[1] == TWICE
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "mini/op[data_type=float,op_name=thrice]",
+        "mini/nothing[]",
+        "mini/op[]",
+        "maxi/op[data_type=float,op_name=twice]",
+    ],
+)
+def test_an_unknown_key_is_a_plan_error(mini: KernelFamily, key: str) -> None:
+    with pytest.raises(PlanError, match="no fragment"):
+        mini.planner(data_type="float").add(key)
+
+
+@pytest.mark.parametrize("key", ["", "op", "mini/op", "mini/op[a]", "mini/op[a=1,a=2]", "/[]", "mini/op[a=1", 3, None])
+def test_a_malformed_key_is_a_plan_error(mini: KernelFamily, key: str) -> None:
+    with pytest.raises(PlanError, match="not a fragment key"):
+        mini.planner(data_type="float").add(key)
+
+
+def test_a_fragment_of_other_types_does_not_fit(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError):
+        mini.planner(data_type="float").add("mini/op[data_type=double,op_name=twice]").plan()
+
+
+def test_a_family_with_several_entrypoints_wants_to_know_which(build_family: BuildFamily) -> None:
+    files = MINI | {
+        "family.toml": MINI["family.toml"].replace(
+            "[device.op]",
+            '[entrypoint.other]\nmatrix = "kern.json"\ntemplate = "other.cu.jinja"\nkey = ["data_type"]\n\n[device.op]',
+        ),
+        "other.cu.jinja": OTHER_KERNEL,
+    }
+    family = KernelFamily("mini", FragmentDatabase(build_family(files).path))
+    with pytest.raises(AmbiguousConfigurationError, match="several entrypoints: kern, other"):
+        family.plan(data_type="float", op_name="twice")
+    plan = family.plan(entry="other", data_type="float", op_name="twice")
+    assert keys(plan)[0] == "mini/other[data_type=float]"
+    assert [str(p) for p in plan.entry.signature] == ["float* arg0"]
+    assert family.planner("kern", data_type="float", op_name="twice").plan().entry.key.group == "kern"
+    with pytest.raises(PlanError, match="there is no entrypoint 'third'"):
+        family.plan(entry="third", data_type="float", op_name="twice")
+
+
+def test_a_device_group_is_no_entrypoint(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError, match="there is no entrypoint 'op'"):
+        mini.plan(entry="op", data_type="float", op_name="twice")
+
+
+def test_planning_from_many_threads_gives_one_answer(mini: KernelFamily) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        plans = pool.map(lambda _: mini.plan(arch="sm_90", data_type="float", op_name="twice").digest, range(64))
+        assert len(set(plans)) == 1
+
+
+def test_a_planner_can_plan_for_several_targets(mini: KernelFamily) -> None:
+    planner = mini.planner(data_type="float", op_name="twice")
+    assert planner.plan(arch="sm_80").digest != planner.plan(arch="sm_90").digest
+    assert planner.plan(arch="sm_80") == planner.plan(arch="sm_80")
+
+
+@pytest.mark.parametrize("odd", [["float"], {"a": 1}, None, object()])
+def test_a_launcher_for_an_odd_value_is_one_of_our_errors(mini: KernelFamily, odd: object) -> None:
+    # The look-up hashes the values; what cannot be hashed must still be named, not raise a bare TypeError.
+    with pytest.raises((PlanError, NoDeviceError)):
+        mini.launcher(data_type=odd, op_name="twice")
+
+
+def test_link_options_that_cannot_be_hashed_are_accepted_by_a_launcher(mini: KernelFamily) -> None:
+    with pytest.raises((PlanError, NoDeviceError)):
+        mini.launcher(data_type="float", op_name="twice", link_options={"ptxas": ["-v"], "nonsense": 1})
+
+
+@pytest.mark.parametrize(
+    ("values", "alike"),
+    [
+        (("1", "2"), False),
+        (("1", "true"), True),
+        (("0", "false", "x"), True),
+        (("1", "1.0"), True),
+        (("float",), False),
+    ],
+)
+def test_values_that_python_holds_for_equal_are_told_apart(values: tuple[str, ...], alike: bool) -> None:
+    assert dispatcher._alike(values) is alike
+
+
+def test_a_fragment_that_nothing_calls_cannot_be_added(mini: KernelFamily) -> None:
+    planner = mini.planner(data_type="float", op_name="twice").add("mini/op[data_type=double,op_name=square]")
+    with pytest.raises(PlanError, match=r"mini/op\[data_type=double,op_name=square\] was added and provides nothing"):
+        planner.plan(arch="sm_90")
+
+
+def test_a_database_is_where_it_was_wherever_the_process_goes(
+    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(mini_path.parent)
+    database = FragmentDatabase(mini_path.name)
+    monkeypatch.chdir(tmp_path)
+    assert database.location == mini_path
+    assert database.path == Path(mini_path.name)

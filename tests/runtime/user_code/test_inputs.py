@@ -1,0 +1,763 @@
+"""What a caller supplies beside fragments: read, checked against the interface, and linked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from jitlto import config
+from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda.nvjitlink import InputKind
+from jitlto.errors import (
+    CompileError,
+    InterfaceMismatchError,
+    LinkError,
+    MissingProviderError,
+    PlanError,
+    UnresolvedSymbolError,
+)
+from jitlto.model.headers import Source
+from jitlto.model.ptx import parse
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking import kernel_cache
+from jitlto.runtime.planning.plan import Plan
+from jitlto.runtime.planning.planner import Planner
+from jitlto.runtime.user_code import compilation, inputs
+from jitlto.storage.database import FragmentDatabase
+from tests.conftest import BuildFamily
+from tests.support.families import built
+
+BASE = Architecture(75)
+OP = "namespace mini { template <> __device__ float op<float>(float a) { return a * 3.0f; } }\n"
+# The same function for compilers that do not see the interface header.
+ALONE = "namespace mini { template <typename T> __device__ T op(T a); }\n" + OP
+
+# A kernel that calls a function with C linkage, which callers supply.
+C_FAMILY = {
+    "family.toml": """
+[family]
+name = "plain"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+key = ["data_type"]
+
+[device.op]
+interface = "op.cuh"
+""",
+    "kern.json": '{"data_type": ["float"]}',
+    "op.cuh": '#pragma once\nextern "C" __device__ float op(float a);\n',
+    "kern.cu.jinja": """#include "op.cuh"
+extern "C" __device__ float unused_here(float);
+template <typename T> __global__ void kern(T* x) { x[threadIdx.x] = op(x[threadIdx.x]); }
+template __global__ void kern<{{data_type}}>({{data_type}}*);
+""",
+}
+# The same, called with an array's address, and with the interface left to the kernel's own source.
+HELPER_FAMILY = {
+    "family.toml": """
+[family]
+name = "helped"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+
+[device.op]
+interface = "op.cuh"
+""",
+    "kern.json": "{}",
+    "op.cuh": "#pragma once\n__device__ float op(float a);\n",
+    "kern.cu.jinja": """#include "op.cuh"
+inline __device__ float helper(float a) { return a * 2.0f; }
+__global__ void kern(float* x) { x[threadIdx.x] = op(helper(x[threadIdx.x])); }
+""",
+}
+
+
+@cache
+def compiled(text: str) -> nvrtc.Compiled:
+    return nvrtc.compile_source(Source(text.encode(), {}), [BASE], ["--std=c++17"])
+
+
+def ltoir(text: str) -> bytes:
+    return compiled(text).ltoir[BASE]
+
+
+@pytest.fixture
+def planner(mini: KernelFamily) -> Planner:
+    return mini.planner(data_type="float")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("plain"), C_FAMILY, "plain")
+
+
+@pytest.fixture(scope="module")
+def helped(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("helped"), HELPER_FAMILY, "helped")
+
+
+def links(plan: Plan) -> bool:
+    return plan.link("sm_90").cubin[:4] == b"\x7fELF"
+
+
+def inlined(plan: Plan) -> bool:
+    return plan.calls_left("sm_90") == []
+
+
+# --- source ---
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_source_takes_the_place_of_a_group_in_both_link_modes(planner: Planner, mode: str) -> None:
+    plan = planner.add_source(OP).plan(link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert links(plan)
+    if mode == "lto":
+        assert inlined(plan)
+        assert "0f40400000" in plan.link_ptx("sm_90")  # 3.0f
+
+
+def test_the_interface_header_may_be_included_and_need_not_be(planner: Planner) -> None:
+    assert links(planner.add_source('#include "op.cuh"\n' + OP).plan())
+
+
+def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(planner: Planner) -> None:
+    broken = "// a comment\n\nnamespace mini {\ntemplate <> __device__ float op<float>(float a) { return b; }\n}\n"
+    with pytest.raises(CompileError) as caught:
+        planner.add_source(broken, name="my_op.cu").plan()
+    message = str(caught.value)
+    assert message.startswith("my_op.cu: does not compile")
+    assert 'my_op.cu(4): error: identifier "b" is undefined' in message
+    assert ">    4 | template <> __device__ float op<float>(float a) { return b; }" in message
+    assert "// a comment" in message
+
+
+def test_an_unbalanced_source_is_shown_in_its_own_lines(planner: Planner) -> None:
+    with pytest.raises(CompileError, match=r"user\.cu\(2\): "):
+        planner.add_source("namespace mini {\n__device__ float f(float a) { return a;\n").plan()
+
+
+def test_a_source_that_does_not_define_the_function_says_what_it_defines(planner: Planner) -> None:
+    with pytest.raises(PlanError) as caught:
+        planner.add_source("__device__ float other(float a) { return a; }", name="mine.cu").plan()
+    assert "mine.cu" in str(caught.value)
+    assert "other(float)" in str(caught.value)
+    assert "op<float>(float)" in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "// nothing\n", "static __device__ float f(float a) { return a; }"])
+def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> None:
+    with pytest.raises(PlanError, match=r"user\.cu: defines nothing that a kernel could call"):
+        planner.add_source(text).plan()
+
+
+def test_a_static_definition_contradicts_the_interface(helped: KernelFamily) -> None:
+    with pytest.raises((CompileError, PlanError), match=r"user\.cu"):
+        helped.planner().add_source("static __device__ float op(float a) { return a; }").plan()
+
+
+def test_a_template_that_is_never_instantiated_says_so(mini: KernelFamily) -> None:
+    text = "namespace mini { template <typename T> __device__ T op(T a) { return a; } }"
+    with pytest.raises(PlanError) as caught:
+        mini.planner(data_type="float").add_source(text).plan()
+    assert "explicit instantiation" in str(caught.value)
+
+
+def test_another_type_is_an_error_that_shows_both(mini: KernelFamily) -> None:
+    text = "namespace mini { template <> __device__ int op<int>(int a) { return a; } }"
+    with pytest.raises(InterfaceMismatchError) as caught:
+        mini.planner(data_type="float").add_source(text).plan()
+    assert "defines int mini::op<int>(int), but the kernel calls float mini::op<float>(float)" in str(caught.value)
+
+
+def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError) as caught:
+        mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
+    assert "op<float>(float)" in str(caught.value)
+    assert "op<double>(double)" in str(caught.value)
+
+
+def test_another_return_type_is_a_compile_error_against_the_interface(helped: KernelFamily) -> None:
+    with pytest.raises(CompileError) as caught:
+        helped.planner().add_source("__device__ int op(float a) { return 1; }").plan()
+    assert "user.cu(1)" in str(caught.value)
+
+
+def test_another_number_of_arguments_is_an_error_that_shows_both(helped: KernelFamily) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        helped.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
+    assert "defines op(float, float), but the kernel calls op(float)" in str(caught.value)
+
+
+def test_c_linkage_where_cpp_is_wanted_is_an_error(helped: KernelFamily) -> None:
+    with pytest.raises((CompileError, InterfaceMismatchError)) as caught:
+        helped.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
+    assert "user.cu" in str(caught.value)
+
+
+def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
+    assert links(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
+    assert inlined(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__device__ int op(float a) { return 1; }",
+        'extern "C" __device__ float op(double a) { return 1; }',
+        'extern "C" __device__ float op(float a, float b) { return a; }',
+        'extern "C" __device__ float op(int a) { return a; }',
+    ],
+    ids=["return type", "argument type", "number of arguments", "same size, other type"],
+)
+def test_other_types_of_a_function_with_c_linkage_are_compile_errors(plain: KernelFamily, text: str) -> None:
+    with pytest.raises(CompileError, match=r"user\.cu\(1\): error"):
+        plain.planner().add_source(text).plan()
+
+
+def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        plain.planner().add_source("__device__ float op(double a) { return 1.0f; }").plan()
+    assert "defines op(double), but the kernel calls op" in str(caught.value)
+    assert 'it is declared extern "C"' in str(caught.value)
+
+
+def test_toolkit_headers_can_be_included(planner: Planner) -> None:
+    headers = "#include <cuda/std/limits>\n#include <cuda_fp16.h>\n"
+    text = headers + OP.replace("a * 3.0f", "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max()")
+    assert links(planner.add_source(text).plan())
+
+
+def test_a_missing_header_is_named(planner: Planner) -> None:
+    with pytest.raises(CompileError) as caught:
+        planner.add_source('#include "not_there.cuh"\n' + OP).plan()
+    assert "not_there.cuh is neither" in str(caught.value)
+
+
+def test_a_host_header_gets_the_advice_to_include_its_cuda_twin(planner: Planner) -> None:
+    with pytest.raises(CompileError, match=r"include <cuda/std/vector_that_is_not|include <cuda/std/limits>"):
+        planner.add_source("#include <limits>\n" + OP).plan()
+
+
+def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Path) -> None:
+    header = tmp_path / "private.cuh"
+    header.write_text("#define PRIVATE 1\n")
+    with pytest.raises(CompileError):
+        planner.add_source(f'#include "{header}"\n' + OP).plan()
+
+
+def test_an_inline_helper_of_one_name_and_another_body_is_an_error(helped: KernelFamily) -> None:
+    text = """
+inline __device__ float helper(float a) { return a * 5.0f; }
+__device__ float op(float a) { return helper(a); }
+"""
+    with pytest.raises(PlanError) as caught:
+        helped.planner().add_source(text).plan()
+    assert "helper(float) is defined differently" in str(caught.value)
+    assert "user.cu" in str(caught.value)
+
+
+def test_an_inline_helper_of_one_name_and_the_same_body_is_fine(helped: KernelFamily) -> None:
+    text = """
+inline __device__ float helper(float a) { return a * 2.0f; }
+__device__ float op(float a) { return helper(a); }
+"""
+    assert links(helped.planner().add_source(text).plan())
+
+
+def test_a_helper_in_an_anonymous_namespace_is_the_users_own(helped: KernelFamily) -> None:
+    text = """
+namespace { __device__ float helper2(float a) { return a * 5.0f; } }
+__device__ float op(float a) { return helper2(a); }
+"""
+    assert links(helped.planner().add_source(text).plan())
+
+
+def test_a_source_that_calls_what_nobody_defines_names_it(planner: Planner) -> None:
+    text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
+    with pytest.raises(MissingProviderError, match=r"nobody provides elsewhere\(float\), which user\.cu requires"):
+        planner.add_source(text).plan()
+
+
+def test_two_sources_may_share_the_work(planner: Planner) -> None:
+    first = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
+    second = "__device__ float elsewhere(float a) { return a + 1.0f; }"
+    plan = planner.add_source(first, name="first.cu").add_source(second, name="second.cu").plan()
+    assert links(plan)
+    assert inlined(plan)
+
+
+def test_two_sources_for_one_function_are_an_error_that_names_both(planner: Planner) -> None:
+    with pytest.raises(PlanError, match=r"defined twice, by first\.cu and by second\.cu"):
+        planner.add_source(OP, name="first.cu").add_source(OP + "\n", name="second.cu").plan()
+
+
+def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
+    text = "extern __constant__ float factor;\n" + OP.replace("3.0f", "factor")
+    with pytest.raises(MissingProviderError, match="nobody provides factor"):
+        planner.add_source(text).plan()
+
+
+def test_a_source_may_bring_its_own_constant(planner: Planner) -> None:
+    assert links(planner.add_source("__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")).plan())
+
+
+def test_a_kernel_beside_the_function_is_no_function(planner: Planner) -> None:
+    with pytest.raises(PlanError, match="defines nothing that a kernel could call"):
+        planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
+
+
+@pytest.mark.parametrize("name", ['quote".cu', "back\\slash.cu", "new\nline.cu", "Ω.cu"])
+def test_any_name_may_be_given_to_a_source(mini: KernelFamily, name: str) -> None:
+    assert links(mini.planner(data_type="float").add_source(OP, name=name).plan())
+
+
+def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None:
+    assert links(mini.planner(data_type="float").add_source("// größer – 大\n" + OP).plan())
+    with pytest.raises(PlanError, match="the source is not text"):
+        mini.planner(data_type="float").add_source("// \ud800\n" + OP).plan()
+    with pytest.raises(PlanError, match="the source is not text"):
+        mini.planner(data_type="float").add_source(OP.encode()).plan()  # type: ignore[arg-type]
+
+
+def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: BuildFamily) -> None:
+    files = HELPER_FAMILY | {
+        "op.cuh": "#pragma once\n__device__ float op(long a);\n",
+        "kern.cu.jinja": '#include "op.cuh"\n__global__ void kern(float* x) { *x = op(2L); }\n',
+    }
+    family = KernelFamily("helped", FragmentDatabase(build_family(files).path))
+    text = "#include <cuda/std/cstdint>\n__device__ float op(cuda::std::int64_t a) { return a; }"
+    with pytest.raises(InterfaceMismatchError) as caught:
+        family.planner().add_source(text).plan()
+    assert "defines op(long long), but the kernel calls op(long)" in str(caught.value)
+    assert "NVRTC's int64_t is `long long`, nvcc's is `long`" in str(caught.value)
+
+
+# --- LTO-IR, fatbins, PTX ---
+
+
+def test_ltoir_bare_or_in_a_fatbin_takes_the_place_of_a_group(mini: KernelFamily) -> None:
+    for data in (ltoir(ALONE), nvfatbin.wrap_ltoir(ltoir(ALONE), BASE)):
+        plan = mini.planner(data_type="float").add_ltoir(data).plan()
+        assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+        assert links(plan)
+        assert inlined(plan)
+
+
+def test_ltoir_cannot_take_part_in_a_link_without_lto(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_ltoir(ltoir(ALONE)).plan(link_mode="ptx")
+    with pytest.raises(LinkError, match=r"user\.ltoir cannot take part in a link without link-time optimisation"):
+        plan.link("sm_90")
+
+
+def test_ltoir_that_provides_something_else_is_an_error(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError, match=r"user\.ltoir: provides nothing that the plan requires"):
+        mini.planner(data_type="float").add_ltoir(ltoir("__device__ float other(float a) { return a; }")).plan()
+
+
+def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
+    text = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
+    with pytest.raises(MissingProviderError, match=r"nobody provides elsewhere\(float\), which user\.ltoir requires"):
+        mini.planner(data_type="float").add_ltoir(ltoir(text)).plan()
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_relocatable_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+    text = compiled(ALONE).ptx
+    for data in (text, text.encode(), text.encode() + b"\0"):
+        plan = mini.planner(data_type="float").add_ptx(data).plan(link_mode=mode)
+        cubin = plan.link("sm_90").cubin
+        assert parse(text).provides[0].name.encode() in cubin
+
+
+OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; }'
+
+
+def test_another_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        plain.planner().add_ptx(compiled(OTHER_LAYOUT).ptx).plan()
+    assert "user.ptx: defines op with layout (4)(8,4), but plain/kern" in str(caught.value)
+    assert "calls it with layout (4)(4)" in str(caught.value)
+
+
+def test_another_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
+    with pytest.raises(InterfaceMismatchError) as caught:
+        plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
+    assert "user.ltoir: defines op with layout (4)(8,4)" in str(caught.value)
+
+
+def test_the_right_layout_in_ptx_and_in_ltoir_links(plain: KernelFamily) -> None:
+    text = 'extern "C" __device__ float op(float a) { return a * 3.0f; }'
+    assert links(plain.planner().add_ptx(compiled(text).ptx).plan())
+    assert links(plain.planner().add_ltoir(ltoir(text)).plan())
+
+
+def test_two_inputs_of_one_name_are_still_two(planner: Planner) -> None:
+    for mode in ("lto", "ptx"):
+        with pytest.raises(PlanError, match="defined twice"):
+            planner.add_source(OP).add_source(OP).plan(link_mode=mode)
+
+
+def test_inputs_may_be_anything_that_holds_bytes_and_nothing_else(mini: KernelFamily) -> None:
+    data = ltoir(ALONE)
+    for same in (bytearray(data), memoryview(data)):
+        assert links(mini.planner(data_type="float").add_ltoir(same).plan())  # type: ignore[arg-type]
+    for wrong in ("text", 1, None, ["a"]):
+        with pytest.raises(PlanError, match=r"mine: is a .*, not bytes"):
+            mini.planner(data_type="float").add_ltoir(wrong, name="mine")  # type: ignore[arg-type]
+        with pytest.raises(PlanError, match=r"mine: is a .*, not bytes"):
+            mini.planner(data_type="float").add_binary(wrong, "cubin", name="mine")  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match=r"user\.ptx: is a int, not bytes"):
+        mini.planner(data_type="float").add_ptx(1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0", b"garbage", b"\x50\xed\x55\xba rubbish", b"\x7fELF rubbish", b"BC\xc0\xde"]
+)
+def test_garbage_is_a_plan_error_that_names_the_input(mini: KernelFamily, data: bytes) -> None:
+    with pytest.raises(PlanError, match="mine"):
+        mini.planner(data_type="float").add_ltoir(data, name="mine").plan()
+    with pytest.raises(PlanError, match="mine"):
+        mini.planner(data_type="float").add_ptx(data, name="mine").plan()
+
+
+def test_truncated_ltoir_is_a_plan_error(mini: KernelFamily) -> None:
+    data = ltoir(ALONE)
+    with pytest.raises(PlanError, match=r"user\.ltoir"):
+        mini.planner(data_type="float").add_ltoir(data[: len(data) // 2]).plan()
+
+
+# --- other binaries ---
+
+
+def test_an_unknown_kind_of_binary_is_a_plan_error(mini: KernelFamily) -> None:
+    with pytest.raises(PlanError, match="unknown kind of input 'exe'") as caught:
+        mini.planner(data_type="float").add_binary(b"", "exe")
+    assert "fatbin, cubin, object, library" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["cubin", "object", "library", "fatbin"])
+def test_garbage_of_any_kind_is_one_of_our_errors(mini: KernelFamily, kind: str) -> None:
+    with pytest.raises((LinkError, PlanError), match=f"user.{kind}"):
+        mini.planner(data_type="float").add_binary(b"garbage" * 64, kind).plan().link("sm_90")
+
+
+def test_a_cubin_that_does_not_define_the_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    # What nvJitLink makes is a whole program: its functions are gone, nothing is left to call from outside.
+    whole = mini.plan(arch="sm_90", data_type="double", op_name="twice").link().cubin
+    with pytest.raises(LinkError):
+        mini.planner(data_type="float").add_binary(whole, "cubin").plan(arch="sm_90").link()
+
+
+def test_an_object_is_taken_at_its_word() -> None:
+    taken = inputs.from_binary(b"opaque", InputKind.OBJECT, "mine.o", ())
+    assert taken.symbols.opaque
+    assert (taken.symbols.provides, taken.symbols.requires) == ((), ())
+    assert [mode for mode, _ in taken.images] == ["lto", "ptx"]
+
+
+def relocatable_cubin(text: str) -> bytes:
+    """What NVRTC makes of a source for sm_90: machine code that still can be linked."""
+    bindings = toolkit.bindings("nvrtc")
+    _, program = bindings.nvrtcCreateProgram(text.encode(), b"user.cu", 0, [], [])
+    try:
+        options = [b"--gpu-architecture=sm_90", b"--relocatable-device-code=true", b"--std=c++17"]
+        (status,) = bindings.nvrtcCompileProgram(program, len(options), options)
+        assert status == bindings.nvrtcResult.NVRTC_SUCCESS
+        _, size = bindings.nvrtcGetCUBINSize(program)
+        buffer = b" " * size
+        bindings.nvrtcGetCUBIN(program, buffer)
+    finally:
+        bindings.nvrtcDestroyProgram(program)
+    return buffer
+
+
+def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> bytes:
+    """A fatbin that holds PTX, LTO-IR or both."""
+    bindings = toolkit.bindings("nvfatbin")
+    handle = bindings.create([], 0)
+    try:
+        if ptx:
+            text = ptx.encode() + b"\0"
+            bindings.add_ptx(handle, text, len(text), architecture, "user", "")
+        if ltoir:
+            bindings.add_ltoir(handle, ltoir, len(ltoir), architecture, "user", "")
+        buffer = bytearray(bindings.size(handle))
+        bindings.get(handle, buffer)
+    finally:
+        bindings.destroy(handle)
+    return bytes(buffer)
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_a_fatbin_of_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+    data = fatbin_of(ptx=compiled(ALONE).ptx)
+    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90", link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+
+
+def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) -> None:
+    data = fatbin_of(compiled(ALONE).ptx, ltoir(ALONE))
+    planner = mini.planner(data_type="float").add_binary(data, "fatbin")
+    assert inlined(planner.plan())
+    assert links(planner.plan(link_mode="ptx"))
+
+
+def test_a_fatbin_of_ltoir_alone_serves_no_link_without_lto(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_binary(fatbin_of(ltoir=ltoir(ALONE)), "fatbin").plan(link_mode="ptx")
+    with pytest.raises(LinkError, match="cannot take part in a link without link-time optimisation"):
+        plan.link("sm_90")
+
+
+@pytest.mark.parametrize("with_ptx", [False, True])
+def test_another_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
+    text = compiled(OTHER_LAYOUT).ptx if with_ptx else ""
+    with pytest.raises(InterfaceMismatchError, match=r"user\.fatbin: defines op with layout \(4\)\(8,4\)"):
+        plain.planner().add_binary(fatbin_of(text, ltoir(OTHER_LAYOUT)), "fatbin").plan()
+
+
+def test_a_fatbin_of_ptx_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    data = fatbin_of(ptx=compiled("__device__ float other(float a) { return a; }").ptx)
+    plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90")
+    with pytest.raises(UnresolvedSymbolError, match=r"mini::op<float>\(float\)"):
+        plan.link()
+
+
+def suffixes() -> list[str]:
+    return ["90a", "100a", "100f", "120a"] if toolkit.nvrtc_version() >= (12, 9) else ["90a"]
+
+
+def test_ltoir_for_one_architecture_or_family_is_looked_into_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
+    for name in suffixes():
+        architecture = Architecture.parse(name)
+        for text, fits in (('extern "C" __device__ float op(float a) { return a; }', True), (OTHER_LAYOUT, False)):
+            made = nvrtc.compile_source(Source(text.encode(), {}), [architecture], ["--std=c++17"]).ltoir[architecture]
+            for data in (made, nvfatbin.wrap_ltoir(made, architecture)):
+                planner = plain.planner().add_ltoir(data)
+                if fits:
+                    assert planner.plan(arch=architecture).calls_left() == []
+                else:
+                    with pytest.raises(InterfaceMismatchError, match=r"layout \(4\)\(8,4\)"):
+                        planner.plan()
+
+
+def in_a_fatbin(cubin: bytes) -> bytes:
+    bindings = toolkit.bindings("nvfatbin")
+    handle = bindings.create([], 0)
+    try:
+        bindings.add_cubin(handle, cubin, len(cubin), "90", "user")
+        buffer = bytearray(bindings.size(handle))
+        bindings.get(handle, buffer)
+    finally:
+        bindings.destroy(handle)
+    return bytes(buffer)
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+@pytest.mark.parametrize("kind", ["cubin", "fatbin"])
+def test_relocatable_machine_code_takes_the_place_of_a_group_and_stays_a_call(
+    mini: KernelFamily, mode: str, kind: str
+) -> None:
+    cubin = relocatable_cubin(ALONE)
+    planner = mini.planner(data_type="float").add_binary(in_a_fatbin(cubin) if kind == "fatbin" else cubin, kind)
+    plan = planner.plan(arch="sm_90", link_mode=mode)
+    assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
+    assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
+
+
+def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
+    other = relocatable_cubin("__device__ float other(float a) { return a; }")
+    plan = mini.planner(data_type="float").add_binary(other, "cubin").plan(arch="sm_90")
+    with pytest.raises(UnresolvedSymbolError, match=r"mini::op<float>\(float\)"):
+        plan.link()
+
+
+def test_a_relocatable_cubin_for_another_architecture_is_a_link_error(mini: KernelFamily) -> None:
+    plan = mini.planner(data_type="float").add_binary(relocatable_cubin(ALONE), "cubin").plan(arch="sm_80")
+    with pytest.raises(LinkError):
+        plan.link()
+
+
+def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:
+    data = in_a_fatbin(relocatable_cubin(ALONE))
+    with pytest.raises(PlanError, match=r"user\.fatbin"):
+        mini.planner(data_type="float").add_binary(data[:-100], "fatbin").plan(arch="sm_90")
+
+
+# --- compiled once ---
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, and nothing compiled yet in this process; gives where compiled sources are kept."""
+    monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "cache"))
+    for forget in (config.current, kernel_cache.default, inputs.compile_once):
+        forget.cache_clear()
+    yield tmp_path / "cache" / "cubins" / compilation.ENTRIES
+    monkeypatch.undo()
+    for forget in (config.current, kernel_cache.default, inputs.compile_once):
+        forget.cache_clear()
+
+
+def entries(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+@pytest.fixture
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What makes this process like another one that has no compiler."""
+
+    def forget() -> None:
+        def refuse(name: str) -> None:
+            raise AssertionError(f"{name} was asked for")
+
+        inputs.compile_once.cache_clear()
+        monkeypatch.setattr(
+            nvrtc.toolkit,
+            "bindings",
+            lambda name, found=toolkit.bindings: refuse(name) if name == "nvrtc" else found(name),
+        )
+
+    return forget
+
+
+def test_a_second_process_compiles_nothing(mini: KernelFamily, kept: Path, no_compiler: Callable[[], None]) -> None:
+    first = mini.planner(data_type="float").add_source(OP).plan()
+    toolkit.header_roots()
+    no_compiler()
+    again = mini.planner(data_type="float").add_source(OP).plan()
+    assert again == first
+    assert links(again)
+    assert inlined(again)
+
+
+def test_what_ltoir_provides_is_found_without_a_compiler(
+    mini: KernelFamily, kept: Path, no_compiler: Callable[[], None]
+) -> None:
+    data = ltoir(ALONE)
+    first = mini.planner(data_type="float").add_ltoir(data).plan()
+    toolkit.header_roots()
+    no_compiler()
+    assert mini.planner(data_type="float").add_ltoir(data).plan() == first
+
+
+def test_another_text_name_or_header_is_compiled_for_itself(mini: KernelFamily, kept: Path) -> None:
+    record = mini.record
+    changed = replace(record, headers=tuple((name, text + "// more\n") for name, text in record.headers))
+    other_options = replace(record, options=(*record.options, "--use_fast_math"))
+    given = [(OP, "user.cu", record), (OP + "\n", "user.cu", record), (OP, "other.cu", record)]
+    given += [(OP, "user.cu", changed), (OP, "user.cu", other_options)]
+    identities = {inputs.from_source(*each).identity for each in given}
+    assert len(identities) == len(entries(kept)) == len(given)
+
+
+def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(CompileError):
+            inputs.from_source("nonsense", "user.cu", mini.record)
+    assert entries(kept) == []
+
+
+def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A header that is included through a macro, at that: the text does not name it."""
+    header = tmp_path / "include" / "value.h"
+    header.parent.mkdir()
+    monkeypatch.setattr(toolkit, "header_roots", lambda: (header.parent,))
+    text = b"#define HEADER <value.h>\n#include HEADER\n__device__ int f() { return VALUE; }\n"
+
+    def value(number: int) -> str:
+        header.write_text(f"#define VALUE {number}\n")
+        inputs.compile_once.cache_clear()
+        return inputs.compile_once(text, (), BASE, ()).ptx
+
+    first = value(1001)
+    assert value(1002) != first == value(1001)
+
+
+def test_a_header_that_now_lies_before_another_of_its_name_is_noticed(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roots = (tmp_path / "first", tmp_path / "second")
+    monkeypatch.setattr(toolkit, "header_roots", lambda: roots)
+    for root, number in zip(reversed(roots), (1001, 1002), strict=True):
+        (root / "sub").mkdir(parents=True)
+        (root / "sub" / "value.h").write_text(f"#define VALUE {number}\n")
+        (root / "sub" / "outer.h").write_text('#include "value.h"\n')
+        inputs.compile_once.cache_clear()
+        text = b"#include <sub/outer.h>\n__device__ int f() { return VALUE; }\n"
+        assert str(number) in inputs.compile_once(text, (), BASE, ()).ptx
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda entry: {},
+        lambda entry: dict.fromkeys(entry),
+        lambda entry: entry | {"ltoir": "no base64"},
+        lambda entry: entry | {"ptx": "no PTX"},
+        lambda entry: entry | {"weak": [1]},
+        lambda entry: entry | {"headers": 1},
+        lambda entry: entry | {"version": "new"},
+    ],
+    ids=["empty", "null", "LTO-IR", "PTX", "weak", "headers", "version"],
+)
+def test_an_entry_that_cannot_be_read_is_made_again(
+    mini: KernelFamily, kept: Path, damage: Callable[[dict[str, object]], dict[str, object]]
+) -> None:
+    first = inputs.from_source(OP, "user.cu", mini.record)
+    (path,) = entries(kept)
+    store = kernel_cache.default().store
+    assert store is not None
+    key = path.parent.name + path.name
+    whole = json.loads(store.get(compilation.ENTRIES, key) or b"")
+    store.put(compilation.ENTRIES, key, json.dumps(whole | {"entry": damage(whole["entry"])}).encode())
+    inputs.compile_once.cache_clear()
+    again = inputs.from_source(OP, "user.cu", mini.record)
+    assert (again.symbols, again.identity) == (first.symbols, first.identity)
+    assert json.loads(store.get(compilation.ENTRIES, key) or b"") == whole
+
+
+def test_an_entry_under_anothers_name_is_a_miss(kept: Path) -> None:
+    compilation.keep({"one": 1}, {"is": "one"})
+    (path,) = entries(kept)
+    store = kernel_cache.default().store
+    assert store is not None
+    payload = store.get(compilation.ENTRIES, path.parent.name + path.name)
+    assert payload is not None
+    compilation.keep({"two": 2}, {"is": "two"})
+    (other,) = [p for p in entries(kept) if p != path]
+    for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}'):
+        store.put(compilation.ENTRIES, other.parent.name + other.name, wrong)
+        assert compilation.find({"two": 2}) is None
+    assert compilation.find({"one": 1}) == {"is": "one"}
+
+
+def test_a_cache_that_is_only_read_gives_and_takes_nothing(
+    mini: KernelFamily, kept: Path, no_compiler: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs.from_source(OP, "user.cu", mini.record)
+    before = entries(kept)
+    monkeypatch.setenv("JITLTO_CACHE", "readonly")
+    for forget in (config.current, kernel_cache.default, inputs.compile_once):
+        forget.cache_clear()
+    inputs.from_source(OP, "other.cu", mini.record)
+    assert entries(kept) == before
+    no_compiler()
+    inputs.from_source(OP, "user.cu", mini.record)
+
+
+def test_without_a_cache_sources_compile_all_the_same(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernel_cache, "default", lambda: kernel_cache.CubinCache(None))
+    inputs.compile_once.cache_clear()
+    assert links(mini.planner(data_type="float").add_source(OP + "// uncached").plan())

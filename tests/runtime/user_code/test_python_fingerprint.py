@@ -1,0 +1,117 @@
+"""What a Python function is, told by values: equal where the code is the same, different where anything differs."""
+
+from __future__ import annotations
+
+import json
+import math
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import pytest
+
+from jitlto.runtime.user_code.python_fingerprint import fingerprint
+
+TABLE = numpy.arange(4, dtype="f4")
+OBJECT = object()
+
+
+def told(text: str, **names: object) -> str | None:
+    """The fingerprint of the function ``f`` in a source, with these globals."""
+    scope: dict[str, Any] = dict(names)
+    exec(text, scope)  # noqa: S102 - our own words
+    found = fingerprint(scope["f"])
+    return None if found is None else json.dumps(found, sort_keys=True)
+
+
+def closure(factor: object) -> Callable[[float], object]:
+    def f(x: float) -> object:
+        return x * factor  # type: ignore[operator]
+
+    return f
+
+
+def test_the_same_text_has_the_same_fingerprint_wherever_it_stands() -> None:
+    text = "def f(x, y=1, *, z=2.5):\n    return x * y + z\n"
+    assert told(text) == told("\n\n# elsewhere\n" + text) is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "def f(x): return x * 3.0",
+        "def f(x): return x * 2",
+        "def f(x): return x + 2.0",
+        "def f(y): return y * 2.0",
+        "def f(x, y=1): return x * 2.0",
+        "def f(x): return x * -2.0",
+        "def f(x): return (x * 2.0, x)",
+    ],
+)
+def test_another_code_has_another_fingerprint(other: str) -> None:
+    assert told(other) != told("def f(x): return x * 2.0")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [(1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("1", 1), ((1, 2), (1, (2,))), (b"a", "a"), (1j, 1 + 0j)],
+)
+def test_another_global_closure_or_default_has_another_fingerprint(one: object, other: object) -> None:
+    assert told("def f(x): return G", G=one) != told("def f(x): return G", G=other)
+    assert told("def f(x, y=G): return y", G=one) != told("def f(x, y=G): return y", G=other)
+    assert fingerprint(closure(one)) != fingerprint(closure(other))  # type: ignore[arg-type]
+
+
+def test_nan_is_a_value_like_others() -> None:
+    assert told("def f(x): return G", G=math.nan) == told("def f(x): return G", G=float("nan")) is not None
+
+
+def test_a_global_that_is_not_used_does_not_count() -> None:
+    assert told("def f(x): return x", G=1) == told("def f(x): return x", G=object())
+
+
+def test_arrays_count_by_content_and_type() -> None:
+    values = [TABLE, TABLE + 1, TABLE.astype("f8"), TABLE.reshape(2, 2), numpy.float32(1), numpy.float64(1)]
+    fingerprints = [told("def f(x): return G", G=value) for value in values]
+    assert None not in fingerprints
+    assert len(set(fingerprints)) == len(values)
+    assert told("def f(x): return G", G=TABLE.copy()) == fingerprints[0]
+
+
+@pytest.mark.parametrize("known", [math, math.sqrt, numpy, numpy.float32, numpy.sqrt, abs, float], ids=repr)
+def test_what_belongs_to_the_known_libraries_counts_by_name(known: object) -> None:
+    assert told("def f(x): return G", G=known) is not None
+
+
+class Named:
+    """Claims to be what it is not."""
+
+
+Named.__module__, Named.__name__ = "math", "sqrt"
+SECRET = types.ModuleType("secret")
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [OBJECT, [1], {}, SECRET, json, json.dumps, Named, closure(1), numpy.array([None]), numpy.zeros(1, "f4,i4")],
+    ids=[
+        "object", "list", "dict", "module", "another library", "its function", "a false name", "a function",
+        "objects in an array", "a structured array",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_told_leaves_no_fingerprint(unknown: object) -> None:
+    assert told("def f(x): return G", G=unknown) is None
+    assert fingerprint(closure(unknown)) is None  # type: ignore[arg-type]
+
+
+def test_a_name_that_is_not_bound_and_a_function_within_leave_no_fingerprint() -> None:
+    assert told("def f(x): return missing") is None
+    assert told("def f(x):\n    def g(y): return y\n    return g(x)") is None
+
+
+def test_numbas_types_count_by_name() -> None:
+    numba = pytest.importorskip("numba", reason="numba is not installed")
+    assert told("def f(x): return G(x)", G=numba.float32) is not None
+    assert told("def f(x): return G(x)", G=numba.float32) != told("def f(x): return G(x)", G=numba.int32)
+    assert told("def f(x): return G(x)", G=numba.float32[:]) is None

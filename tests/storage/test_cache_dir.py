@@ -1,0 +1,193 @@
+"""The store: what is read is what was written, whatever happens to the files; it never makes anything fail."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from jitlto.storage.cache_dir import Store, open_store
+from tests.support.environments import ROOT
+
+KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
+LARGE = 1 << 30
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store", LARGE)
+
+
+def files(store: Store) -> list[Path]:
+    return [p for p in store.directory.rglob("*") if p.is_file() and p.parent.name != "locks"]
+
+
+@given(st.binary(max_size=3000))
+@settings(max_examples=30)
+def test_what_is_stored_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:
+    store = Store(tmp_path_factory.mktemp("s") / "store", LARGE)
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], payload)
+    assert store.get("units", KEYS[0]) == payload
+    assert store.get("other", KEYS[0]) is None
+    assert Store(store.directory, LARGE).get("units", KEYS[0]) == payload
+
+
+@given(st.data())
+@settings(max_examples=60)
+def test_a_damaged_entry_is_a_miss_and_is_replaced(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    store = Store(tmp_path_factory.mktemp("s") / "store", LARGE)
+    store.put("units", KEYS[0], b"some payload")
+    (file,) = files(store)
+    whole = file.read_bytes()
+    damage = data.draw(st.sampled_from(["cut", "flip", "grow", "empty"]))
+    position = data.draw(st.integers(0, len(whole) - 1))
+    damaged = {
+        "cut": whole[:position],
+        "flip": whole[:position] + bytes([whole[position] ^ 1 << data.draw(st.integers(0, 7))]) + whole[position + 1 :],
+        "grow": whole + b"x",
+        "empty": b"",
+    }[damage]
+    file.write_bytes(damaged)
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], b"some payload")
+    assert store.get("units", KEYS[0]) == b"some payload"
+
+
+def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: Store) -> None:
+    payloads = [bytes([n]) * 50_000 for n in range(8)]
+
+    def work(number: int) -> set[bytes | None]:
+        seen = set()
+        for _ in range(30):
+            store.put("units", KEYS[0], payloads[number])
+            seen.add(store.get("units", KEYS[0]))
+        return seen
+
+    with ThreadPoolExecutor(8) as pool:
+        for seen in pool.map(work, range(8)):
+            assert seen <= set(payloads)
+    assert len(files(store)) == 1
+
+
+def test_the_directory_is_this_users_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = Store(tmp_path / "a" / "store", LARGE)
+    assert store.directory.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        assert open_store(shared, LARGE) is None
+    assert "written by others" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file"])
+def test_a_directory_that_cannot_be_used_is_a_warning_and_no_store(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    (tmp_path / "file").write_text("x")
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        assert open_store(tmp_path / "file" / ("" if kind == "file" else "sub"), LARGE) is None
+    assert "goes without" in caplog.text
+
+
+def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: Store) -> None:
+    path = store._path("units", KEYS[0])
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    assert store.get("units", KEYS[0]) is None
+    path.unlink()
+    path.mkdir()
+    (path / "inner").write_text("x")
+    assert store.get("units", KEYS[0]) is None
+    store.put("units", KEYS[0], b"payload")
+    assert store.get("units", KEYS[0]) == b"payload"
+
+
+def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    (store.directory / "units").write_text("in the way")
+    with caplog.at_level(logging.WARNING, "jitlto"):
+        for key in KEYS[:3]:
+            store.put("units", key, b"payload")
+            assert store.get("units", key) is None
+    assert caplog.text.count("takes no more") == 1
+
+
+def test_damage_is_said_once_however_often_it_is_met(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    for key in KEYS[:2]:
+        store.put("units", key, b"payload")
+        store._path("units", key).write_bytes(b"damaged")
+    with ThreadPoolExecutor(8) as pool:
+        assert not any(pool.map(lambda n: store.get("units", KEYS[n % 2]), range(100)))
+    assert caplog.text.count("is damaged") == 2
+
+
+def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: Store) -> None:
+    shutil.rmtree(store.directory)
+    assert store.get("units", KEYS[0]) is None
+    claim = store.claim(KEYS[0])
+    assert claim is not None
+    claim.release()
+    store.put("units", KEYS[0], b"payload")
+    assert store.get("units", KEYS[0]) == b"payload"
+    assert store.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = Store(Path("here"), LARGE)
+    store.put("units", KEYS[0], b"payload")
+    (tmp_path / "there").mkdir()
+    monkeypatch.chdir(tmp_path / "there")
+    assert store.get("units", KEYS[0]) == b"payload"
+    store.put("units", KEYS[1], b"payload")
+    assert list((tmp_path / "there").iterdir()) == []
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from jitlto.storage.cache_dir import Store
+claim = Store(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
+print("held" if claim else "not", flush=True)
+time.sleep(600)
+"""
+
+
+def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: Store) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(store.directory), KEYS[0]], stdout=subprocess.PIPE, text=True, env=environment
+    )
+    assert holder.stdout is not None
+    with holder:
+        assert holder.stdout.readline() == "held\n"
+        assert store.claim(KEYS[0]) is None
+        other = store.claim(KEYS[1])
+        assert other is not None
+        other.release()
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        begin = time.monotonic()
+        claim = store.claim(KEYS[0])
+        assert claim is not None
+        assert time.monotonic() - begin < 1
+        claim.release()
+    again = store.claim(KEYS[0])
+    assert again is not None
+    again.release()

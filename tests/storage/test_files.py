@@ -1,0 +1,148 @@
+"""Files: which one stands under a name, which database it holds, what stands beside it, and how another replaces it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.files import beside, digest_of, identity, read, replacing
+from tests.conftest import BuildFamily
+from tests.support.families import MINI
+
+
+def test_every_change_makes_another_identity(tmp_path: Path) -> None:
+    path, other = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"one")
+    other.write_bytes(b"one")
+    seen = [identity(path.stat()), identity(other.stat())]
+    assert identity(path.stat()) == seen[0]
+    time.sleep(0.02)
+    path.write_bytes(b"two")
+    seen.append(identity(path.stat()))
+    os.utime(path, ns=(seen[0][3], seen[0][3]))  # whoever sets the time back changes the file
+    seen.append(identity(path.stat()))
+    os.replace(other, path)  # noqa: PTH105
+    seen.append(identity(path.stat()))
+    assert len(set(seen)) == len(seen)
+
+
+def test_beside_a_file_stand_those_of_its_stem(tmp_path: Path) -> None:
+    for name in ("x.pack", "x.b.pack", "x.pack.old", "xy.pack", "y.pack", "x.fragdb"):
+        (tmp_path / name).touch()
+    assert [path.name for path in beside(tmp_path / "x.fragdb", ".pack")] == ["x.b.pack", "x.pack"]
+    assert beside(tmp_path / "none" / "x.fragdb", ".pack") == []
+
+
+def test_the_digest_of_a_database_is_that_of_the_whole_content(
+    mini_path: Path, shipped_path: Path, build_family: BuildFamily
+) -> None:
+    changed = build_family(
+        MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "3.0f * ({{expr}})")}, "other"
+    )
+    digests = set()
+    for path in (mini_path, shipped_path, changed.path):
+        with FragmentDatabase(path) as database:
+            assert digest_of(path) == database.digest
+            digests.add(database.digest)
+    assert len(digests) == 3
+
+
+def edited(path: Path, *statements: str) -> Path:
+    connection = sqlite3.connect(path)
+    connection.isolation_level = None
+    for statement in statements:
+        connection.execute(statement)
+    connection.close()
+    return path
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ("UPDATE meta SET value = replace(value, substr(value, 1, 1), 'f') WHERE name = 'digest'",),
+        ("UPDATE meta SET name = 'digests'", "INSERT INTO meta VALUES ('digest', printf('%064d', 0))"),
+        ("DELETE FROM meta", "INSERT INTO meta VALUES ('digest', printf('%064d', 0))"),
+        ("PRAGMA page_size = 8192", "VACUUM"),
+        ("PRAGMA page_size = 1024", "VACUUM"),
+        ("DROP TABLE meta", "CREATE TABLE meta(name TEXT, value TEXT)", "INSERT INTO meta VALUES ('digest', 'x')"),
+        ("PRAGMA application_id = 7",),
+        ("DELETE FROM meta",),
+    ],
+)
+def test_the_digest_of_an_edited_file_is_what_is_written_there_or_nothing(
+    mini_path: Path, tmp_path: Path, statements: tuple[str, ...]
+) -> None:
+    path = tmp_path / "edited.fragdb"
+    shutil.copy(mini_path, path)
+    edited(path, *statements)
+    rows = dict(sqlite3.connect(path).execute("SELECT name, value FROM meta").fetchall())
+    assert digest_of(path) in (None, rows.get("digest"))
+
+
+def test_what_is_no_database_has_no_digest(mini_path: Path, tmp_path: Path) -> None:
+    whole = mini_path.read_bytes()
+    cut = [whole[:length] for length in (0, 100, 5000, 8192, -1)]
+    for number, data in enumerate([*cut, b"x", whole + b"x", b"x" + whole[1:], bytes(8192)]):
+        path = tmp_path / str(number)
+        path.write_bytes(data)
+        assert digest_of(path) is None
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "missing", "."):
+        assert digest_of(tmp_path / name) is None
+
+
+def test_what_a_process_writes_is_read_and_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    assert read(tmp_path / "file") == b"text"
+    ours, theirs = os.pipe()
+    os.write(theirs, b"from a process")
+    os.close(theirs)
+    assert read(f"/dev/fd/{ours}") == b"from a process"
+    os.close(ours)
+    os.mkfifo(tmp_path / "fifo")
+    for path, why in ((tmp_path / "fifo", "a FIFO that nobody writes to"), (Path("/dev/zero"), "is no file")):
+        with pytest.raises(OSError, match=why):
+            read(path)
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o077])
+def test_a_file_is_replaced_whole_and_umask_says_who_may_read_it(tmp_path: Path, umask: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    before = os.umask(umask)
+    try:
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"half")
+            assert path.read_bytes() == b"old"
+            temporary.write_bytes(b"whole")
+    finally:
+        os.umask(before)
+    assert path.read_bytes() == b"whole"
+    assert path.stat().st_mode & 0o777 == 0o666 & ~umask
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("failure", [OSError, ValueError, KeyboardInterrupt])
+def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, failure: type[BaseException]) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with pytest.raises(failure), replacing(path) as temporary:
+        temporary.write_bytes(b"half")
+        raise failure
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_cannot_be_replaced_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(), Path("/"), tmp_path, tmp_path / "none" / "file", tmp_path / ("x" * 256)):
+        with pytest.raises(OSError, match=r"Errno"), replacing(path) as temporary:
+            temporary.write_bytes(b"new")
+    assert list(tmp_path.iterdir()) == []
+    assert list(Path("/").glob(".jitlto-*")) == []

@@ -1,0 +1,339 @@
+"""Manifests: what is vouched for is what was published, and nothing passes because nobody spoke of it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.cli import cli
+from jitlto.errors import ManifestError
+from jitlto.runtime.linking import packs
+from jitlto.runtime.linking.kernel_cache import LinkedKernel, pack
+from jitlto.runtime.linking.link_key import Recipe
+from jitlto.storage import manifest
+from jitlto.storage.manifest import Manifest
+
+ZERO = "0" * 64
+needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
+
+
+@pytest.fixture
+def release(mini_path: Path, tmp_path: Path) -> Path:
+    """A directory with a database in a folder, and a pack beside it."""
+    (tmp_path / "release" / "pkg").mkdir(parents=True)
+    shutil.copy(mini_path, tmp_path / "release" / "pkg" / "mini.fragdb")
+    recipe = Recipe(b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", ())
+    kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: pack(recipe, kernel)})
+    return tmp_path / "release"
+
+
+@pytest.fixture
+def database(release: Path) -> Path:
+    return release / "pkg" / "mini.fragdb"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return made_key(tmp_path / "key")
+
+
+def tool(*command: object, **how: Any) -> subprocess.CompletedProcess[Any]:
+    """Run a program of the machine's."""
+    program = shutil.which(str(command[0]))
+    assert program
+    return subprocess.run([program, *map(str, command[1:])], **{"check": True, "capture_output": True} | how)
+
+
+def made_key(path: Path) -> Path:
+    tool("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", path)
+    return path
+
+
+def signers_of(key: Path, name: str = "release@example.org") -> Path:
+    """A file of OpenSSH's allowed_signers that trusts one key."""
+    path = key.with_name(f"{key.name}.signers")
+    path.write_text(f'{name} namespaces="jitlto" {key.with_suffix(".pub").read_text()}')
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(cli, [str(argument) for argument in arguments])
+
+
+def refused(*arguments: object) -> str:
+    """The message with which a command fails."""
+    result = run(*arguments)
+    assert isinstance(result.exception, ManifestError), result.output
+    assert result.exception.hint
+    return str(result.exception)
+
+
+def listed(release: Path, *more: object) -> Path:
+    result = run("manifest", release / "pkg" / "mini.fragdb", "-o", release / "SHA256SUMS", *more)
+    assert result.exit_code == 0, result.output or result.exception
+    return release / "SHA256SUMS"
+
+
+def test_a_manifest_lists_databases_and_the_packs_beside_them(release: Path) -> None:
+    path = listed(release)
+    assert list(Manifest.read(path).digests) == ["pkg/mini.fragdb", "pkg/mini.sm_90.pack"]
+    result = run("verify", "--manifest", path)
+    assert result.exit_code == 0
+    assert "2 files are those that it lists" in result.output
+    assert "6 fragments and 12 images hold" in result.output
+    assert run("verify", "--manifest", path, release / "pkg" / "mini.fragdb").exit_code == 0
+
+
+def test_sha256sum_reads_what_jitlto_writes_and_the_other_way_round(release: Path) -> None:
+    path = listed(release)
+    tool("sha256sum", "--check", "--strict", path.name, cwd=release)
+    for flag in ("--text", "--binary"):
+        made = tool("sha256sum", flag, "./pkg/mini.fragdb", "pkg/mini.sm_90.pack", cwd=release)
+        (release / "other").write_bytes(made.stdout)
+        assert Manifest.read(release / "other").digests == Manifest.read(path).digests
+        assert run("verify", "--manifest", release / "other").exit_code == 0
+
+
+def test_the_same_files_give_the_same_manifest(release: Path) -> None:
+    whole = listed(release).read_bytes()
+    assert listed(release).read_bytes() == whole
+
+
+@pytest.mark.parametrize("name", ["mini.fragdb", "mini.sm_90.pack"])
+def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, database: Path, name: str) -> None:
+    path = listed(release)
+    expected = Manifest.read(path).digests[f"pkg/{name}"]
+    file = database.with_name(name)
+    file.write_bytes(file.read_bytes() + b"x")
+    for arguments in ([database], []):
+        message = refused("verify", "--manifest", path, *arguments)
+        assert str(file) in message
+        assert expected in message
+        assert manifest.sha256(file) in message
+
+
+def test_what_is_not_listed_fails(release: Path, database: Path, tmp_path: Path) -> None:
+    path = listed(release)
+    other = shutil.copy(database, release / "other.fragdb")
+    assert "is not listed" in refused("verify", "--manifest", path, other)
+    assert "is not listed" in refused("verify", "--manifest", path, database, other)
+    packs.write(database.with_name("mini.more.pack"), {})
+    for arguments in ([database], []):
+        message = refused("verify", "--manifest", path, *arguments)
+        assert "mini.more.pack" in message  # a process that opens the database would load it
+
+
+def test_what_is_listed_and_missing_fails(release: Path, database: Path) -> None:
+    path = listed(release)
+    database.with_name("mini.sm_90.pack").unlink()
+    assert "mini.sm_90.pack: cannot be read" in refused("verify", "--manifest", path)
+    database.unlink()
+    assert "cannot be read" in refused("verify", "--manifest", path, database)
+    assert "cannot be read" in refused("verify", "--manifest", release / "none")
+
+
+def test_an_installed_file_is_found_by_the_end_of_its_path(release: Path, database: Path, tmp_path: Path) -> None:
+    path = listed(release)
+    installed = tmp_path / "site-packages" / "pkg"
+    shutil.copytree(database.parent, installed)
+    assert run("verify", "--manifest", path, installed / "mini.fragdb").exit_code == 0
+    elsewhere = tmp_path / "site-packages" / "other"
+    shutil.copytree(database.parent, elsewhere)
+    assert "is not listed" in refused("verify", "--manifest", path, elsewhere / "mini.fragdb")
+
+
+def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
+    path = listed(release)
+    database.write_bytes(b"no database at all")
+    assert "is not the file that" in refused("verify", "--manifest", path, database)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty"),
+        ("\n", "no SHA-256"),
+        (f"{ZERO} pkg/mini.fragdb\n", "no SHA-256"),
+        (f"{ZERO[1:]}  pkg/mini.fragdb\n", "no SHA-256"),
+        (f"{ZERO.replace('0', 'A')}  pkg/mini.fragdb\n", "no SHA-256"),
+        (f"\\{ZERO}  a\\\\b\n", "no SHA-256"),
+        (f"SHA256 (pkg/mini.fragdb) = {ZERO}\n", "no SHA-256"),
+        (f"{ZERO}  pkg/mini.fragdb\n{ZERO}  pkg/mini.fragdb\n", ":2: .*twice"),
+        (f"{ZERO}  a\n{ZERO}  ./a\n", ":2: .*twice"),
+        (f"{ZERO}  /etc/passwd\n", "no plain relative path"),
+        (f"{ZERO}  ../x.fragdb\n", "no plain relative path"),
+        (f"{ZERO}  pkg/../../x.fragdb\n", "no plain relative path"),
+        (f"{ZERO}  pkg//x.fragdb\n", "no plain relative path"),
+        (f"{ZERO}  .\n", "no plain relative path"),
+        (f"{ZERO}  a\rb\n", "no plain relative path"),
+        (f"{ZERO}  a\n\n{ZERO}  b\n", ":2: .*no SHA-256"),
+    ],
+)
+def test_what_is_no_manifest_is_refused_with_its_line(release: Path, text: str, why: str) -> None:
+    (release / "SHA256SUMS").write_bytes(text.encode())
+    with pytest.raises(ManifestError, match=why):
+        Manifest.read(release / "SHA256SUMS")
+    refused("verify", "--manifest", release / "SHA256SUMS")
+
+
+def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) -> None:
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 40)
+    os.mkfifo(tmp_path / "fifo")
+    for name, why in (("large", "longer than"), ("fifo", "no regular file"), ("none", "No such file"), (".", "")):
+        assert why in refused("verify", "--manifest", tmp_path / name)
+    (tmp_path / "bytes").write_bytes(b"\xff" * 70)
+    assert "not UTF-8" in refused("verify", "--manifest", tmp_path / "bytes")
+
+
+@given(st.text(max_size=100) | st.text("0a \n*/.\\", max_size=300))
+def test_any_text_is_a_manifest_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
+    path = tmp_path_factory.mktemp("m") / "SHA256SUMS"
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    try:
+        read = Manifest.read(path)
+    except ManifestError as error:
+        assert str(path) in str(error)
+    else:
+        assert all(not name.startswith(("/", "..")) for name in read.digests)
+
+
+def test_files_elsewhere_and_strange_names_are_not_listed(release: Path, database: Path, tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    assert "does not lie beside" in refused("manifest", database, "-o", tmp_path / "inner" / "SHA256SUMS")
+    strange = Path(shutil.copy(database, release / "a\nb.fragdb"))
+    told = refused("manifest", strange, "-o", release / "SHA256SUMS")
+    assert "characters that cannot stand in a line" in told
+    assert "a\nb" not in told, "nor in a message"
+    assert not (release / "SHA256SUMS").exists()
+
+
+def test_another_file_is_not_replaced_and_a_damaged_database_is_not_listed(release: Path, database: Path) -> None:
+    (release / "notes").write_text("notes")
+    assert "no manifest: it is not replaced" in refused("manifest", database, "-o", release / "notes")
+    database.write_bytes(database.read_bytes()[:-5000])
+    result = run("manifest", database, "-o", release / "SHA256SUMS")
+    assert "is damaged" in str(result.exception)
+    assert not (release / "SHA256SUMS").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--signers", "x", "a.fragdb"], ["--manifest", "m", "--signer", "me"]], ids=str
+)
+def test_wrong_usage_is_said(arguments: list[str]) -> None:
+    assert run("verify", *arguments).exit_code == 2
+
+
+# --- signatures ---
+
+
+@needs_ssh
+def test_a_signed_manifest_is_checked_by_who_signed_it(release: Path, database: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    result = run("verify", "--manifest", path, "--signers", signers_of(key), database)
+    assert result.exit_code == 0
+    assert "signed by release@example.org" in result.output
+    named = ("--signers", signers_of(key), "--signer", "release@example.org")
+    assert run("verify", "--manifest", path, *named).exit_code == 0
+    assert "not one by me@example.org" in refused("verify", "--manifest", path, *named[:3], "me@example.org")
+
+
+@needs_ssh
+def test_openssh_checks_what_jitlto_signs_and_the_other_way_round(release: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    signers = signers_of(key)
+    command = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.org", "-n", "jitlto"]
+    tool(*command, "-s", f"{path}.sig", input=path.read_bytes())
+    Path(f"{path}.sig").unlink()
+    tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "jitlto", path)
+    assert run("verify", "--manifest", path, "--signers", signers).exit_code == 0
+
+
+@needs_ssh
+def test_a_signature_stays_while_the_manifest_does_and_its_removal_is_said(
+    release: Path, database: Path, key: Path
+) -> None:
+    path = listed(release, "--sign", key)
+    signature = path.with_name("SHA256SUMS.sig")
+    signed = signature.read_bytes()
+    assert run("manifest", database, "-o", path).stderr == ""
+    assert signature.read_bytes() == signed
+    shutil.copy(database, release / "pkg" / "more.fragdb")
+    done = run("manifest", database, release / "pkg" / "more.fragdb", "-o", path)
+    assert done.exit_code == 0
+    assert not signature.exists()
+    assert f"{signature}: removed, for the manifest has changed" in done.stderr
+
+
+@needs_ssh
+def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    signature, signers = Path(f"{path}.sig"), signers_of(key)
+    whole, signed = path.read_bytes(), signature.read_bytes()
+    path.write_bytes(whole + f"{ZERO}  more.fragdb\n".encode())
+    assert "not one by" in refused("verify", "--manifest", path, "--signers", signers, database)
+    path.write_bytes(whole)
+    for data in (b"", b"x", signed[:-60], signed.replace(b"\n", b"", 2), signed[:80] + b"A" + signed[81:]):
+        signature.write_bytes(data)
+        assert "not one by" in refused("verify", "--manifest", path, "--signers", signers, database)
+    signature.write_bytes(signed)
+    assert run("verify", "--manifest", path, "--signers", signers, database).exit_code == 0
+
+
+@needs_ssh
+def test_a_missing_signature_is_a_failure_where_one_is_asked_for(release: Path, database: Path, key: Path) -> None:
+    path = listed(release)
+    assert "is not signed" in refused("verify", "--manifest", path, "--signers", signers_of(key), database)
+    listed(release, "--sign", key)
+    assert "its signature is not checked" in run("verify", "--manifest", path).output
+    shutil.copy(release / "pkg" / "mini.sm_90.pack", release / "pkg" / "mini.sm_80.pack")
+    listed(release)  # of another content, and unsigned: the old signature is not left beside it
+    assert "is not signed" in refused("verify", "--manifest", path, "--signers", signers_of(key), database)
+
+
+@needs_ssh
+def test_others_signatures_and_signatures_for_other_things_fail(release: Path, key: Path, tmp_path: Path) -> None:
+    other = made_key(tmp_path / "other")
+    path = listed(release, "--sign", other)
+    assert "not one by anybody" in refused("verify", "--manifest", path, "--signers", signers_of(key))
+    Path(f"{path}.sig").unlink()
+    tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "file", path)
+    everything = tmp_path / "everything"
+    everything.write_text(f"release@example.org {key.with_suffix('.pub').read_text()}")
+    for signers in (signers_of(key), everything):
+        assert "not one by" in refused("verify", "--manifest", path, "--signers", signers)
+
+
+@needs_ssh
+def test_signers_that_cannot_be_read_are_said(release: Path, key: Path, tmp_path: Path) -> None:
+    path = listed(release, "--sign", key)
+    assert "none: cannot be read" in refused("verify", "--manifest", path, "--signers", tmp_path / "none")
+    (tmp_path / "empty").touch()
+    assert "not one by anybody" in refused("verify", "--manifest", path, "--signers", tmp_path / "empty")
+
+
+@needs_ssh
+def test_a_key_that_cannot_sign_is_said(release: Path, database: Path, tmp_path: Path) -> None:
+    (tmp_path / "nokey").write_text("no key")
+    for name in ("nokey", "missing"):
+        command = ("manifest", database, "-o", release / "SHA256SUMS", "--sign", tmp_path / name)
+        assert "cannot be signed" in refused(*command)
+
+
+def test_without_ssh_keygen_a_signature_is_not_taken_for_good(
+    release: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = listed(release)
+    Path(f"{path}.sig").write_text("signature")
+    (tmp_path / "signers").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "ssh-keygen, which is not found" in refused("verify", "--manifest", path, "--signers", tmp_path / "signers")

@@ -1,0 +1,179 @@
+"""The cells of docs/compatibility.md that need a GPU, run once and recorded.
+
+Where the CUDA releases are (see tests/support/toolkits.py), databases, cubins and PTX of each go into one folder::
+
+    JITLTO_TEST_TOOLKITS=DIRECTORY python -m tests.support.compatibility_gpu prepare FOLDER --arch sm_90
+
+Where the GPU is, with CUDA 13.0's nvJitLink and driver for example, they are launched; what is there of CUDA does not
+matter to the code that was linked before::
+
+    python -m tests.support.compatibility_gpu record FOLDER docs/benchmarks/compatibility.json
+
+Then ``python -m tests.support.compatibility_cases`` marks the cells in the page.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from jitlto.cuda import device, driver, toolkit
+from jitlto.errors import JitltoError
+from jitlto.model.versions import Architecture, newest_ptx_isa
+from jitlto.runtime.discovery.lookup_cache import Chosen
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.storage.database import FragmentDatabase
+from tests.support import toolkits
+from tests.support.compatibility_cases import CODE
+
+RELEASES = ("12.9", "13.0", toolkits.NEWEST)
+OLDER = Architecture(80)  # whose PTX a driver compiles for a later device, as where nvJitLink does not know that one
+TWICE = {"data_type": "float", "op_name": "twice"}
+SIZE = 1000
+
+
+def prepare(folder: Path, arch: str) -> None:
+    """Fill a folder with what each release makes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+    for release in RELEASES:
+        with tempfile.TemporaryDirectory() as scratch:
+            python, cache = toolkits.python(release), Path(scratch) / "cache"
+            built = Path(scratch) / "built"
+            toolkits.run(python, "tests.support.compatibility_probe", "build", built, cache=cache)
+            about: Any = toolkits.run(
+                python,
+                "tests.support.compatibility_gpu",
+                "make",
+                built / "both.fragdb",
+                folder,
+                "--arch",
+                arch,
+                cache=cache,
+            )
+            shutil.copy(built / "both.fragdb", folder / f"{about['nvjitlink']}.fragdb")
+            made.append(about)
+    (folder / "made.json").write_text(json.dumps(made, indent=2))
+    size = sum(file.stat().st_size for file in folder.iterdir())
+    print(f"{folder}: {len(list(folder.iterdir()))} files, {size // 1000} KB")
+
+
+def make(database: Path, folder: Path, arch: str) -> None:
+    """Link in the environment of one release: a cubin, and PTX for the device's architecture and for an older one."""
+    version = str(toolkit.nvjitlink_version())
+    with FragmentDatabase(database) as opened:
+        plan = KernelFamily("mini", opened).plan(arch=arch, **TWICE)
+        own = Architecture.parse(arch)
+        code = {f"{version}.cubin": (plan.link().cubin, own.sm)}
+        for target in (own, OLDER):
+            code[f"{version}.{target.compute}.ptx"] = (plan.link_ptx(target).encode(), target.compute)
+    for name, (data, _) in code.items():
+        (folder / name).write_bytes(data)
+    files = [{"file": name, "target": target} for name, (_, target) in code.items()]
+    print(json.dumps({"nvjitlink": version, "isa": str(newest_ptx_isa(toolkit.nvjitlink_version())), "code": files}))
+
+
+def doubles(launcher: Launcher) -> bool:
+    """Whether a launch of ``twice`` doubles what it is given."""
+    import cupy
+
+    values = cupy.arange(SIZE, dtype=cupy.float32)
+    launcher(None, (SIZE + 255) // 256, 256, values, SIZE)
+    return bool((values == 2 * cupy.arange(SIZE, dtype=cupy.float32)).all())
+
+
+def run_code(folder: Path, about: dict[str, Any], code: dict[str, str]) -> dict[str, object]:
+    """Load code that was linked before, and launch it if the driver takes it."""
+    with FragmentDatabase(folder / f"{about['nvjitlink']}.fragdb") as database:
+        entry = KernelFamily("mini", database).plan(arch="sm_90", **TWICE).entry
+    linked = LinkedKernel((folder / code["file"]).read_bytes(), entry.entry, code["target"], "", 0.0)
+    kind = "PTX" if linked.is_ptx else "cubin"
+    ran: dict[str, object] = {"made_by": f"{kind} of nvJitLink {about['nvjitlink']}", "target": code["target"]}
+    try:
+        launcher = Launcher(Chosen(str(entry.key), "0" * 64, entry.signature), linked, _unplanned)
+        return ran | {"loads": True, "right": doubles(launcher)}
+    except JitltoError as error:
+        return ran | {"loads": False, "message": str(error)}
+
+
+def _unplanned() -> Any:
+    raise AssertionError("a launch needs no plan")
+
+
+def run_database(folder: Path, version: str) -> dict[str, object]:
+    """Plan, link and launch from a database, as a caller does."""
+    said: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("jitlto").addHandler(handler)
+    try:
+        with FragmentDatabase(folder / f"{version}.fragdb") as database:
+            launcher = KernelFamily("mini", database).launcher(**TWICE)
+            return {"mode": launcher.plan.link_mode, "said": said, "right": doubles(launcher)}
+    except JitltoError as error:
+        return {"error": type(error).__name__, "message": str(error), "said": said}
+    finally:
+        logging.getLogger("jitlto").removeHandler(handler)
+
+
+def record(folder: Path, output: Path) -> None:
+    """Launch everything and write what came of it."""
+    made = json.loads((folder / "made.json").read_text())
+    found = driver.at_hand()
+    assert found, "there is no driver here"
+    own = device.architecture()
+    codes = [run_code(folder, about, code) for about in made for code in about["code"]]
+    column = f"driver for CUDA {found.cuda}"
+    names = {cell.row: cell.name for cell in CODE.cells if cell.column == column}
+    for ran in codes:
+        print(ran)
+    report = {
+        "command": "python -m tests.support.compatibility_gpu record",
+        "device": device.current().name,
+        "architecture": own.sm,
+        "cuda": str(found.cuda),
+        "libcuda": found.release,
+        "kernel_module": found.module,
+        "forward_compatibility": found.forward,
+        "nvjitlink": str(toolkit.nvjitlink_version()),
+        "python": platform.python_version(),
+        "code": {names.get(str(r["made_by"]), r["made_by"]): r for r in codes if r["target"] in (own.sm, own.compute)},
+        "ptx_for_an_older_architecture": [r for r in codes if r["target"] == OLDER.compute],
+        "databases": {about["nvjitlink"]: run_database(folder, about["nvjitlink"]) for about in made},
+    }
+    output.write_text(json.dumps(report, indent=2) + "\n")
+    print(f"{output}: {len(codes)} pieces of code, {len(made)} databases")
+
+
+def main() -> None:
+    """Prepare, or record; ``make`` is what prepare has each release do."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, paths in (("prepare", ["folder"]), ("make", ["database", "folder"]), ("record", ["folder", "output"])):
+        command = commands.add_parser(name)
+        for path in paths:
+            command.add_argument(path, type=Path)
+        if name != "record":
+            command.add_argument("--arch", default="sm_90", help="The device's architecture.")
+    given = parser.parse_args()
+    if given.command == "prepare":
+        prepare(given.folder, given.arch)
+    elif given.command == "make":
+        make(given.database, given.folder, given.arch)
+    else:
+        os.environ["JITLTO_CACHE"] = "off"  # what is found there would not be linked
+        record(given.folder, given.output)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,168 @@
+"""What one CUDA release makes of fragments: run by test_compatibility.py in the environment of that release.
+
+``build DIRECTORY`` builds databases, ``bare DIRECTORY`` compiles LTO-IR as a caller may bring it, ``link FILE`` reads a
+list of links as JSON, links them and asks `jitlto doctor` about them too, and ``assemble FILE`` makes cubins of linked
+PTX. All print JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import sys
+from pathlib import Path
+
+from jitlto import cli
+from jitlto.build.pipeline import build
+from jitlto.cli.doctor_database import group
+from jitlto.cuda import toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.errors import JitltoError
+from jitlto.model import ptx
+from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+from tests.support.families import MINI, write_family
+
+DEVICE = "device "  # before an architecture: that of a device, which nobody asked for
+_CALLED = b"_ZN4mini2opIfEET_S1_"  # stands in a cubin where it was not inlined
+_BARE = {
+    "kern": 'extern __device__ float op(float); extern "C" __global__ void kern(float* x) { *x = op(*x); }',
+    "op": "__device__ float op(float a) { return a + a; }",
+}
+
+
+def databases(directory: Path) -> dict[str, str]:
+    """Build ``mini`` with both kinds of images, and with LTO-IR alone."""
+    alone = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nimages = ["ltoir"]')
+    for name, toml in (("both", MINI["family.toml"]), ("ltoir", alone)):
+        path = write_family(directory / name, MINI | {"family.toml": toml})
+        build([declaration.load(path)], directory / f"{name}.fragdb", jobs=1)
+    return {"nvrtc": str(toolkit.nvrtc_version())}
+
+
+def bare(directory: Path) -> dict[str, str]:
+    """Compile LTO-IR with NVRTC itself: what a release makes that jitlto does not compile with."""
+    nvrtc = toolkit.bindings("nvrtc")
+    options = [b"-arch=compute_75", b"-dlto", b"-rdc=true"]
+    directory.mkdir()
+    for name, text in _BARE.items():
+        _, program = nvrtc.nvrtcCreateProgram(text.encode(), name.encode(), 0, [], [])
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+        assert not int(status), status
+        _, size = nvrtc.nvrtcGetLTOIRSize(program)
+        data = b" " * size
+        nvrtc.nvrtcGetLTOIR(program, data)
+        (directory / f"{name}.ltoir").write_bytes(data)
+    return {"nvrtc": str(toolkit.nvrtc_version())}
+
+
+class _Heard(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def plan(mini: KernelFamily, arch: str, mode: str, name: str) -> Plan:
+    """A plan of ``mini``, for a target that is asked for, or for that of a device that is not here."""
+    asked = None if arch.startswith(DEVICE) else arch
+    made = mini.plan(arch=asked, link_mode=mode, data_type="float", op_name=name)
+    if asked is None:
+        made.__dict__["target"] = Architecture.parse(
+            arch.removeprefix(DEVICE)
+        )  # where the plan keeps the device's answer
+    return made
+
+
+def outcome(path: Path, arch: str, mode: str) -> dict[str, object]:
+    """Link two kernels of ``mini`` and say what came of the first, and what was said of both."""
+    heard = _Heard()
+    logger = logging.getLogger("jitlto")
+    logger.addHandler(heard)
+    try:
+        if path.is_dir():
+            inputs = [LinkInput(InputKind.LTOIR, file.read_bytes(), file.name) for file in sorted(path.glob("*.ltoir"))]
+            cubin = link(inputs, Architecture.parse(arch), ["-lto"]).data
+            return {
+                "mode": "lto",
+                "code": arch,
+                "said": [],
+                "elf": cubin[:4] == b"\x7fELF",
+                "inlined": b"_Z2opf" not in cubin,
+            }
+        with FragmentDatabase(path) as opened:
+            plans = [plan(KernelFamily("mini", opened), arch, mode, name) for name in ("twice", "square")]
+            linked, _ = [each.link() for each in plans]
+        found: dict[str, object] = {"mode": plans[0].link_mode, "code": linked.target, "said": heard.said}
+        if linked.is_ptx:
+            module = ptx.parse(linked.cubin.decode())
+            return found | {"ptx": linked.cubin.decode(), "isa": str(module.isa), "requires": len(module.requires)}
+        return found | {"elf": linked.cubin[:4] == b"\x7fELF", "inlined": _CALLED not in linked.cubin}
+    except JitltoError as error:
+        return {"error": type(error).__name__, "message": str(error), "said": heard.said}
+    finally:
+        logger.removeHandler(heard)
+
+
+def doctor(path: Path, arch: str) -> dict[str, object] | None:
+    """What `jitlto doctor` says of a database for one target."""
+    if path.is_dir():
+        return None
+    if arch.startswith(DEVICE):
+        target = Architecture.parse(arch.removeprefix(DEVICE))
+        with FragmentDatabase(path) as database:
+            (alike,) = group("mini", database.fragments(), [target], toolkit.nvjitlink_version(), None, asked=False)
+        says = alike.outcomes[0][1].verdict
+        return {"ways": [says.way], "code": says.code, "status": int(not alike.well)}
+    printed, status = io.StringIO(), 0
+    with contextlib.redirect_stdout(printed):
+        try:
+            cli.cli.main(["doctor", str(path), "--arch", arch, "--json"], standalone_mode=False)
+        except SystemExit as left:
+            status = int(str(left.code))
+    report = json.loads(printed.getvalue())
+    found = [alike["archs"][arch] for alike in report["groups"]]
+    return {
+        "ways": [each["way"] for each in found],
+        "why": found[0]["why"],
+        "remedy": found[0]["remedy"],
+        "code": found[0]["code"],
+        "fragments": sum(len(alike["fragments"]) for alike in report["groups"]),
+        "status": status,
+    }
+
+
+def assembled(text: str, arch: str) -> bool:
+    """Whether this release makes a cubin of linked PTX, as a driver that knows the target would."""
+    item = LinkInput(InputKind.PTX, text.encode(), "linked")
+    return link([item], Architecture.parse(arch), []).data[:4] == b"\x7fELF"
+
+
+def main() -> None:
+    """Do what the first argument says with the second."""
+    what, argument = sys.argv[1], Path(sys.argv[2])
+    answer: object
+    if what == "link":
+        links = [(Path(path), arch, mode) for path, arch, mode in json.loads(argument.read_text())]
+        answer = {
+            "nvjitlink": str(toolkit.nvjitlink_version()),
+            "links": [{"link": outcome(*each), "doctor": doctor(*each[:2])} for each in links],
+        }
+    elif what == "assemble":
+        answer = [assembled(text, arch) for text, arch in json.loads(argument.read_text())]
+    else:
+        answer = {"build": databases, "bare": bare}[what](argument)
+    print(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()

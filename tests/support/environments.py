@@ -1,0 +1,93 @@
+"""Virtual environments for tests of what is installed: fresh, without pip and index, over the packages at hand."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def need(*distributions: str) -> None:
+    """Skip where one of these is not installed."""
+    for name in distributions:
+        try:
+            distribution(name)
+        except PackageNotFoundError:
+            pytest.skip(f"{name} is not installed; the extra test brings it")
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A virtual environment of its own cache directory, into which wheels are installed."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path) -> Environment:
+        """Make one that sees what is installed here, but for what its own site-packages hold."""
+        need("pip")
+        venv.create(path, symlinks=True)
+        found = [entry for entry in sys.path if Path(entry).name in ("site-packages", "dist-packages")]
+        site = next(path.glob("lib/python*/site-packages"))
+        (site / "shared.pth").write_text("\n".join(found))
+        for entry in found:  # CUDA's wheels are looked for in the environment's own folder alone
+            if (Path(entry) / "nvidia").is_dir() and not (site / "nvidia").exists():
+                (site / "nvidia").symlink_to(Path(entry) / "nvidia")
+        return cls(path)
+
+    @property
+    def site(self) -> Path:
+        return next(self.path.glob("lib/python*/site-packages"))
+
+    def run(
+        self, *command: str | Path, cwd: Path, seconds: float = 300, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program of the environment, with nothing on its path that the environment does not have."""
+        program, *arguments = map(str, command)
+        kept = {n: v for n, v in os.environ.items() if not n.startswith(("PYTHON", "JITLTO_", "PIP_", "VIRTUAL_ENV"))}
+        # What the build backends start (meson, ninja, cmake) is beside the interpreter at hand.
+        places = [self.path / "bin", Path(sys.executable).parent, kept.get("PATH", os.defpath)]
+        path = os.pathsep.join(map(str, places))
+        own = {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", "JITLTO_CACHE_DIR": os.environ["JITLTO_CACHE_DIR"]}
+        return subprocess.run(
+            [str(self.path / "bin" / program), *arguments],
+            cwd=cwd,
+            env={**kept, **own, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            timeout=seconds,
+            check=False,
+        )
+
+    def must(self, *command: str | Path, cwd: Path, seconds: float = 300, **variables: str) -> str:
+        """Run a program that has to succeed; returns what it printed."""
+        done = self.run(*command, cwd=cwd, seconds=seconds, **variables)
+        assert done.returncode == 0, done.stdout
+        return done.stdout
+
+    def pip(self, *arguments: str | Path) -> None:
+        """Run pip of the environment at hand on this one, without an index."""
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--disable-pip-version-check",
+            "--python",
+            str(self.path / "bin/python"),
+        ]
+        done = subprocess.run(
+            [*command, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False, cwd=self.path
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def install(self, *wheels: Path) -> None:
+        self.pip("install", "--quiet", "--no-index", "--no-deps", "--no-compile", *wheels)

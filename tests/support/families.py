@@ -1,0 +1,70 @@
+"""Small families for tests, as files: name → text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jitlto.build.pipeline import build
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase
+
+#: Kernels over float and double that call ``op``, of which there are two: 2 + 4 fragments, 4 kernels.
+MINI = {
+    "family.toml": """
+[family]
+name = "mini"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+key = ["data_type"]
+params = ["{{data_type}}* x", "unsigned n"]
+
+[device.op]
+matrix = "op.json"
+template = "op.cu.jinja"
+key = ["data_type", "op_name"]
+interface = "op.cuh"
+""",
+    "kern.json": '{"data_type": ["float", "double"]}',
+    "op.json": """{
+  "data_type": ["float", "double"],
+  "_op": [{"op_name": "twice", "expr": "a + a"}, {"op_name": "square", "expr": "a * a"}]
+}""",
+    "op.cuh": """#pragma once
+namespace mini {
+template <typename T> __device__ T op(T a);
+}
+""",
+    "kern.cu.jinja": """#include "op.cuh"
+namespace mini {
+template <typename T> __global__ void kern(T* x, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = op<T>(x[i]);
+}
+template __global__ void kern<{{data_type}}>({{data_type}}*, unsigned);
+}
+""",
+    "op.cu.jinja": """#include "op.cuh"
+namespace mini {
+template <typename T> __device__ T op(T a) { return {{expr}}; }
+template __device__ {{data_type}} op<{{data_type}}>({{data_type}});
+}
+""",
+}
+
+
+def write_family(directory: Path, files: dict[str, str]) -> Path:
+    """Write a family's files; returns the path of its ``family.toml``."""
+    for name, text in files.items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    return directory / "family.toml"
+
+
+def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
+    """The family ``name``, built from its files in a directory."""
+    report = build([declaration.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
+    return KernelFamily(name, FragmentDatabase(report.path))

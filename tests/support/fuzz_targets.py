@@ -1,0 +1,519 @@
+"""What is fuzzed: everything that reads a file or a text of somebody else's, as functions from bytes to nothing.
+
+A function may return, or raise one of jitlto's errors; any other exception is a bug. :mod:`tests.support.fuzz` drives
+them, and ``tests/storage/test_corpus.py`` gives them again what once broke something.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import random
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from jitlto.build.cache.cache import NOT_A_UNIT, Cache
+from jitlto.build.compilers.compiled_source import Unit
+from jitlto.build.matrix import document as matrix
+from jitlto.build.merge import merge
+from jitlto.build.templates import render_family
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.errors import JitltoError
+from jitlto.model import elf, mangling, ptx
+from jitlto.model.fragment import FragmentKey, ImageKind
+from jitlto.model.types import Parameter
+from jitlto.runtime.discovery.lookup_cache import Contents, Shortcuts
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.arguments import converter
+from jitlto.runtime.launch.fast_path import specialise
+from jitlto.runtime.linking import packs
+from jitlto.runtime.linking.kernel_cache import CubinCache, unpack
+from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.planning import recording
+from jitlto.runtime.user_code.inputs import _held as held
+from jitlto.runtime.user_code.inputs import from_ptx
+from jitlto.storage import declaration
+from jitlto.storage.cache_dir import Store
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.files import digest_of
+from jitlto.storage.manifest import Manifest
+from jitlto.verify import check
+from tests.support.families import MINI
+from tests.support.fuzzing import MINI_BYTES
+
+_TABLES = {"family": "name", "fragment": "key"}
+
+
+@dataclass
+class Ground:
+    """What targets work on: a directory of their own, and real files to start from.
+
+    Parameters
+    ----------
+    directory : Path
+        Empty.
+    databases : sequence of Path
+        Real fragment databases, the smallest first.
+    """
+
+    directory: Path
+    databases: Sequence[Path]
+    store: Store = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.directory / "store", 1 << 20)
+
+    def file(self, name: str, data: bytes) -> Path:
+        """A file of that content; the one before it is removed, so that it is another file."""
+        path = self.directory / name
+        path.unlink(missing_ok=True)
+        path.write_bytes(data)
+        return path
+
+    @cached_property
+    def whole(self) -> list[bytes]:
+        """The bytes of the databases."""
+        return [path.read_bytes() for path in self.databases]
+
+    @cached_property
+    def kernels(self) -> dict[str, bytes]:
+        """Linked kernels as they are kept, by digest."""
+        with FragmentDatabase(self.databases[0]) as database:
+            (name,) = database.families
+            kernels = KernelFamily(name, database)
+            plans = [kernels.plan(arch="sm_90", **c) for c in islice(kernels.configurations(), 2)]
+            return {plan.digest: _packed(plan) for plan in plans}
+
+    @cached_property
+    def pack(self) -> bytes:
+        """A pack of them."""
+        packs.write(self.directory / "whole.pack", self.kernels)
+        return (self.directory / "whole.pack").read_bytes()
+
+    @cached_property
+    def cubins(self) -> list[bytes]:
+        """The machine code in them."""
+        found = [unpack(digest, payload, 0.0, "disk") for digest, payload in self.kernels.items()]
+        return [kernel.cubin for kernel in found if kernel]
+
+    @cached_property
+    def images(self) -> dict[str, list[bytes]]:
+        """The images of the first database, by kind."""
+        with FragmentDatabase(self.databases[0]) as database:
+            images = [image for fragment in database.fragments() for image in fragment.images]
+            return {kind: [database.read(i) for i in images if i.kind is kind] for kind in ImageKind}
+
+
+def _packed(plan: Any) -> bytes:
+    from jitlto.runtime.linking.kernel_cache import pack
+
+    return pack(plan.recipe, plan.link_anew())
+
+
+# --- edits -------------------------------------------------------------------------------------------------------
+
+
+def edited(data: bytes, script: bytes) -> bytes:
+    """Edit bytes as a script says: steps of 8 bytes (what, how much, where) and what they insert."""
+    out = bytearray(data)
+    for at in range(0, len(script) - 7, 8):
+        what, count, where = script[at], script[at + 1], int.from_bytes(script[at + 2 : at + 8], "little")
+        if not out:
+            break
+        # Heads and ends of files and of pages are where lengths and counts stand.
+        place = where % len(out)
+        if what & 0x40:
+            place = where % min(len(out), 200)
+        elif what & 0x80:
+            place = where % -(-len(out) // 4096) * 4096 + (where >> 24) % 64
+        place = min(place, len(out) - 1)
+        chance = random.Random(where)  # noqa: S311
+        match what % 8:
+            case 0:
+                out[place] ^= 1 << count % 8
+            case 1:
+                out[place] = count
+            case 2:
+                del out[place : place + 1 + count]
+            case 3:
+                out[place:place] = chance.randbytes(1 + count)
+            case 4:  # one page for another
+                other = chance.randrange(-(-len(out) // 4096)) * 4096
+                page = place // 4096 * 4096
+                out[page : page + 4096] = out[other : other + 4096]
+            case 5:  # a number in two, four or eight bytes
+                size = (2, 4, 8)[count % 3]
+                value = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 1 << 31, (1 << 64) - 1, len(out))[count % 10]
+                order = "big" if count & 1 else "little"
+                out[place : place + size] = (value & (1 << 8 * size) - 1).to_bytes(size, order)  # type: ignore[arg-type]
+            case 6:
+                del out[place + count * 16 :]
+            case _:
+                other = chance.randrange(len(out))
+                out[place : place + count] = out[other : other + count]
+    return bytes(out)
+
+
+#: What stands at the place of any JSON value.
+ODD: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 2**31, 2**63, 2**64, 10**30, 0.5, -0.0, float("inf"), float("nan"), "", " ", "\0",
+    "a\0b", "\ud800", "é", "\u202e", "x" * 5000, "[" * 2000, "../../etc/passwd", "/etc/passwd", "~", "-", "--", "%",
+    "%s", "{0}", "{{x}}", "*", "const", "float*", "int&", "int", "__half", "_Z", "_Z999999999999f", "_Z1fv", "a/b[c=d]",
+    "a/b[c=d,c=e]", "self", "arch", "entry", "class", "75", "sm_999", "90a", "entrypoint", "device", "ltoir", "ptx",
+    "function", "kernel", "variable", "(8)(8)", "((((", "const 4@0", [], {}, [[]], [{}], {"": ""}, [None], [0],
+    ["a", "b"], {"a": "b"}, {"family": "x"}, [["a", "b"], ["a", "c"]],
+)  # fmt: skip
+
+
+def changed(value: Any, chance: random.Random) -> Any:
+    """A JSON document with some of its values replaced, left out, added, repeated or swapped with others."""
+    value = json.loads(json.dumps(value))
+    for _ in range(chance.choice((1, 1, 1, 2, 4))):
+        places = list(_places(value))
+        if not places:
+            return copy.deepcopy(chance.choice(ODD))
+        holder, key = chance.choice(places)
+        match chance.randrange(8):
+            case 0:
+                del holder[key]
+            case 1:
+                other, name = chance.choice(places)
+                holder[key] = json.loads(json.dumps(other[name]))
+            case 2 if isinstance(holder, list):
+                holder.insert(key, json.loads(json.dumps(holder[key])))
+            case 2:
+                holder[str(chance.choice(ODD))] = holder[key]
+            case 3 if isinstance(holder[key], str):
+                text = holder[key]
+                at = chance.randrange(len(text) + 1)
+                odd = chance.choice([odd for odd in ODD if isinstance(odd, str)])
+                holder[key] = chance.choice((text[:at], text[:at] + odd + text[at:], text + text, text[::-1]))
+            case 4 if isinstance(holder[key], int):
+                holder[key] = chance.choice((-1, 1, 2, 1000)) * holder[key] + chance.choice((-1, 0, 1))
+            case 5:
+                holder[key] = [holder[key]]
+            case _:
+                holder[key] = copy.deepcopy(chance.choice(ODD))
+    return value
+
+
+def _places(value: Any) -> Iterable[tuple[Any, Any]]:
+    pending = [value]
+    while pending:
+        holder = pending.pop()
+        for key in holder if isinstance(holder, dict) else range(len(holder)) if isinstance(holder, list) else ():
+            yield holder, key
+            pending.append(holder[key])
+
+
+# --- databases ---------------------------------------------------------------------------------------------------
+
+
+def rows(path: Path) -> list[list[Any]]:
+    """The rows of a database: table, name and record, the record read."""
+    with sqlite3.connect(path) as connection:
+        found = []
+        for table, name in _TABLES.items():
+            query = f"SELECT {name}, record FROM {table}"  # noqa: S608
+            found += [[table, row[0], json.loads(row[1])] for row in connection.execute(query)]
+    connection.close()
+    return found
+
+
+def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
+    """Put other rows into a database, with hashes and a digest that are right."""
+    listed = []
+    connection = sqlite3.connect(path, isolation_level=None)
+    for table, name in _TABLES.items():
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608
+        for row in content:
+            if not (isinstance(row, list) and len(row) == 3 and row[0] == table and isinstance(row[1], str)):
+                continue
+            record = row[2] if isinstance(row[2], str) else json.dumps(row[2], sort_keys=True, separators=(",", ":"))
+            sha = hashlib.sha256(record.encode("utf-8", "surrogatepass")).hexdigest()
+            row_name = row[1].encode("utf-8", "replace").decode()
+            statement = f"INSERT OR IGNORE INTO {table} VALUES (?, CAST(? AS TEXT), ?)"  # noqa: S608
+            if connection.execute(statement, (row_name, record.encode("utf-8", "surrogatepass"), sha)).rowcount:
+                listed.append((table, row_name.partition("\0")[0] if name == "" else row_name, sha))
+    if part is not None:
+        text = json.dumps(part, sort_keys=True, separators=(",", ":"))
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('part', ?)", (text,))
+        listed.append(("meta", "part", hashlib.sha256(text.encode()).hexdigest()))
+    digest = hashlib.sha256("\n".join(" ".join(row) for row in sorted(listed)).encode()).hexdigest()
+    connection.execute("UPDATE meta SET value = ? WHERE name = 'digest'", (digest,))
+    connection.close()
+
+
+def use(path: Path) -> None:
+    """Do what users do with a database, short of linking: open, verify, list, plan, prove, prepare launches."""
+    digest_of(path)
+    try:
+        opened = FragmentDatabase(path)
+    except JitltoError as error:
+        told(error)
+        return
+    with opened:
+        refused(opened.verify)
+        for fragment in opened.fragments():
+            show(fragment)
+        for name in opened.families:
+            refused(lambda name=name: plan(name, opened))  # type: ignore[misc]
+            refused(lambda name=name: check.prove(KernelFamily(name, opened)))  # type: ignore[misc]
+    refused(lambda: merge([path, path], path.with_name("merged.fragdb")))
+    path.with_name("merged.fragdb").unlink(missing_ok=True)
+
+
+def show(fragment: Any) -> None:
+    """What the command line prints of a fragment."""
+    from jitlto.cli.database import _as_dict
+
+    json.dumps(_as_dict(fragment))
+    text = [str(fragment.key), str(fragment.role), mangling.demangle(fragment.entry)]
+    text += map(str, fragment.signature)
+    text += [f"{mangling.demangle(s.name)} {s.layout}" for s in (*fragment.provides, *fragment.requires)]
+    text += [f"{i.kind} {i.architecture.compute} {i.version} {i.ptx_isa} {i.size} {i.sha256}" for i in fragment.images]
+    assert FragmentKey.parse(str(fragment.key)) == fragment.key
+    "\n".join(text).encode()
+
+
+def plan(name: str, database: FragmentDatabase) -> None:
+    """Plan some kernels of a family."""
+    kernels = KernelFamily(name, database)
+    for configuration in islice(kernels.configurations(), 4):
+        for mode in ("lto", "ptx"):
+            refused(lambda c=configuration, m=mode: planned(kernels, c, m))  # type: ignore[misc]
+
+
+def planned(kernels: KernelFamily, configuration: dict[str, str], mode: str) -> None:
+    """Plan a kernel, read its images and prepare its launch."""
+    one = kernels.plan(arch="sm_90", link_mode=mode, **configuration)
+    json.dumps(one.as_dict())
+    assert one.digest == one.recipe.digest
+    for image in one.images:
+        database = kernels.database
+        database.read(image)
+    prepared(one.entry.signature)
+
+
+def prepared(signature: Sequence[Parameter]) -> None:
+    """Make a launch's function for a signature."""
+    specialise(signature, [converter(parameter) for parameter in signature])
+
+
+def refused(work: Callable[[], object]) -> JitltoError | None:
+    """Do some work; the error of ours that it ends with, if it does."""
+    try:
+        work()
+    except JitltoError as error:
+        told(error)
+        return error
+    return None
+
+
+def told(error: JitltoError) -> None:
+    """An error has a message that can be printed."""
+    assert error.what.strip()
+    str(error).encode("utf-8", "backslashreplace")
+
+
+def _database(ground: Ground, data: bytes) -> None:
+    whole = ground.whole[data[0] % len(ground.whole)] if data else b""
+    use(ground.file("x.fragdb", edited(whole, data[1:])))
+
+
+def _records(ground: Ground, data: bytes) -> None:
+    document = _json(data)
+    if not isinstance(document, dict) or not isinstance(document.get("rows"), list):
+        return
+    path = ground.file("r.fragdb", ground.whole[0])
+    with_rows(path, document["rows"], document.get("part"))
+    use(path)
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _record_seeds(ground: Ground) -> list[bytes]:
+    keys = [row[1] for row in rows(ground.databases[0]) if row[0] == "fragment"]
+    part = {
+        "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": {"mini": "nvrtc 1"},
+        "includes": {keys[0]: ["op.cuh"]}, "advice": ["x"],
+    }  # fmt: skip
+    content = rows(ground.databases[0])
+    return [json.dumps({"rows": content}).encode(), json.dumps({"rows": content, "part": part}).encode()]
+
+
+# --- caches and packs --------------------------------------------------------------------------------------------
+
+
+def _pack(ground: Ground, data: bytes) -> None:
+    packs._warnings._said.clear()  # each digest of each pack once, which adds up here
+    path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else _pack_of(data[1:]))
+    for pack in packs.beside(path.with_suffix(".fragdb")):
+        for digest in pack.digests:
+            pack.get(digest)
+    for digest in ground.kernels:
+        CubinCache(None).find(digest, path.with_suffix(".fragdb"))
+
+
+def _pack_of(index: bytes) -> bytes:
+    """A pack of any index, with its hash."""
+    return struct.pack("<14s32sQ", b"jitlto pack 1\n", hashlib.sha256(index).digest(), len(index)) + index + bytes(64)
+
+
+def _pack_seeds(ground: Ground) -> list[bytes]:
+    (length,) = struct.unpack_from("<Q", ground.pack, 46)
+    return [b"\0" * 8, b"j" + ground.pack[54 : 54 + length]]
+
+
+def _entry(ground: Ground, data: bytes) -> None:
+    """An entry of the caches, whose checksum is right."""
+    key = hashlib.sha256(data.partition(b"\n")[0]).hexdigest()
+    for kind in ("kernels", "units", "costs", "history", "headers", "sources", "databases"):
+        ground.store.put(kind, key, data)
+    kernel = CubinCache(ground.store).find(key, ground.directory / "x.fragdb")
+    if kernel is not None:
+        Recipe.of_entry(data)
+        kernel.architecture  # noqa: B018
+    cache = Cache(ground.store)
+    cache.costs()
+    with contextlib.suppress(*NOT_A_UNIT):
+        Unit.from_bytes(data)
+    Shortcuts(ground.store).contents(key)
+    with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
+        Contents.from_json(data)
+
+
+def _entry_seeds(ground: Ground) -> list[bytes]:
+    from jitlto.model.versions import Architecture, Version
+
+    unit = Unit("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),), (("w", "b"),),
+                ((ImageKind.PTX, Architecture(75), b"x"),), ("a.cuh",), "")  # fmt: skip
+    with FragmentDatabase(ground.databases[0]) as database:
+        contents = Contents.of(database)
+    return [*ground.kernels.values(), unit.to_bytes(), contents.to_json(), b'{"mini/kern[]": 1.5}']
+
+
+def _raw_entry(ground: Ground, data: bytes) -> None:
+    """An entry whose bytes are anything."""
+    key = "0" * 64
+    ground.store.put("units", key, b"payload")
+    path = ground.store._path("units", key)
+    path.write_bytes(edited(path.read_bytes(), data))
+    assert ground.store.get("units", key) in (None, b"payload")
+
+
+def _wisdom(ground: Ground, data: bytes) -> None:
+    for used in recording.read(ground.file("used.jsonl", data)):
+        used.to_line()
+
+
+# --- texts -------------------------------------------------------------------------------------------------------
+
+
+def _family(ground: Ground, data: bytes) -> None:
+    directory = ground.directory / "family"
+    for name, content in MINI_BYTES.items():
+        path = directory / name
+        if not path.exists():
+            path.parent.mkdir(exist_ok=True)
+            assert isinstance(content, bytes)
+            path.write_bytes(content)
+    (directory / "family.toml").write_bytes(data)
+    loaded = declaration.load(directory / "family.toml")
+    for rendered in islice(render_family(loaded), 50):
+        str(rendered.key).encode()
+
+
+def _matrix(ground: Ground, data: bytes) -> None:
+    path = ground.file("m.json", data)
+    for lenient in (False, True):
+        refused(lambda lenient=lenient: list(islice(matrix.load(path, lenient=lenient).combinations(), 50)))  # type: ignore[misc]
+
+
+def _manifest(ground: Ground, data: bytes) -> None:
+    read = Manifest.read(ground.file("SHA256SUMS", data))
+    for name in read.digests:
+        listed = read.path.parent / name
+        assert read.name_of(listed)
+        refused(lambda listed=listed: read.check(listed))  # type: ignore[misc]
+
+
+def _key(_: Ground, data: bytes) -> None:
+    key = FragmentKey.parse(data.decode("utf-8", "replace"))
+    assert FragmentKey.parse(str(key)) == key
+
+
+def _ptx(_: Ground, data: bytes) -> None:
+    text = data.decode("utf-8", "replace")
+    module = ptx.parse(text)
+    assert isinstance(module.provides + module.requires + module.weak, tuple)
+    from_ptx(data, "given")
+
+
+def _names(_: Ground, data: bytes) -> None:
+    name = data.decode("utf-8", "replace")
+    for text in (name, f"_Z{name}"):
+        mangling.demangle(text).encode()
+        mangling.parameter_types(text)
+        mangling.base_name(text)
+    prepared([Parameter("x", name, 8, 8), Parameter("y", f"{name}*", 8, 8)])
+
+
+def _fatbin(ground: Ground, data: bytes) -> None:
+    for kind in InputKind:
+        held(LinkInput(kind, data, "given"))
+        held(LinkInput(kind, edited(ground.images["ltoir"][0], data), "given"))
+
+
+def _cubin(ground: Ground, data: bytes) -> None:
+    for one in (data, edited(ground.cubins[0], data)):
+        refused(lambda one=one: elf.undefined(one))  # type: ignore[misc]
+
+
+Run = Callable[[Ground, bytes], None]
+Seeds = Callable[[Ground], list[bytes]]
+
+_TOMLS = [MINI["family.toml"].encode()]
+_KEYS = [b"mini/op[data_type=float,op_name=twice]", b"a/b[]", b"a/b[c=%2C%5B]"]
+_SYMBOLS = [b"_ZN4mini4kernIfEEvPT_j", b"_Z3addPKfi", b"N1aclEi", b"float const*", b"__half"]
+
+#: By name: what to do with bytes, and bytes to begin with.
+TARGETS: dict[str, tuple[Run, Seeds]] = {
+    "database": (_database, lambda g: [bytes([n]) + bytes(8) for n in range(len(g.whole))]),
+    "records": (_records, _record_seeds),
+    "pack": (_pack, _pack_seeds),
+    "entry": (_entry, _entry_seeds),
+    "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
+    "wisdom": (_wisdom, lambda _: [wisdom_line()]),
+    "family": (_family, lambda _: _TOMLS),
+    "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
+    "manifest": (_manifest, lambda g: [f"{'0' * 64}  x.fragdb\n{'1' * 64} *./a/b.pack\n".encode()]),
+    "key": (_key, lambda _: _KEYS),
+    "ptx": (_ptx, lambda g: g.images["ptx"]),
+    "names": (_names, lambda _: _SYMBOLS),
+    "fatbin": (_fatbin, lambda g: [bytes(8), *g.images["ltoir"][:2]]),
+    "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
+}
+#: Those whose inputs are JSON, at least in part: mutated as documents too.
+DOCUMENTS = frozenset({"records", "matrix", "wisdom", "entry", "pack"})
+
+
+def wisdom_line() -> bytes:
+    """A recorded plan."""
+    from jitlto.model.versions import Architecture
+
+    request = recording.Request("mini", None, {"data_type": "float"}, ("mini/op[]",), (("x", "int f();", None),))
+    return recording.UsedPlan(request, Architecture(90), "mini.fragdb").to_line()
