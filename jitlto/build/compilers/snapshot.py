@@ -3,7 +3,7 @@
 A *template* is a process that compiles :class:`~jitlto.cuda.nvrtc.Program` without its rest. At the program's last line
 NVRTC opens the file :data:`~jitlto.cuda.nvrtc.REST`, which in a template is a FIFO that nobody writes: it stops. Now
 the template forks once for each source that it is asked for; in the copy the source's rest takes the FIFO's place, and
-the compile runs to its end as if it had never stopped. So the result is that of a plain compile, whatever the headers hold,
+the compile runs to its end as if it had never stopped. The result is that of a plain compile, whatever they hold,
 and nothing of it is ever on disk. Works on Linux with NVRTC 12 and 13; elsewhere nothing is changed but the time.
 """
 
