@@ -6,7 +6,7 @@ import hashlib
 import re
 
 from jitlto.build.compilers.compiled_source import Unit
-from jitlto.build.templates import Rendered
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, parameter_types
@@ -14,12 +14,12 @@ from jitlto.model.type_spelling import same_type
 from jitlto.model.types import Parameter, scalar
 
 
-def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:
+def assemble(rendered: RenderedSource, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:
     """Make the fragment of one compiled source.
 
     Parameters
     ----------
-    rendered : Rendered
+    rendered : RenderedSource
         The source.
     unit : Unit
         What it became.
@@ -60,7 +60,7 @@ def assemble(rendered: Rendered, unit: Unit) -> tuple[Fragment, dict[str, bytes]
     return fragment, blobs
 
 
-def _entry(rendered: Rendered, kernels: list[Symbol]) -> str:
+def _entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
     wanted = rendered.group.entry
     named = [s for s in kernels if wanted is None or base_name(s.name) == wanted]
     if len(named) == 1:
@@ -81,7 +81,7 @@ def _entry(rendered: Rendered, kernels: list[Symbol]) -> str:
     raise BuildError(what, where=rendered.origin, hint=hint)
 
 
-def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
+def _check_device(rendered: RenderedSource, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
         raise BuildError(
             f"defines a kernel, {demangle(kernels[0].name)}, in a device group",
@@ -97,7 +97,7 @@ def _check_device(rendered: Rendered, kernels: list[Symbol], provides: tuple[Sym
         )
 
 
-def _signature(rendered: Rendered, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
+def _signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
     spelled = parameter_types(kernel)
     declared = [_split(text, rendered) for text in rendered.params]
     if spelled == ["void"]:
@@ -136,7 +136,7 @@ def _signature(rendered: Rendered, kernel: str, sizes: tuple[tuple[int, int], ..
     )
 
 
-def _split(text: str, rendered: Rendered) -> tuple[str, str]:
+def _split(text: str, rendered: RenderedSource) -> tuple[str, str]:
     match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
         raise BuildError(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitlto.build.templates import Rendered
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, JitltoError, LoggedError
 from jitlto.model.fragment import FragmentKey
 
@@ -31,7 +31,7 @@ _MOST_VALUES, _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 4, 8, 10, 160
 class Failure:
     """A source that is no fragment, and why."""
 
-    rendered: Rendered
+    rendered: RenderedSource
     error: JitltoError
 
 
@@ -81,21 +81,21 @@ class FailedFragmentsError(BuildError):
         self.failures = tuple(failures)
 
 
-def group(failures: Iterable[Failure], sources: Iterable[Rendered]) -> list[FailureGroup]:
+def group(failures: Iterable[Failure], sources: Iterable[RenderedSource]) -> list[FailureGroup]:
     """Group failures by cause, those that concern most fragments first.
 
     Parameters
     ----------
     failures : iterable of Failure
         In the order of the build.
-    sources : iterable of Rendered
+    sources : iterable of RenderedSource
         All that the build tried, to say what those that fail have in common and the others have not.
 
     Returns
     -------
     list of FailureGroup
     """
-    tried: dict[tuple[str, str], list[Rendered]] = {}
+    tried: dict[tuple[str, str], list[RenderedSource]] = {}
     for rendered in sources:
         tried.setdefault(_group_of(rendered), []).append(rendered)
     varying = _varying(rendered for members in tried.values() for rendered in members)
@@ -109,14 +109,14 @@ def group(failures: Iterable[Failure], sources: Iterable[Rendered]) -> list[Fail
     return sorted(groups, key=lambda cause: -len(cause.failures))
 
 
-def _group_of(rendered: Rendered) -> tuple[str, str]:
+def _group_of(rendered: RenderedSource) -> tuple[str, str]:
     return rendered.key.family, rendered.key.group
 
 
 # --- what is the same cause
 
 
-def _varying(sources: Iterable[Rendered]) -> re.Pattern[str]:
+def _varying(sources: Iterable[RenderedSource]) -> re.Pattern[str]:
     """What to leave out of a message: the values of all combinations and the scalar types, the longest first.
 
     The same for all sources: a 4 that is one combination's value is another's constant, and must vanish from both.
@@ -174,13 +174,13 @@ def _lines(text: str) -> list[str]:
 # --- for which combinations
 
 
-def _extents(members: Sequence[Failure], tried: Mapping[tuple[str, str], Sequence[Rendered]]) -> Iterable[str]:
+def _extents(members: Sequence[Failure], tried: Mapping[tuple[str, str], Sequence[RenderedSource]]) -> Iterable[str]:
     for family, name in dict.fromkeys(_group_of(failure.rendered) for failure in members):
         failed = [f.rendered for f in members if _group_of(f.rendered) == (family, name)]
         yield _extent(f"{family}/{name}", failed, tried[family, name])
 
 
-def _extent(name: str, failed: Sequence[Rendered], tried: Sequence[Rendered]) -> str:
+def _extent(name: str, failed: Sequence[RenderedSource], tried: Sequence[RenderedSource]) -> str:
     if len(failed) == len(tried):
         return f"{_all(tried)} of {name}"
     conditions = {
@@ -200,15 +200,15 @@ def _extent(name: str, failed: Sequence[Rendered], tried: Sequence[Rendered]) ->
     return f"{count} of {name} with {said}" if said else f"{count} of {name}"
 
 
-def _all(sources: Sequence[Rendered]) -> str:
+def _all(sources: Sequence[RenderedSource]) -> str:
     return f"all {len(sources)}" if len(sources) > 1 else "the only one"
 
 
-def _values(sources: Iterable[Rendered], parameter: str) -> set[str | None]:
+def _values(sources: Iterable[RenderedSource], parameter: str) -> set[str | None]:
     return {rendered.combination.get(parameter) for rendered in sources}
 
 
-def _meeting(sources: Iterable[Rendered], conditions: Mapping[str, set[str | None]]) -> list[Rendered]:
+def _meeting(sources: Iterable[RenderedSource], conditions: Mapping[str, set[str | None]]) -> list[RenderedSource]:
     return [r for r in sources if all(r.combination.get(p) in values for p, values in conditions.items())]
 
 

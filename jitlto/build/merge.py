@@ -53,7 +53,7 @@ class _Held:
     gaps: tuple[FragmentKey, ...]
 
 
-def merge(
+def merge_databases(
     paths: Sequence[Path],
     output: Path,
     *,
@@ -117,8 +117,8 @@ def merge(
         for _, family in sorted(held.items()):
             own = [fragment for _, (fragment, _) in sorted(family.fragments.items())]
             if family.includes is not None:
-                validate.check_interfaces(family.record, own, family.includes)
-            advice += validate.check(family.record, own)
+                validate.check_interface_includes(family.record, own, family.includes)
+            advice += validate.check_fragments(family.record, own)
             fragments += own
         blobs = {
             image.sha256: source.read(image)

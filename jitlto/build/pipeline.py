@@ -27,7 +27,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.scheduler import Engine, Outcome, Request
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.shards import Shard
-from jitlto.build.templates import Rendered, matrix_warnings, render_family
+from jitlto.build.templates import RenderedSource, matrix_warnings, render_family
 from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.fragment import Fragment, FragmentKey
@@ -107,7 +107,7 @@ class Project:
             self.advice += matrix_warnings(family)
         self.records = {family.name: family_record(family) for family in families}
 
-    def _keep(self, rendered: Rendered, error: JitltoError) -> None:
+    def _keep(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(failures.Failure(rendered, error))
 
     @cached_property
@@ -138,14 +138,14 @@ class Project:
                     )
 
     def contents(self) -> dict[FragmentKey, str]:
-        """What the author wrote of each fragment, see :func:`jitlto.build.shards.content`."""
-        return {r.rendered.key: shards.content(r.rendered, r.recipe) for r in self.requests}
+        """What the author wrote of each fragment, see :func:`jitlto.build.shards.digest_source`."""
+        return {r.rendered.key: shards.digest_source(r.rendered, r.recipe) for r in self.requests}
 
     def identities(self) -> dict[str, str]:
         """The identity of each family's compiler."""
         return {request.rendered.key.family: request.recipe.toolchain.identity for request in self.requests}
 
-    def items(self, recorded: Mapping[str, int]) -> list[shards.Item]:
+    def items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
         """What :mod:`~jitlto.build.shards` balances: each fragment with its compile and cost.
 
         Parameters
@@ -159,7 +159,7 @@ class Project:
             estimates[str(request.rendered.key)] = estimate(closure, len(request.recipe.architectures))
         cost = costs_of(estimates, recorded)
         return [
-            shards.Item(
+            shards.ShardItem(
                 request.rendered.key,
                 f"{request.rendered.key.family} {request.recipe.first(request.rendered.source)}",
                 cost[str(request.rendered.key)],
@@ -234,7 +234,7 @@ def build(
     keep_going : bool
         Compile all that compiles before the failures are reported, together.
     shard : Shard, optional
-        Build this part only; :func:`jitlto.build.merge.merge` joins the parts.
+        Build this part only; :func:`jitlto.build.merge.merge_databases` joins the parts.
     recorded : mapping of str to int, optional
         Costs by which shards are balanced.
 
@@ -257,7 +257,7 @@ def build(
     project.refuse_clock()
     requests = project.requests
     if shard is not None:
-        mine = shards.select(project.items(recorded or {}), shard)
+        mine = shards.select_fragments(project.items(recorded or {}), shard)
         requests = [request for request in requests if request.rendered.key in mine]
     observer.started([request.rendered.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
@@ -288,10 +288,10 @@ def build(
     if shard is None:
         for record in records:
             own = [fragment for fragment in fragments if fragment.key.family == record.name]
-            validate.check_interfaces(record, own, includes)
-            advice += validate.check(record, own)
+            validate.check_interface_includes(record, own, includes)
+            advice += validate.check_fragments(record, own)
     else:
-        part = shards.part_record(shard, project.contents(), records, includes, project.identities(), advice)
+        part = shards.make_part_record(shard, project.contents(), records, includes, project.identities(), advice)
     observer.phase("write")
     digest = database.write(output, records, fragments, blobs, part=part)
     if cache is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jitlto.build.cache.keys import Recipe
-from jitlto.build.templates import Rendered
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import FragmentKey
 from jitlto.storage.database import FamilyRecord, PartRecord
@@ -46,7 +46,7 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class ShardItem:
     """A fragment to compile.
 
     Parameters
@@ -64,7 +64,7 @@ class Item:
     cost: int
 
 
-def assign(costs: Sequence[int], count: int) -> list[int]:
+def balance(costs: Sequence[int], count: int) -> list[int]:
     """Spread costs evenly: the longest first, each to whoever has the least so far.
 
     The largest sum is at most 4/3 of the least possible (R. L. Graham, *Bounds on multiprocessing timing anomalies*,
@@ -91,21 +91,21 @@ def assign(costs: Sequence[int], count: int) -> list[int]:
     return taken
 
 
-def spread(items: Iterable[Item], count: int) -> dict[FragmentKey, int]:
+def assign_shards(items: Iterable[ShardItem], count: int) -> dict[FragmentKey, int]:
     """The number of the shard that compiles each fragment, from 1 to ``count``; the order of items does not matter."""
-    compiles: dict[str, list[Item]] = {}
+    compiles: dict[str, list[ShardItem]] = {}
     for item in sorted(items, key=lambda item: item.key):
         compiles.setdefault(item.compile, []).append(item)
-    taken = assign([max(item.cost for item in same) for same in compiles.values()], count)
+    taken = balance([max(item.cost for item in same) for same in compiles.values()], count)
     return {item.key: number + 1 for same, number in zip(compiles.values(), taken, strict=True) for item in same}
 
 
-def select(items: Iterable[Item], shard: Shard) -> frozenset[FragmentKey]:
+def select_fragments(items: Iterable[ShardItem], shard: Shard) -> frozenset[FragmentKey]:
     """The fragments that one shard compiles. Every fragment is in exactly one of the ``shard.count`` shards."""
-    return frozenset(key for key, number in spread(items, shard.count).items() if number == shard.number)
+    return frozenset(key for key, number in assign_shards(items, shard.count).items() if number == shard.number)
 
 
-def matrix(items: Sequence[Item], count: int) -> dict[str, list[dict[str, object]]]:
+def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dict[str, object]]]:
     """The shards in the form of GitHub Actions' ``strategy.matrix``.
 
     Returns
@@ -114,7 +114,7 @@ def matrix(items: Sequence[Item], count: int) -> dict[str, list[dict[str, object
         ``{"include": [{"shard": "1/4", "fragments": 12, "cost": 3400}, ...]}``: the argument of ``--shard``, how many
         fragments it compiles, and what it costs in milliseconds.
     """
-    numbers = spread(items, count)
+    numbers = assign_shards(items, count)
     fragments, compiles = [0] * count, [dict[str, int]() for _ in range(count)]
     for item in items:
         index = numbers[item.key] - 1
@@ -132,12 +132,12 @@ def matrix(items: Sequence[Item], count: int) -> dict[str, list[dict[str, object
     }
 
 
-def content(rendered: Rendered, recipe: Recipe) -> str:
+def digest_source(rendered: RenderedSource, recipe: Recipe) -> str:
     """SHA-256 of what the author wrote that makes a fragment.
 
     Parameters
     ----------
-    rendered : Rendered
+    rendered : RenderedSource
         The source.
     recipe : Recipe
         How it is compiled. Of the headers only the family's own count: the toolkit's belong to the compiler, which a
@@ -149,7 +149,7 @@ def content(rendered: Rendered, recipe: Recipe) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def part_record(
+def make_part_record(
     shard: Shard,
     contents: Mapping[FragmentKey, str],
     families: Iterable[FamilyRecord],
@@ -164,7 +164,7 @@ def part_record(
     shard : Shard
         Which one.
     contents : mapping of FragmentKey to str
-        :func:`content` of every fragment of the whole.
+        :func:`digest_source` of every fragment of the whole.
     families : iterable of FamilyRecord
         All of the whole.
     includes : mapping of FragmentKey to frozenset of str

@@ -13,7 +13,7 @@ import jinja2
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
-from jitlto.build.matrix import document
+from jitlto.build.matrix import load_matrix
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.fragment import FragmentKey
 from jitlto.storage.declaration import Family, Group
@@ -25,7 +25,7 @@ _MOST_COMBINATIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rendered:
+class RenderedSource:
     """One source to compile, and where it came from.
 
     Parameters
@@ -66,7 +66,9 @@ def describe(combination: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in combination.items()) or "the empty combination"
 
 
-def render_family(family: Family, failed: Callable[[Rendered, RenderError], None] | None = None) -> Iterator[Rendered]:
+def render_family(
+    family: Family, failed: Callable[[RenderedSource, RenderError], None] | None = None
+) -> Iterator[RenderedSource]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
 
     Parameters
@@ -95,7 +97,7 @@ def matrix_warnings(family: Family) -> list[str]:
         f"{group.matrix} at {warning.path}: {warning.message}"
         for group in family.groups
         if group.matrix is not None
-        for warning in document.load(group.matrix).warnings
+        for warning in load_matrix(group.matrix).warnings
     ]
 
 
@@ -104,11 +106,11 @@ def _render_group(
     group: Group,
     matrix_path: Path,
     template: Path,
-    failed: Callable[[Rendered, RenderError], None] | None,
-) -> Iterator[Rendered]:
+    failed: Callable[[RenderedSource, RenderError], None] | None,
+) -> Iterator[RenderedSource]:
     renderer = _Jinja(group, template) if group.syntax == "jinja" else _CMake(group, template)
     seen: dict[FragmentKey, Mapping[str, str]] = {}
-    loaded = document.load(matrix_path)
+    loaded = load_matrix(matrix_path)
     if loaded.count > _MOST_COMBINATIONS:
         raise FamilyError(
             f"{matrix_path} gives more than {_MOST_COMBINATIONS:,} combinations",
@@ -136,11 +138,11 @@ def _render_group(
         seen[key] = combination
         try:
             params = tuple(renderer.inline(text, combination, where) for text in group.params)
-            rendered = Rendered(key, group, combination, renderer.source(combination), params)
+            rendered = RenderedSource(key, group, combination, renderer.source(combination), params)
         except RenderError as error:
             if failed is None:
                 raise
-            failed(Rendered(key, group, combination, "", ()), error)
+            failed(RenderedSource(key, group, combination, "", ()), error)
         else:
             yield rendered
 

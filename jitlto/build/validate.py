@@ -18,7 +18,7 @@ from jitlto.storage.database import FamilyRecord
 _Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, who holds it, and the interfaces that it meets
 
 
-def check(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
+def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
     """Check a family's fragments against each other.
 
     Parameters
@@ -44,7 +44,7 @@ def check(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
     return [*_unmet(family, fragments), *_strong_helpers(fragments, interface)]
 
 
-def check_interfaces(
+def check_interface_includes(
     family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, frozenset[str]]
 ) -> None:
     """Check that whoever requires what an interface header declares has included that header.

@@ -169,7 +169,7 @@ def build(
     recorded = read_costs(costs)
     package = None if directory is None else _package(directory, names)
     if package is not None and output is not None and not only_tells and shard is None:
-        taken = prebuilt.take(package.settings, package.families, output)
+        taken = prebuilt.copy_prebuilt(package.config, package.families, output)
         if taken is not None:
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
@@ -217,11 +217,11 @@ def build(
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
-    from jitlto.build.packaging.project import load
+    from jitlto.build.packaging.project import load_package
 
     if names:
         raise click.UsageError("--project says which families are built: name no others")
-    return load(directory)
+    return load_package(directory)
 
 
 def _paths(names: tuple[str, ...]) -> list[Path]:
@@ -247,7 +247,7 @@ def _executor(url: str | None) -> Iterator[Executor | None]:
 def _print_shards(project: Project, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
     from jitlto.build import shards
 
-    document = shards.matrix(project.items(recorded), count)
+    document = shards.make_ci_matrix(project.items(recorded), count)
     if as_json:
         # On one line: what a job writes to $GITHUB_OUTPUT.
         click.echo(json.dumps(document))

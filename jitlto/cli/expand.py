@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from jitlto.build.matrix import document
+from jitlto.build.matrix import Value, load_matrix
 from jitlto.cli.paths import PATH
 
 
@@ -43,7 +43,7 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     """
     if as_json and only_count:
         raise click.UsageError("--json and --count exclude each other.")
-    loaded = document.load(file, lenient=lenient)  # all that is wrong is raised here, before anything is printed
+    loaded = load_matrix(file, lenient=lenient)  # all that is wrong is raised here, before anything is printed
     for warning in loaded.warnings:
         click.secho("warning: ", fg="yellow", nl=False, err=True)
         click.echo(f"{file}#{warning.path}: {warning.message}", err=True)
@@ -64,11 +64,11 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     out.flush()
 
 
-def _line(combination: Mapping[str, document.Value]) -> str:
+def _line(combination: Mapping[str, Value]) -> str:
     return " ".join(f"{_word(name, '=')}={_word(value)}" for name, value in combination.items()) or "{}"
 
 
-def _word(value: document.Value, reserved: str = "") -> str:
+def _word(value: Value, reserved: str = "") -> str:
     # Bare where a reader can tell where it ends; otherwise as JSON, which has an escape for everything.
     if isinstance(value, str) and value and value.isprintable() and not set(value) & {" ", '"', *reserved}:
         return value

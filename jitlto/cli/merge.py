@@ -34,7 +34,7 @@ def merge(
     The database is byte for byte that of a build in one piece. Complete databases of different families are joined
     too. It appears when everything has held, or not at all.
     """
-    from jitlto.build.merge import merge as merge_parts
+    from jitlto.build.merge import merge_databases
 
-    report = merge_parts(parts, output, allow_gaps=allow_gaps, allow_mixed=allow_mixed, prefer=prefer)
+    report = merge_databases(parts, output, allow_gaps=allow_gaps, allow_mixed=allow_mixed, prefer=prefer)
     print_built(report, f"of {many(len(parts), 'file')} in {report.path}", as_json=as_json)

@@ -13,10 +13,10 @@ from jitlto.model.text import many
 
 
 def _name(_: click.Context, __: click.Parameter, value: str) -> str:
-    from jitlto.build.packaging.scaffold import package_name
+    from jitlto.build.packaging.scaffold import derive_import_name
 
     try:
-        package_name(value)
+        derive_import_name(value)
     except JitltoError as error:
         raise click.BadParameter(str(error)) from error
     return value
@@ -39,10 +39,10 @@ def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None
     It holds a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
     Python module that launches it, tests, and a workflow for CI. Nothing that exists is overwritten.
     """
-    from jitlto.build.packaging.scaffold import write
+    from jitlto.build.packaging.scaffold import write_package
 
     directory = output or Path(name)
-    files = write(name, directory, int(cuda) if cuda else _at_hand())
+    files = write_package(name, directory, int(cuda) if cuda else _at_hand())
     if as_json:
         print_json({"directory": str(directory), "files": [str(path) for path in files]})
     else:

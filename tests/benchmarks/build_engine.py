@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots
-from jitlto.build.matrix import document
+from jitlto.build.matrix import load_matrix
 from jitlto.build.templates import render_family
 from jitlto.cuda import nvrtc, toolkit
 from jitlto.cuda.nvrtc import Step
@@ -258,7 +258,7 @@ def _render(place: Path, rounds: int) -> dict[str, object]:
     expanding, rendering = [], []
     for _ in range(max(5, rounds)):
         begin = time.perf_counter()
-        count = sum(len(list(document.load(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
+        count = sum(len(list(load_matrix(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
         expanding.append(time.perf_counter() - begin)
         begin = time.perf_counter()
         rendered = len(list(render_family(declaration.load(path))))

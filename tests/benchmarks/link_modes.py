@@ -30,7 +30,7 @@ import numpy as np
 from cuda.core import Program, ProgramOptions
 
 from jitlto.build.pipeline import build
-from jitlto.build.templates import Rendered, render_family
+from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import device, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.model.versions import Architecture
@@ -100,7 +100,7 @@ def _families(directory: Path, native: Architecture) -> dict[Architecture, Kerne
 def _measure(
     configuration: dict[str, str],
     kernels: dict[Architecture, KernelFamily],
-    rendered: dict[Any, Rendered],
+    rendered: dict[Any, RenderedSource],
     native: Architecture,
     launches: int,
 ) -> dict[str, Any]:
@@ -162,7 +162,9 @@ def _optimized_gain(kernels: KernelFamily, data_type: str) -> dict[str, Any]:
     }
 
 
-def _whole(plan: Plan, rendered: dict[Any, Rendered], compiled_for: Architecture, target: Architecture) -> Launcher:
+def _whole(
+    plan: Plan, rendered: dict[Any, RenderedSource], compiled_for: Architecture, target: Architecture
+) -> Launcher:
     """What one does without fragments: the same sources in one file, definitions first, compiled by NVRTC."""
     declared = families.load(families.find("search"))
     text = "\n".join(rendered[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0]))

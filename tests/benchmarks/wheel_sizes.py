@@ -27,7 +27,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         project = Path(directory) / "project"
-        scaffold.write("my-kernels", project, 12)
+        scaffold.write_package("my-kernels", project, 12)
         result = {
             "machine": describe(command_line()),
             "jitlto": measure(build(ROOT, Path(directory) / "jitlto")),

@@ -12,7 +12,7 @@ import pytest
 from jitlto.build.assemble import assemble
 from jitlto.build.compilers.compiled_source import Job, Unit
 from jitlto.build.compilers.nvrtc import Compiler
-from jitlto.build.templates import Rendered
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.model.headers import Source
@@ -32,7 +32,7 @@ def make(
     text: str, params: tuple[str, ...] = (), *, role: Role = Role.ENTRYPOINT, entry: str | None = None
 ) -> tuple[Fragment, dict[str, bytes]]:
     group = Group("g", role, Path("g.json"), Path("g.cu.jinja"), (), params, None, entry, "jinja")
-    return assemble(Rendered(FragmentKey("f", "g"), group, {"a": "1"}, text, params), unit(text))
+    return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), unit(text))
 
 
 def failure(text: str, params: tuple[str, ...] = (), *, role: Role = Role.ENTRYPOINT, entry: str | None = None) -> str:

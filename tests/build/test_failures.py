@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group
-from jitlto.build.templates import Rendered, render_family
+from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.fragment import FragmentKey, Role
@@ -20,14 +20,14 @@ from jitlto.storage import declaration
 from jitlto.storage.declaration import Group
 from tests.support.families import MINI, write_family
 
-Grouped = Callable[..., tuple[list[FailureGroup], list[Rendered]]]
+Grouped = Callable[..., tuple[list[FailureGroup], list[RenderedSource]]]
 
 
 @pytest.fixture
 def grouped(tmp_path: Path) -> Grouped:
     """Compile the family ``mini`` with some of its files replaced, and group what fails."""
 
-    def make(**files: str) -> tuple[list[FailureGroup], list[Rendered]]:
+    def make(**files: str) -> tuple[list[FailureGroup], list[RenderedSource]]:
         changed = {name.replace("__", "."): text for name, text in files.items()}
         family_ = declaration.load(write_family(tmp_path, MINI | changed))
         sources = list(render_family(family_))
@@ -110,28 +110,28 @@ def declared(name: str, key: tuple[str, ...]) -> Group:
     return Group(name, Role.DEVICE, None, Path(f"{name}.cu.jinja"), key, (), None, None, "jinja")
 
 
-def product(name: str, key: tuple[str, ...] | None = None, **values: str) -> list[Rendered]:
+def product(name: str, key: tuple[str, ...] | None = None, **values: str) -> list[RenderedSource]:
     combinations: list[dict[str, str]] = [{}]
     for parameter, choices in values.items():
         combinations = [c | {parameter: value} for c in combinations for value in choices.split()]
     group_ = declared(name, key or tuple(values))
     return [
-        Rendered(FragmentKey.make("f", name, {n: c[n] for n in group_.key}), group_, c, "line 1\nline 2\n", ())
+        RenderedSource(FragmentKey.make("f", name, {n: c[n] for n in group_.key}), group_, c, "line 1\nline 2\n", ())
         for c in combinations
     ]
 
 
-def error_of(rendered: Rendered, message: str, line: int = 1) -> CompileError:
+def error_of(rendered: RenderedSource, message: str, line: int = 1) -> CompileError:
     log = f"{rendered.key}.cu({line}): error: {message}\n\n1 error detected in the compilation.\n"
     return CompileError("does not compile", where=rendered.origin, log=log)
 
 
-def extent_of(failed: list[Rendered], sources: list[Rendered]) -> str:
+def extent_of(failed: list[RenderedSource], sources: list[RenderedSource]) -> str:
     ((extent,),) = [cause.extent for cause in group([Failure(r, error_of(r, "same")) for r in failed], sources)]
     return extent
 
 
-def failing(sources: list[Rendered], **values: str) -> list[Rendered]:
+def failing(sources: list[RenderedSource], **values: str) -> list[RenderedSource]:
     return [r for r in sources if all(r.combination[n] in v.split() for n, v in values.items())]
 
 
@@ -257,7 +257,7 @@ def test_whatever_the_values_are_one_bug_is_one_cause(values: list[str], before:
     sources = []
     for number, value in enumerate(values):
         text = "\n" * number + f"f({value}, {before}{value}) + nope;\n"
-        sources.append(Rendered(FragmentKey.make("f", "g", {"v": value}), group_, {"v": value}, text, ()))
+        sources.append(RenderedSource(FragmentKey.make("f", "g", {"v": value}), group_, {"v": value}, text, ()))
     failures = [
         Failure(r, error_of(r, f"nope [with T={value}, N={number}]", number + 1))
         for number, (r, value) in enumerate(zip(sources, values, strict=True))

@@ -19,8 +19,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from jitlto import config
+from jitlto.build import matrix
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.build.matrix import document as matrix
 from jitlto.build.pipeline import build, family_record
 from jitlto.build.templates import matrix_warnings, render_family
 from jitlto.cli import cli
@@ -230,16 +230,16 @@ def test_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
         with pytest.raises(FamilyError, match="no regular file"):
             declaration.load(tmp_path / "fifo")
         with pytest.raises(MatrixError, match="a FIFO that nobody writes to"):
-            matrix.load(tmp_path / "fifo")
+            matrix.load_matrix(tmp_path / "fifo")
     with pytest.raises(MatrixError, match="it is no file"):
-        matrix.load(Path("/dev/zero"))
+        matrix.load_matrix(Path("/dev/zero"))
 
 
 def test_a_matrix_may_come_from_another_process() -> None:
     command = 'import time; time.sleep(0.3); print(\'{"a": ["1", "2"]}\')'
     with subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
-        assert matrix.load(Path(f"/dev/fd/{process.stdout.fileno()}")).count == 2
+        assert matrix.load_matrix(Path(f"/dev/fd/{process.stdout.fileno()}")).count == 2
 
 
 @pytest.mark.parametrize("kernel", ["static {}", "namespace {{ {} }}"])

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitlto.build.merge import merge
+from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import Project, build
-from jitlto.build.shards import Shard, part_record
+from jitlto.build.shards import Shard, make_part_record
 from jitlto.build.templates import render_family
 from jitlto.cli import cli
 from jitlto.errors import BuildError, DatabaseError
@@ -47,7 +47,7 @@ class Whole:
         names = {image.sha256 for fragment in own for image in fragment.images}
         toolchains = {record.name: "nvrtc 12.9.86" for record in self.families}
         includes = {key: names for key, names in self.includes.items() if key in held}
-        part = part_record(
+        part = make_part_record(
             Shard.parse(shard), self.contents, self.families, includes, toolchains, ["the matrix is odd"]
         )
         blobs = {name: self.blobs[name] for name in names}
@@ -74,7 +74,7 @@ def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini_pa
     loaded = declaration.load(write_family(tmp_path / "mini", MINI))
     part = build([loaded], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
     with pytest.raises(BuildError, match=r"mini\.fragdb holds the whole family mini, and this is part 1 of 2"):
-        merge([mini_path, part], tmp_path / "out.fragdb")
+        merge_databases([mini_path, part], tmp_path / "out.fragdb")
 
 
 def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, 
         parts = [
             build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count)).path for n in range(1, count + 1)
         ]
-        merge(parts[::-1], tmp_path / "out.fragdb")
+        merge_databases(parts[::-1], tmp_path / "out.fragdb")
         assert (tmp_path / "out.fragdb").read_bytes() == mini_path.read_bytes()
 
 
@@ -99,7 +99,7 @@ def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
         for n, files in ((1, MINI), (2, other))
     ]
     with pytest.raises(BuildError, match="is no part of the build"):
-        merge(parts, tmp_path / "out.fragdb")
+        merge_databases(parts, tmp_path / "out.fragdb")
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +167,7 @@ def hand(tmp_path: Path) -> Whole:
 def test_parts_in_any_order_give_the_bytes_of_the_build_in_one_piece(mini: Whole, tmp_path: Path) -> None:
     parts = mini.parts(tmp_path, 3)
     for order in itertools.permutations(parts):
-        report = merge(order, tmp_path / "merged.fragdb")
+        report = merge_databases(order, tmp_path / "merged.fragdb")
         assert (tmp_path / "merged.fragdb").read_bytes() == mini.path.read_bytes()
         assert report.fragments == mini.fragments
         assert report.advice == ("the matrix is odd",)
@@ -188,22 +188,22 @@ def test_any_split_merges_to_the_same_bytes(mini: Whole, tmp_path: Path, data: s
         )
         for number in data.draw(st.permutations(range(1, count + 1)))
     ]
-    merge(parts, tmp_path / "merged.fragdb")
+    merge_databases(parts, tmp_path / "merged.fragdb")
     assert (tmp_path / "merged.fragdb").read_bytes() == mini.path.read_bytes()
 
 
 def test_a_part_without_fragments_need_not_be_there(hand: Whole, tmp_path: Path) -> None:
     parts = hand.parts(tmp_path, 7)
-    merge(parts[:5], tmp_path / "merged.fragdb")
+    merge_databases(parts[:5], tmp_path / "merged.fragdb")
     assert (tmp_path / "merged.fragdb").read_bytes() == hand.path.read_bytes()
 
 
 def test_complete_databases_of_different_families_are_joined(hand: Whole, mini: Whole, tmp_path: Path) -> None:
     both = {**hand.blobs, **mini.blobs}
     database.write(tmp_path / "both", [*hand.families, *mini.families], [*hand.fragments, *mini.fragments], both)
-    merge([mini.path, hand.path], tmp_path / "joined")
+    merge_databases([mini.path, hand.path], tmp_path / "joined")
     assert (tmp_path / "joined").read_bytes() == (tmp_path / "both").read_bytes()
-    merge([*mini.parts(tmp_path, 2), hand.path, hand.path], tmp_path / "joined")
+    merge_databases([*mini.parts(tmp_path, 2), hand.path, hand.path], tmp_path / "joined")
     assert (tmp_path / "joined").read_bytes() == (tmp_path / "both").read_bytes()
 
 
@@ -214,7 +214,7 @@ def refused(paths: list[Path], *words: str, **options: Any) -> BuildError:
     """Merge what must not be merged: one error, and no file."""
     output = paths[0].parent / "refused.fragdb"
     with pytest.raises(BuildError) as caught:
-        merge(paths, output, **options)
+        merge_databases(paths, output, **options)
     assert not output.exists()
     for word in words:
         assert word in str(caught.value)
@@ -225,7 +225,7 @@ def test_a_missing_part_is_named(hand: Whole, tmp_path: Path) -> None:
     one, two, three = hand.parts(tmp_path, 3)
     refused([one, three], "part 2 of 3 is missing: no part holds f/op[n=a], f/op[n=d]", "--shard 2/3", "--allow-gaps")
     refused([three], "parts 1, 2 of 3 are missing", "f/kern[t=float]", "... (4 in all)")
-    report = merge([one, three], tmp_path / "merged", allow_gaps=True)
+    report = merge_databases([one, three], tmp_path / "merged", allow_gaps=True)
     assert [str(fragment.key) for fragment in report.fragments] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=c]"]
     assert "part 2 of 3 is missing" in report.advice[0] + report.advice[1]
     assert two.exists()
@@ -238,7 +238,7 @@ def test_parts_that_were_cut_differently_say_so(hand: Whole, tmp_path: Path) -> 
         [one, hand.part(tmp_path / "2", "2/2", keys[3:])], "the 2 parts do not make a whole", str(keys[2]), "--costs"
     )
     refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], "parts of 2 and of 3 do not make a whole", str(keys[2]))
-    merge([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
+    merge_databases([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
 
@@ -247,11 +247,11 @@ def test_one_key_with_two_contents_is_refused_or_the_preferred_one_is_taken(hand
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
     again = other.part(tmp_path / "again.fragdb", "1/2", [fragment.key for fragment in other.fragments[:1]])
     refused([one, two, again], "f/kern[t=float]", str(one), str(again), "--prefer")
-    report = merge([one, two, again], tmp_path / "merged", prefer="first")
+    report = merge_databases([one, two, again], tmp_path / "merged", prefer="first")
     assert report.fragments == hand.fragments
     assert any(f"taken from {one}" in advice for advice in report.advice)
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
-    report = merge([one, two, again], tmp_path / "merged", prefer="last")
+    report = merge_databases([one, two, again], tmp_path / "merged", prefer="last")
     assert report.fragments == (other.fragments[0], *hand.fragments[1:])
     with FragmentDatabase(tmp_path / "merged") as opened:
         opened.verify()
@@ -279,19 +279,19 @@ def test_parts_of_different_compilers_are_refused_or_mixed_as_asked(hand: Whole,
     keys = [fragment.key for fragment in hand.fragments[1::2]]
     other = hand.part(tmp_path / "other", "2/2", keys, toolchains=(("f", "nvrtc 12.8.93"),))
     refused([one, other], "family f", "nvrtc 12.9.86 in", "nvrtc 12.8.93 in", str(one), str(other), "--allow-mixed")
-    report = merge([one, other], tmp_path / "merged", allow_mixed=True)
+    report = merge_databases([one, other], tmp_path / "merged", allow_mixed=True)
     assert report.fragments == hand.fragments
     assert "nvrtc 12.8.93" in report.advice[0]
     # Who compiled nothing mixes nothing.
     idle = hand.part(tmp_path / "idle", "3/3", [], toolchains=(("f", "nvrtc 12.8.93"),))
-    merge([one, two, idle], tmp_path / "merged")
+    merge_databases([one, two, idle], tmp_path / "merged")
 
 
 def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp_path: Path) -> None:
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
     refused([hand.path, other.path], "both hold the family f: f/kern[t=float] is not the same", "--prefer")
     for prefer, taken in (("first", hand), ("last", other)):
-        merge([hand.path, other.path], tmp_path / "merged", prefer=prefer)
+        merge_databases([hand.path, other.path], tmp_path / "merged", prefer=prefer)
         assert (tmp_path / "merged").read_bytes() == taken.path.read_bytes()
     blobs = {image.sha256: hand.blobs[image.sha256] for f in hand.fragments[:-1] for image in f.images}
     database.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
@@ -300,7 +300,7 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
     refused([tmp_path / "new", hand.path], "it is declared differently")
     parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
     refused([*parts, hand.path], "holds the whole family f")
-    merge([hand.path, *parts], tmp_path / "merged", prefer="first")
+    merge_databases([hand.path, *parts], tmp_path / "merged", prefer="first")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
 
@@ -314,7 +314,7 @@ def test_what_only_the_whole_shows_is_checked_at_the_merge(tmp_path: Path) -> No
 
 def test_advice_on_the_whole_is_given_at_the_merge(tmp_path: Path) -> None:
     lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
-    advice = merge(lonely.parts(tmp_path, 2), tmp_path / "merged").advice
+    advice = merge_databases(lonely.parts(tmp_path, 2), tmp_path / "merged").advice
     assert advice[0] == "the matrix is odd"
     assert any("other(float) is required by f/kern[t=float]" in text for text in advice)
 
@@ -330,7 +330,7 @@ def test_a_damaged_part_is_named(hand: Whole, tmp_path: Path) -> None:
     for damaged in (data[:5000], data[:at] + b"\xff" + data[at + 1 :]):
         two.write_bytes(damaged)
         with pytest.raises(DatabaseError) as caught:
-            merge([one, two], tmp_path / "merged")
+            merge_databases([one, two], tmp_path / "merged")
         assert caught.value.where == str(two)
         assert not (tmp_path / "merged").exists()
 
@@ -338,12 +338,12 @@ def test_a_damaged_part_is_named(hand: Whole, tmp_path: Path) -> None:
 def test_a_file_that_is_no_database_is_not_replaced(hand: Whole, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     with pytest.raises(DatabaseError, match="is not replaced"):
-        merge(hand.parts(tmp_path, 2), tmp_path / "notes")
+        merge_databases(hand.parts(tmp_path, 2), tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "mine"
 
 
 def test_a_database_that_is_merged_may_be_the_one_that_is_written(hand: Whole, mini: Whole, tmp_path: Path) -> None:
-    merge([hand.path, mini.path], hand.path)
+    merge_databases([hand.path, mini.path], hand.path)
     with FragmentDatabase(hand.path) as opened:
         assert sorted(opened.families) == ["f", "mini"]
         opened.verify()
@@ -351,7 +351,7 @@ def test_a_database_that_is_merged_may_be_the_one_that_is_written(hand: Whole, m
 
 def test_nothing_to_merge_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="nothing to merge"):
-        merge([], tmp_path / "merged")
+        merge_databases([], tmp_path / "merged")
 
 
 # --- The command ---
@@ -390,12 +390,12 @@ def test_what_a_merge_leaves_out_stays_known_until_it_is_there(hand: Whole, tmp_
     one, two, three = hand.parts(tmp_path, 3)
     held = {fragment.key for path in (one, three) for fragment in FragmentDatabase(path).fragments()}
     gone = tuple(sorted(fragment.key for fragment in hand.fragments if fragment.key not in held))
-    path = merge([one, three], tmp_path / "gaps", allow_gaps=True).path
-    again = merge([path], tmp_path / "again").path
+    path = merge_databases([one, three], tmp_path / "gaps", allow_gaps=True).path
+    again = merge_databases([path], tmp_path / "again").path
     assert again.read_bytes() == path.read_bytes()
     with FragmentDatabase(path) as opened:
         assert (opened.gaps, opened.part) == (gone, None)
         assert opened.digest != database.write(tmp_path / "whole", hand.families, opened.fragments(), {})
         assert opened.verify()
-    merge([one, two, three], tmp_path / "merged")
+    merge_databases([one, two, three], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()

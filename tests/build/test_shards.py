@@ -1,4 +1,4 @@
-"""Shards: every fragment in exactly one, evenly spread, the same on every machine."""
+"""Shards: every fragment in exactly one, evenly assign_shards, the same on every machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from jitlto.build.pipeline import Project
-from jitlto.build.shards import Item, Shard, assign, matrix, part_record, select, spread
+from jitlto.build.shards import (
+    Shard,
+    ShardItem,
+    assign_shards,
+    balance,
+    make_ci_matrix,
+    make_part_record,
+    select_fragments,
+)
 from jitlto.errors import BuildError
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.options import LinkOptions
@@ -28,10 +36,12 @@ counts = st.integers(1, 12)
 
 
 @st.composite
-def item_lists(draw: st.DrawFn) -> list[Item]:
+def item_lists(draw: st.DrawFn) -> list[ShardItem]:
     numbers = draw(st.lists(st.integers(0, 10**6), max_size=30, unique=True))
     return [
-        Item(FragmentKey.make("f", "g", {"n": str(n)}), draw(st.sampled_from("abcdefgh")), draw(st.integers(1, 9999)))
+        ShardItem(
+            FragmentKey.make("f", "g", {"n": str(n)}), draw(st.sampled_from("abcdefgh")), draw(st.integers(1, 9999))
+        )
         for n in numbers
     ]
 
@@ -72,7 +82,7 @@ def shares(costs: list[int], taken: Sequence[int], count: int) -> list[int]:
 
 @given(st.lists(st.integers(0, 10**6), max_size=80), st.integers(1, 12))
 def test_no_share_is_far_from_the_mean(costs: list[int], count: int) -> None:
-    taken = assign(costs, count)
+    taken = balance(costs, count)
     assert len(taken) == len(costs)
     assert all(0 <= number < count for number in taken)
     assert count * max(shares(costs, taken, count)) <= sum(costs) + (count - 1) * max(costs, default=0)
@@ -83,38 +93,40 @@ def test_no_share_is_far_from_the_mean(costs: list[int], count: int) -> None:
 @example([3, 3, 2, 2, 2], 2)  # 7 where 6 would do, the worst there is
 def test_the_largest_share_is_at_most_four_thirds_of_the_best(costs: list[int], count: int) -> None:
     best = min(max(shares(costs, taken, count)) for taken in product(range(count), repeat=len(costs)))
-    assert 3 * count * max(shares(costs, assign(costs, count), count)) <= (4 * count - 1) * best
+    assert 3 * count * max(shares(costs, balance(costs, count), count)) <= (4 * count - 1) * best
 
 
 def test_equal_costs_go_round_in_order() -> None:
-    assert assign([1, 1, 1, 1, 1], 2) == [0, 1, 0, 1, 0]
-    assert assign([1, 3, 2], 5) == [2, 0, 1]
-    assert assign([], 3) == []
+    assert balance([1, 1, 1, 1, 1], 2) == [0, 1, 0, 1, 0]
+    assert balance([1, 3, 2], 5) == [2, 0, 1]
+    assert balance([], 3) == []
 
 
 @given(item_lists(), counts, st.randoms())
-def test_every_fragment_is_in_exactly_one_shard_whatever_the_order(items: list[Item], count: int, random: Any) -> None:
-    shards = [select(items, Shard(number, count)) for number in range(1, count + 1)]
+def test_every_fragment_is_in_exactly_one_shard_whatever_the_order(
+    items: list[ShardItem], count: int, random: Any
+) -> None:
+    shards = [select_fragments(items, Shard(number, count)) for number in range(1, count + 1)]
     assert sum(map(len, shards)) == len(items)
     assert frozenset().union(*shards) == {item.key for item in items}
     shuffled = list(items)
     random.shuffle(shuffled)
-    assert [select(shuffled, Shard(number, count)) for number in range(1, count + 1)] == shards
+    assert [select_fragments(shuffled, Shard(number, count)) for number in range(1, count + 1)] == shards
 
 
 @given(item_lists(), counts)
-def test_fragments_that_one_compile_makes_go_to_one_shard(items: list[Item], count: int) -> None:
-    numbers = spread(items, count)
+def test_fragments_that_one_compile_makes_go_to_one_shard(items: list[ShardItem], count: int) -> None:
+    numbers = assign_shards(items, count)
     together = {(item.compile, numbers[item.key]) for item in items}
     assert len(together) == len({item.compile for item in items})
 
 
 @given(item_lists(), counts)
-def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: list[Item], count: int) -> None:
-    include = matrix(items, count)["include"]
+def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: list[ShardItem], count: int) -> None:
+    include = make_ci_matrix(items, count)["include"]
     assert [entry["shard"] for entry in include] == [f"{number}/{count}" for number in range(1, count + 1)]
     for entry in include:
-        assert entry["fragments"] == len(select(items, Shard.parse(str(entry["shard"]))))
+        assert entry["fragments"] == len(select_fragments(items, Shard.parse(str(entry["shard"]))))
     dearest: dict[str, int] = {}
     for item in items:
         dearest[item.compile] = max(item.cost, dearest.get(item.compile, 0))
@@ -124,8 +136,8 @@ def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: 
 def test_shards_do_not_depend_on_the_hash_seed() -> None:
     script = (
         "from jitlto.build.shards import *; from jitlto.model.fragment import FragmentKey\n"
-        "items = [Item(FragmentKey.make('f', 'g', {'n': str(n)}), str(n % 7), n % 5 + 1) for n in range(40)]\n"
-        "print(sorted((str(key), number) for key, number in spread(items, 3).items()))"
+        "items = [ShardItem(FragmentKey.make('f', 'g', {'n': str(n)}), str(n % 7), n % 5 + 1) for n in range(40)]\n"
+        "print(sorted((str(key), number) for key, number in assign_shards(items, 3).items()))"
     )
     printed = {
         subprocess.run(
@@ -164,10 +176,10 @@ def test_a_part_record_keeps_only_the_interfaces_that_are_reached() -> None:
     record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
     a, b, c = (FragmentKey.make("f", "op", {"n": n}) for n in "abc")
     includes = {b: frozenset({"op.cuh", "cuda_fp16.h", "u.cuh"}), a: frozenset({"cuda_fp16.h"})}
-    part = part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, [record], includes, {"f": "nvrtc 12.9"}, ["advice"])
+    part = make_part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, [record], includes, {"f": "nvrtc 12.9"}, ["advice"])
     assert part.keys == (a, b, c)
     assert part.includes == ((b, ("op.cuh", "u.cuh")),)
     assert (str(part), part.toolchains, part.advice) == ("part 2 of 3", (("f", "nvrtc 12.9"),), ("advice",))
-    other = part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, [record], {}, {"f": "nvrtc 12.9"}, ())
+    other = make_part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, [record], {}, {"f": "nvrtc 12.9"}, ())
     assert other.whole == part.whole
-    assert part_record(Shard(1, 3), {a: "1", b: "2", c: "4"}, [record], {}, {}, ()).whole != part.whole
+    assert make_part_record(Shard(1, 3), {a: "1", b: "2", c: "4"}, [record], {}, {}, ()).whole != part.whole

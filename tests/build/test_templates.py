@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.build.templates import Rendered, describe, matrix_warnings, render_family
+from jitlto.build.templates import RenderedSource, describe, matrix_warnings, render_family
 from jitlto.errors import FamilyError, MatrixError, RenderError
 from jitlto.storage import declaration
 from tests.support.families import MINI, write_family
 
 
-def render(directory: Path, **files: str) -> list[Rendered]:
+def render(directory: Path, **files: str) -> list[RenderedSource]:
     return list(
         render_family(
             declaration.load(write_family(directory, MINI | {n.replace("__", "."): t for n, t in files.items()}))

@@ -39,7 +39,7 @@ def check(*fragments: Fragment, supplied: bool = False) -> list[str]:
     groups = tuple(GroupRecord(name, role, (), None, False) for name, role in names)
     if supplied:
         groups += (GroupRecord("user", Role.DEVICE, (), "user.h", True),)
-    return validate.check(FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ()), fragments)
+    return validate.check_fragments(FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ()), fragments)
 
 
 KERNEL = "{helper}__device__ float op(float); __global__ void k(float* x) {{ x[0] = op(x[0]) + {call}; }}"

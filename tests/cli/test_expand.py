@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from jitlto.build.matrix import document as matrix
+from jitlto.build import matrix
 from jitlto.cli.expand import expand
 from jitlto.errors import MatrixError
 from tests.support.environments import ROOT
@@ -61,7 +61,7 @@ def test_prints_one_combination_a_line(good: Path) -> None:
 def test_json_is_an_array_of_the_combinations_in_order_one_a_line(good: Path) -> None:
     result = run(good, "--json")
     assert result.exit_code == 0
-    combinations = list(matrix.load(good).combinations())
+    combinations = list(matrix.load_matrix(good).combinations())
     assert json.loads(result.stdout) == combinations
     assert [line.rstrip(",") for line in result.stdout.splitlines()[1:-1]] == [
         json.dumps(combination) for combination in combinations

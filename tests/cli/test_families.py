@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from jitlto.build.merge import merge
+from jitlto.build.merge import merge_databases
 from jitlto.cli import cli
 from jitlto.errors import JitltoError
 from jitlto.storage.database import FragmentDatabase
@@ -167,7 +167,7 @@ def test_report_and_manifest_take_an_installed_family_and_its_database(
 ) -> None:
     place = install_mini(site, mini_path)
     rewritten(mini_path, tmp_path / "two.fragdb", name="other")
-    merge([mini_path, tmp_path / "two.fragdb"], place)
+    merge_databases([mini_path, tmp_path / "two.fragdb"], place)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mini").mkdir()  # a directory is no database
     for name in ("mini", "my-package:mini"):

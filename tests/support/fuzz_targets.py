@@ -20,10 +20,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from jitlto.build import matrix
 from jitlto.build.cache.cache import NOT_A_UNIT, Cache
 from jitlto.build.compilers.compiled_source import Unit
-from jitlto.build.matrix import document as matrix
-from jitlto.build.merge import merge
+from jitlto.build.merge import merge_databases
 from jitlto.build.templates import render_family
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import JitltoError
@@ -267,7 +267,7 @@ def use(path: Path) -> None:
         for name in opened.families:
             refused(lambda name=name: plan(name, opened))  # type: ignore[misc]
             refused(lambda name=name: check.prove(KernelFamily(name, opened)))  # type: ignore[misc]
-    refused(lambda: merge([path, path], path.with_name("merged.fragdb")))
+    refused(lambda: merge_databases([path, path], path.with_name("merged.fragdb")))
     path.with_name("merged.fragdb").unlink(missing_ok=True)
 
 
@@ -440,7 +440,7 @@ def _family(ground: Ground, data: bytes) -> None:
 def _matrix(ground: Ground, data: bytes) -> None:
     path = ground.file("m.json", data)
     for lenient in (False, True):
-        refused(lambda lenient=lenient: list(islice(matrix.load(path, lenient=lenient).combinations(), 50)))  # type: ignore[misc]
+        refused(lambda lenient=lenient: list(islice(matrix.load_matrix(path, lenient=lenient).combinations(), 50)))  # type: ignore[misc]
 
 
 def _manifest(ground: Ground, data: bytes) -> None:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from docs.examples.transport import LEDGER, Material, Problem, Run, Tallies, scalars, tables
-from jitlto.build.templates import Rendered, render_family
+from jitlto.build.templates import RenderedSource, render_family
 from jitlto.storage import declaration
 
 COMPILER: Final = shutil.which("g++")
@@ -87,7 +87,7 @@ class Host:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.family = declaration.load(declaration.find("transport"))
-        self.rendered: list[Rendered] = list(render_family(self.family))
+        self.rendered: list[RenderedSource] = list(render_family(self.family))
         (directory / "cuda" / "std").mkdir(parents=True)
         (directory / "cuda" / "std" / "cstdint").write_text(_CSTDINT)
         (directory / "shim.h").write_text(_SHIM)

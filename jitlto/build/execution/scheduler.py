@@ -24,7 +24,7 @@ from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
-from jitlto.build.templates import Rendered
+from jitlto.build.templates import RenderedSource
 from jitlto.cuda import nvrtc
 from jitlto.errors import CompileError, JitltoError
 from jitlto.model.headers import Source
@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 class Request:
     """A rendered source and how it is to be compiled."""
 
-    rendered: Rendered
+    rendered: RenderedSource
     recipe: Recipe
 
 
@@ -319,7 +319,7 @@ class Engine:
         return str(self._requests[task.positions[0]].rendered.key)
 
 
-def describe(error: JitltoError, rendered: Rendered) -> JitltoError:
+def describe(error: JitltoError, rendered: RenderedSource) -> JitltoError:
     """An error of a compile in terms of the fragment: template, combination, lines of the source."""
     if isinstance(error, CompileError):
         return nvrtc.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)

@@ -26,7 +26,7 @@ from jitlto.build.matrix.tree import (
 from jitlto.errors import MatrixError
 from jitlto.storage import files
 
-__all__ = ["Matrix", "MatrixWarning", "Value", "load", "product"]
+__all__ = ["Matrix", "MatrixWarning", "Value", "expand", "load_matrix"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Matrix:
         return combinations(self._root)
 
 
-def product(value: object, *, lenient: bool = False) -> Iterator[dict[str, Value]]:
+def expand(value: object, *, lenient: bool = False) -> Iterator[dict[str, Value]]:
     """Return the combinations of a JSON document, as a generator.
 
     Parameters
@@ -120,7 +120,7 @@ def product(value: object, *, lenient: bool = False) -> Iterator[dict[str, Value
     return Matrix(value, lenient=lenient).combinations()
 
 
-def load(path: Path, *, lenient: bool = False) -> Matrix:
+def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     """Read and check a matrix file: JSON in UTF-8, with or without a byte order mark.
 
     Parameters

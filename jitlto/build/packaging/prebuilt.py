@@ -9,7 +9,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 from jitlto import config
-from jitlto.build.packaging.pyproject import Settings
+from jitlto.build.packaging.pyproject import PackageConfig
 from jitlto.build.pipeline import BuildReport, family_record
 from jitlto.build.templates import render_family
 from jitlto.errors import DatabaseError, ProjectError
@@ -21,12 +21,12 @@ from jitlto.storage.declaration import Family
 _AGAIN = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
 
 
-def take(settings: Settings, families: Sequence[Family], output: Path) -> BuildReport | None:
+def copy_prebuilt(package_config: PackageConfig, families: Sequence[Family], output: Path) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it is what the package declares.
 
     Parameters
     ----------
-    settings : Settings
+    package_config : PackageConfig
         The package's.
     families : sequence of Family
         The package's, as they would be compiled.
@@ -49,15 +49,15 @@ def take(settings: Settings, families: Sequence[Family], output: Path) -> BuildR
     if given is None:
         return None
     begin = time.perf_counter()
-    path = _find(given, settings)
+    path = _find(given, package_config)
     with FragmentDatabase(path) as found:
         found.verify()
-        check(found, families)
+        check_prebuilt(found, families)
         _copy(path, output)
         return BuildReport(output, found.digest, tuple(found.fragments()), 0, (), time.perf_counter() - begin)
 
 
-def _find(given: Path, settings: Settings) -> Path:
+def _find(given: Path, package_config: PackageConfig) -> Path:
     """The file; in a directory the one that lies, or is called, as the database in the wheel."""
     if not given.is_dir():
         if not given.exists():
@@ -67,18 +67,18 @@ def _find(given: Path, settings: Settings) -> Path:
                 hint="give an absolute path: build front ends change the directory",
             )
         return given
-    candidates = (given / settings.database, given / settings.database.name)
+    candidates = (given / package_config.database, given / package_config.database.name)
     for path in candidates:
         if path.is_file():
             return path
     raise ProjectError(
-        f"JITLTO_PREBUILT: the directory holds no {settings.database.name}",
+        f"JITLTO_PREBUILT: the directory holds no {package_config.database.name}",
         where=str(given),
         hint=f"looked for {' and '.join(map(str, candidates))}; name the file itself",
     )
 
 
-def check(found: FragmentDatabase, families: Sequence[Family]) -> None:
+def check_prebuilt(found: FragmentDatabase, families: Sequence[Family]) -> None:
     """Check that a database is what a build of these families would give, as far as can be told without compiling.
 
     That is: the families, what each declares, every fragment, and its images for every architecture, made by the

@@ -12,8 +12,7 @@ from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.packaging import prebuilt
-from jitlto.build.packaging import pyproject as settings
-from jitlto.build.packaging.pyproject import Settings
+from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.templates import render_family
 from jitlto.errors import ProjectError
@@ -27,13 +26,13 @@ _MADE = ("build", "dist")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package's settings, and its families as these have them compiled."""
+    """A package's ``[tool.jitlto]``, and its families as that has them compiled."""
 
-    settings: Settings
+    config: PackageConfig
     families: tuple[Family, ...]
 
 
-def load(project: Path) -> Package:
+def load_package(project: Path) -> Package:
     """Read a package's ``[tool.jitlto]`` and its families.
 
     Parameters
@@ -44,17 +43,17 @@ def load(project: Path) -> Package:
     Raises
     ------
     ProjectError
-        If the settings make no sense, or do not go with the package's entry points.
+        If the table makes no sense, or do not go with the package's entry points.
     FamilyError
         If a family does not hold.
     """
-    found = settings.read(project)
+    found = load_config(project)
     families = tuple(_adapted(declaration.load(path), found) for path in found.families)
-    settings.check_entry_points(found, [family.name for family in families])
+    check_entry_points(found, [family.name for family in families])
     return Package(found, families)
 
 
-def _adapted(declared: Family, found: Settings) -> Family:
+def _adapted(declared: Family, found: PackageConfig) -> Family:
     return replace(
         declared,
         architectures=found.architectures or declared.architectures,
@@ -63,7 +62,7 @@ def _adapted(declared: Family, found: Settings) -> Family:
     )
 
 
-def build_project(
+def build_package(
     pyproject: Path,
     output: Path,
     *,
@@ -95,21 +94,21 @@ def build_project(
     JitltoError
         The first thing that does not hold, from ``pyproject.toml`` to the file.
     """
-    package = load(pyproject)
-    taken = prebuilt.take(package.settings, package.families, output)
+    package = load_package(pyproject)
+    taken = prebuilt.copy_prebuilt(package.config, package.families, output)
     if taken is not None:
         return taken
     return pipeline.build(package.families, output, jobs=jobs, cache=cache or open_cache(), observer=observer)
 
 
-def summary(report: BuildReport) -> str:
-    """What :func:`build_project` did, in a line."""
+def summarize(report: BuildReport) -> str:
+    """What :func:`build_package` did, in a line."""
     taken = config.current().prebuilt
     how = f"taken from {taken}" if taken else f"{report.compiled or 'none'} compiled, {report.seconds:.1f} s"
     return f"{len(report.fragments)} fragments ({how}), digest {report.digest}"
 
 
-def sources(package: Package) -> list[Path]:
+def list_sources(package: Package) -> list[Path]:
     """Every file that building a package's families may read, sorted: what an sdist must hold.
 
     Raises
@@ -128,13 +127,13 @@ def sources(package: Package) -> list[Path]:
         for folder in folders:
             found.update(_below(folder))
         found.update(_beyond(declared, found))
-    root = package.settings.root
+    root = package.config.root
     files = sorted({Path(os.path.normpath(path)) for path in found})
     for path in files:
         if not path.is_relative_to(root):
             raise ProjectError(
                 f"{path} lies outside the project, so that an sdist cannot hold it",
-                where=str(package.settings.path),
+                where=str(package.config.path),
                 hint="move it into the project, or build the wheel from the source tree: python -m build --wheel",
             )
     return [path for path in files if path.relative_to(root).parts[0] not in _MADE]

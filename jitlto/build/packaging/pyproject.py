@@ -23,7 +23,7 @@ _PART = re.compile(r"\w+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class PackageConfig:
     """What ``[tool.jitlto]`` says.
 
     Parameters
@@ -64,7 +64,7 @@ class Settings:
         return ".".join(self.database.with_suffix("").parts)
 
 
-def declared(pyproject: Path) -> bool:
+def has_config(pyproject: Path) -> bool:
     """Whether a file is a ``pyproject.toml`` that holds ``[tool.jitlto]``."""
     try:
         return "jitlto" in tomllib.loads(pyproject.read_text("utf-8-sig")).get("tool", {})
@@ -72,7 +72,7 @@ def declared(pyproject: Path) -> bool:
         return False  # whoever needs the file will say so
 
 
-def undeclared(pyproject: Path) -> str | None:
+def find_missing_config(pyproject: Path) -> str | None:
     """What is wrong if a ``pyproject.toml`` has entry points for families and no ``[tool.jitlto]``; None if nothing.
 
     A package may also bring databases as files of its own, which then lie in its source tree.
@@ -94,8 +94,8 @@ def undeclared(pyproject: Path) -> str | None:
     )
 
 
-def read(project: Path) -> Settings:
-    """Read the settings of a package.
+def load_config(project: Path) -> PackageConfig:
+    """Read the config of a package.
 
     Parameters
     ----------
@@ -108,16 +108,16 @@ def read(project: Path) -> Settings:
         If the file cannot be read, has no ``[tool.jitlto]``, or says something there that makes no sense.
     """
     path = project / "pyproject.toml" if project.is_dir() else project
-    return _Reader(Path(os.path.normpath(path.absolute()))).settings()
+    return _Reader(Path(os.path.normpath(path.absolute()))).config()
 
 
 class _Reader(CompilerTables):
-    """Turns a ``pyproject.toml`` into Settings."""
+    """Turns a ``pyproject.toml`` into PackageConfig."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, ProjectError)
 
-    def settings(self) -> Settings:
+    def config(self) -> PackageConfig:
         document = self.document()
         tool = document.get("tool")
         if not isinstance(tool, Mapping) or "jitlto" not in tool:
@@ -126,7 +126,7 @@ class _Reader(CompilerTables):
             )
         table = self._table(tool, "jitlto", where="tool")
         self._known(_TABLE, table, _KEYS)
-        return Settings(
+        return PackageConfig(
             self._path,
             self._families(table),
             self._database(document, table),
@@ -188,12 +188,12 @@ class _Reader(CompilerTables):
         return {name: str(value) for name, value in points.items()}
 
 
-def check_entry_points(settings: Settings, names: list[str]) -> None:
+def check_entry_points(config: PackageConfig, names: list[str]) -> None:
     """Check that the package's entry points name its families, and the database.
 
     Parameters
     ----------
-    settings : Settings
+    config : PackageConfig
     names : list of str
         The families that the database holds.
 
@@ -202,18 +202,18 @@ def check_entry_points(settings: Settings, names: list[str]) -> None:
     ProjectError
         If they do not; the hint has the lines to write.
     """
-    first, *rest = settings.database.parts
-    _, source = _roots(settings.root)
+    first, *rest = config.database.parts
+    _, source = _roots(config.root)
     if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
         raise ProjectError(
-            f"the database {str(settings.database)!r} would lie outside the package: src is no part of it in the wheel",
-            where=str(settings.path),
+            f"the database {str(config.database)!r} would lie outside the package: src is no part of it in the wheel",
+            where=str(config.path),
             hint=_place("/".join(rest)),
         )
-    wanted = dict.fromkeys(sorted(names), settings.entry_point)
-    if settings.entry_points is None or settings.entry_points == wanted:
+    wanted = dict.fromkeys(sorted(names), config.entry_point)
+    if config.entry_points is None or config.entry_points == wanted:
         return
-    given = settings.entry_points
+    given = config.entry_points
     missing = [name for name in wanted if name not in given]
     strange = [name for name in given if name not in wanted]
     faults = []
@@ -227,17 +227,17 @@ def check_entry_points(settings: Settings, names: list[str]) -> None:
     hint = "\n".join(["let the table that is there hold just" if given else "write", *lines])
     if not faults:
         other = next(name for name in wanted if given[name] != wanted[name])
-        faults.append(f"the entry point of {other} is {given[other]!r}, but the database is {str(settings.database)!r}")
+        faults.append(f"the entry point of {other} is {given[other]!r}, but the database is {str(config.database)!r}")
         meant = given[other].split(".")
-        if not _is_package(settings, settings.database.parts[0]) and _is_package(settings, meant[0]):
+        if not _is_package(config, config.database.parts[0]) and _is_package(config, meant[0]):
             place = _place(f"{'/'.join(meant)}{SUFFIX}")
-            hint = f"this project has no package {settings.database.parts[0]}: {place}"
-    raise ProjectError("; ".join(faults), where=str(settings.path), hint=hint)
+            hint = f"this project has no package {config.database.parts[0]}: {place}"
+    raise ProjectError("; ".join(faults), where=str(config.path), hint=hint)
 
 
-def _is_package(settings: Settings, name: str) -> bool:
+def _is_package(config: PackageConfig, name: str) -> bool:
     """Whether a project has a package of that name, in one of the two usual layouts."""
-    return any((root / name).is_dir() for root in _roots(settings.root))
+    return any((root / name).is_dir() for root in _roots(config.root))
 
 
 def _roots(project: Path) -> tuple[Path, Path]:

@@ -35,7 +35,7 @@ _MAJORS = (12, 13)  # of CUDA, each with an extra of jitlto
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
 
 
-def package_name(name: str) -> str:
+def derive_import_name(name: str) -> str:
     """The import name of a distribution.
 
     Parameters
@@ -62,7 +62,7 @@ def package_name(name: str) -> str:
     return package
 
 
-def write(name: str, directory: Path, cuda: int) -> list[Path]:
+def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
     """Write a new package, whole or not at all.
 
     Parameters
@@ -84,7 +84,7 @@ def write(name: str, directory: Path, cuda: int) -> list[Path]:
     ProjectError
         If the name is none, or the directory holds something or cannot be written.
     """
-    package = package_name(name)
+    package = derive_import_name(name)
     # What CUDA 12 has made links with 13 too, as PTX at least; not the other way round.
     majors = [str(major) for major in _MAJORS if major >= cuda]
     values = {

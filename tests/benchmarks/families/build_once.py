@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jitlto.build.templates import Rendered
+from jitlto.build.templates import RenderedSource
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.model.fragment import Role
 from jitlto.model.versions import Architecture
@@ -36,11 +36,11 @@ def main() -> None:
     link([LinkInput(InputKind.LTOIR, nothing, "nothing")], target, ("-lto",))
     before = _megabytes()
 
-    def separate(item: Rendered) -> LinkInput:
+    def separate(item: RenderedSource) -> LinkInput:
         code = compile_text(item.source, family, target.sm, "cubin", (_RELOCATABLE,))
         return LinkInput(InputKind.CUBIN, code, str(item.key))
 
-    def lto(item: Rendered) -> LinkInput:
+    def lto(item: RenderedSource) -> LinkInput:
         code = compile_text(item.source, family, BASE.compute, "ltoir", (_RELOCATABLE, "-dlto"))
         return LinkInput(InputKind.LTOIR, code, str(item.key))
 
@@ -49,7 +49,7 @@ def main() -> None:
         cubin = compile_text(text, family, target.sm, "cubin")
         times = {"compile": time.perf_counter() - begin, "link": 0.0}
     else:
-        compile_one: Callable[[Rendered], LinkInput] = separate if mode == "separate" else lto
+        compile_one: Callable[[RenderedSource], LinkInput] = separate if mode == "separate" else lto
         flags = ("-lto", *family.link.flags()) if mode == "lto" else ()
         inputs = [compile_one(item) for item in sources]
         compiled = time.perf_counter()
@@ -68,7 +68,7 @@ def main() -> None:
     print(json.dumps(times | {"megabytes": largest - before}))
 
 
-def _chosen(configuration: Mapping[str, str]) -> list[Rendered]:
+def _chosen(configuration: Mapping[str, str]) -> list[RenderedSource]:
     """The sources of a configuration's fragments, the kernel's last."""
     items = [item for item in rendered("transport").values() if item.key.agrees(configuration)]
     return sorted(items, key=lambda item: item.group.role is Role.ENTRYPOINT)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from jitlto.build.pipeline import build
-from jitlto.build.templates import Rendered, render_family
+from jitlto.build.templates import RenderedSource, render_family
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
@@ -30,7 +30,7 @@ def declared(name: str) -> Family:
 
 
 @cache
-def rendered(name: str) -> Mapping[FragmentKey, Rendered]:
+def rendered(name: str) -> Mapping[FragmentKey, RenderedSource]:
     """The sources of a family's fragments."""
     return {item.key: item for item in render_family(declared(name))}
 

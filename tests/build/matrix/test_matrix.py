@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitlto.build.matrix import document as matrix
+from jitlto.build import matrix
 from jitlto.errors import MatrixError
 
 # --- An independent reference: recursive, in lists, straight from the definition ---
@@ -90,10 +90,10 @@ def test_lenient_product_is_the_plain_definition(document: Any) -> None:
 def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_find(document: Any) -> None:
     verdict = strict_verdict(document)
     if verdict is None:
-        assert exactly(matrix.product(document)) == exactly(dict(way) for way in writes(document))
+        assert exactly(matrix.expand(document)) == exactly(dict(way) for way in writes(document))
     else:
         with pytest.raises(MatrixError, match=verdict):
-            matrix.product(document)
+            matrix.expand(document)
 
 
 @settings(deadline=None)
@@ -114,7 +114,7 @@ def test_first_sorted_name_is_the_outermost_loop_and_elements_keep_their_order(
     document: dict[str, list[str]],
 ) -> None:
     order = sorted(document)
-    places = [[document[n].index(str(c[n])) for n in order] for c in matrix.product(document)]
+    places = [[document[n].index(str(c[n])) for n in order] for c in matrix.expand(document)]
     assert places == sorted(places)
 
 
@@ -182,16 +182,16 @@ def test_the_conditional_matrix_of_a_search_kernel_has_24_combinations() -> None
     ],
 )
 def test_small_documents(document: Any, expected: Any) -> None:
-    assert exactly(matrix.product(document)) == exactly(expected)
+    assert exactly(matrix.expand(document)) == exactly(expected)
 
 
 def test_lenient_of_two_writers_the_later_in_traversal_wins() -> None:
-    assert list(matrix.product({"a": "early", "_g": {"a": "from _g"}}, lenient=True)) == [{"a": "early"}]
-    assert list(matrix.product({"a": "early", "z": {"a": "late"}}, lenient=True)) == [{"a": "late"}]
+    assert list(matrix.expand({"a": "early", "_g": {"a": "from _g"}}, lenient=True)) == [{"a": "early"}]
+    assert list(matrix.expand({"a": "early", "z": {"a": "late"}}, lenient=True)) == [{"a": "late"}]
 
 
 def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> None:
-    assert exactly(matrix.product({"a": [1, "1", True, None, 1.5, 1]}, lenient=True)) == [
+    assert exactly(matrix.expand({"a": [1, "1", True, None, 1.5, 1]}, lenient=True)) == [
         '{"a": 1}',
         '{"a": "1"}',
         '{"a": true}',
@@ -199,14 +199,16 @@ def test_lenient_keeps_json_types_empty_products_and_repeats(tmp_path: Path) -> 
         '{"a": 1.5}',
         '{"a": 1}',
     ]
-    assert list(matrix.product({"a": ["x"] * 9, "b": []}, lenient=True)) == []
-    assert list(matrix.product([], lenient=True)) == []
-    assert list(matrix.load(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [{"a": "y"}]
+    assert list(matrix.expand({"a": ["x"] * 9, "b": []}, lenient=True)) == []
+    assert list(matrix.expand([], lenient=True)) == []
+    assert list(matrix.load_matrix(written(tmp_path, '{"a": "x", "a": "y"}'), lenient=True).combinations()) == [
+        {"a": "y"}
+    ]
 
 
 def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
     document: dict[str, list[str]] = {f"n{i:02}": ["x", "y"] for i in range(60)}
-    assert list(matrix.product(document | {"z": []}, lenient=True)) == []
+    assert list(matrix.expand(document | {"z": []}, lenient=True)) == []
 
 
 # --- Strict rules ---
@@ -231,10 +233,10 @@ def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
 )
 def test_strict_errors_say_what_where_and_what_to_do(document: Any, where: str | None, what: str) -> None:
     with pytest.raises(MatrixError, match=what) as caught:
-        matrix.product(document)
+        matrix.expand(document)
     assert caught.value.where == where
     assert caught.value.hint is not None and "--lenient" in caught.value.hint
-    list(matrix.product(document, lenient=True))
+    list(matrix.expand(document, lenient=True))
 
 
 @pytest.mark.parametrize(
@@ -248,7 +250,7 @@ def test_strict_errors_say_what_where_and_what_to_do(document: Any, where: str |
     ],
 )
 def test_names_and_values_may_recur_where_no_combination_suffers(document: Any) -> None:
-    assert exactly(matrix.product(document)) == exactly(dict(way) for way in writes(document))
+    assert exactly(matrix.expand(document)) == exactly(dict(way) for way in writes(document))
 
 
 @pytest.mark.parametrize("lenient", [False, True])
@@ -265,13 +267,13 @@ def test_names_and_values_may_recur_where_no_combination_suffers(document: Any) 
 )
 def test_what_no_mode_can_mean_is_an_error(document: Any, where: str, what: str, lenient: bool) -> None:
     with pytest.raises(MatrixError, match=what) as caught:
-        matrix.product(document, lenient=lenient)
+        matrix.expand(document, lenient=lenient)
     assert caught.value.where == where
 
 
 def test_errors_come_before_the_first_combination() -> None:
     with pytest.raises(MatrixError, match="identical"):
-        matrix.product({"a": ["x", "y"], "z": ["x", "x"]})
+        matrix.expand({"a": ["x", "y"], "z": ["x", "x"]})
 
 
 # --- Naming convention ---
@@ -314,7 +316,7 @@ def written(folder: Path, content: str | bytes) -> Path:
 
 def test_a_byte_order_mark_and_letters_beyond_ascii_are_fine(tmp_path: Path) -> None:
     path = written(tmp_path, b"\xef\xbb\xbf" + '{"é": ["ß", "\\u00df2"]}'.encode())
-    assert list(matrix.load(path).combinations()) == [{"é": "ß"}, {"é": "ß2"}]
+    assert list(matrix.load_matrix(path).combinations()) == [{"é": "ß"}, {"é": "ß2"}]
 
 
 @pytest.mark.parametrize("lenient", [False, True])
@@ -343,28 +345,28 @@ def test_a_bad_file_is_one_clear_error(
 ) -> None:
     path = written(tmp_path, content)
     with pytest.raises(MatrixError, match=what) as caught:
-        matrix.load(path, lenient=lenient)
+        matrix.load_matrix(path, lenient=lenient)
     assert caught.value.where == f"{path}{place}"
 
 
 def test_a_duplicate_name_is_an_error_with_its_place(tmp_path: Path) -> None:
     path = written(tmp_path, '{"_g": [{"a": "x"}, {"a": "y", "b": "z", "a": "w"}]}')
     with pytest.raises(MatrixError, match="the name 'a' stands twice") as caught:
-        matrix.load(path)
+        matrix.load_matrix(path)
     assert caught.value.where == f"{path}#/_g/1"
 
 
 def test_a_rule_broken_in_a_file_is_reported_with_the_file(tmp_path: Path) -> None:
     path = written(tmp_path, '{"a": ["x", "x"]}')
     with pytest.raises(MatrixError) as caught:
-        matrix.load(path)
+        matrix.load_matrix(path)
     assert caught.value.where == f"{path}#/a"
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.json"):
         with pytest.raises(MatrixError, match="cannot be read") as caught:
-            matrix.load(path)
+            matrix.load_matrix(path)
         assert caught.value.where == str(path)
 
 
@@ -386,7 +388,7 @@ def wide(digits: int) -> dict[str, list[dict[str, Any]]]:
 @pytest.mark.parametrize("lenient", [False, True])
 def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:
     start = time.perf_counter()
-    assert sum(1 for _ in matrix.product(wide(5), lenient=lenient)) == 100_000
+    assert sum(1 for _ in matrix.expand(wide(5), lenient=lenient)) == 100_000
     assert time.perf_counter() - start < 2
 
 
@@ -402,8 +404,8 @@ def peak(iterator: Iterator[Any]) -> int:
 @pytest.mark.parametrize("lenient", [False, True])
 def test_memory_does_not_grow_with_the_count(lenient: bool) -> None:
     big = [{"kind": k, **wide(5)} for k in "xy"]  # a union, where identical combinations might hide
-    few = peak(islice(matrix.product(big, lenient=lenient), 100))
-    many = peak(islice(matrix.product(big, lenient=lenient), 50_000))
+    few = peak(islice(matrix.expand(big, lenient=lenient), 100))
+    many = peak(islice(matrix.expand(big, lenient=lenient), 50_000))
     assert many < few + 100_000
 
 
@@ -446,12 +448,12 @@ def test_identical_combinations_are_found_among_more_than_could_be_listed() -> N
     same = {f"n{i:03}": ["x", "y"] for i in range(300)}
     tied = same | {"_g": [{"p": "1", "q": "1"}, {"p": "2", "q": "2"}]}
     with pytest.raises(MatrixError, match="elements 0 and 2"):
-        matrix.product([same, same | {"n000": ["z"]}, same])
+        matrix.expand([same, same | {"n000": ["z"]}, same])
     with pytest.raises(MatrixError, match="elements 0 and 1"):
-        matrix.product([tied, same | {"p": ["2"], "q": "2"}])
+        matrix.expand([tied, same | {"p": ["2"], "q": "2"}])
     assert matrix.Matrix([tied, same | {"p": ["2"], "q": "1"}]).count == 3 * 2**300
 
 
 def test_half_a_character_is_no_text() -> None:
     with pytest.raises(MatrixError, match=r"ud800.* is not text"):
-        list(matrix.product({"a": "\ud800"}))
+        list(matrix.expand({"a": "\ud800"}))

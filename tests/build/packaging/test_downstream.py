@@ -136,7 +136,7 @@ def test_a_wheel_is_the_same_from_an_sdist_elsewhere_and_without_a_cache(
     with zipfile.ZipFile(first) as file:
         names = {name for name in file.namelist() if ".dist-info/" not in name}
     assert names == {"alpha_kernels/__init__.py", "alpha_kernels/fragments.fragdb"}
-    scaffold.write("alpha-kernels", tmp_path / "elsewhere", _cuda())
+    scaffold.write_package("alpha-kernels", tmp_path / "elsewhere", _cuda())
     again = author.build(tmp_path / "elsewhere", JITLTO_CACHE_DIR=str(tmp_path / "cache"))
     assert again.read_bytes() == first.read_bytes()
 
@@ -147,7 +147,7 @@ def test_a_wheel_takes_the_database_of_ci_and_compiles_nothing(
     with zipfile.ZipFile(wheels["beta-kernels"]) as file:
         prebuilt = file.extract("beta_kernels/fragments.fragdb", tmp_path)
     project = tmp_path / "project"
-    scaffold.write("beta-kernels", project, _cuda())
+    scaffold.write_package("beta-kernels", project, _cuda())
     cache = tmp_path / "cache"
     wheel = author.build(project, "--wheel", JITLTO_PREBUILT=prebuilt, JITLTO_CACHE_DIR=str(cache))
     assert wheel.read_bytes() == wheels["beta-kernels"].read_bytes()
@@ -159,7 +159,7 @@ def test_an_isolated_build_takes_jitlto_from_a_local_wheel(
     author: Author, jitlto_wheel: Path, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
     project = tmp_path / "project"
-    scaffold.write("alpha-kernels", project, _cuda())
+    scaffold.write_package("alpha-kernels", project, _cuda())
     environment = {"PIP_FIND_LINKS": str(jitlto_wheel.parent), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     environment |= {name: value for name, value in os.environ.items() if name.startswith("PIP_") and "INDEX" in name}
     author.environment.must("python", "-m", "build", "--wheel", cwd=project, seconds=1500, **environment)
@@ -172,7 +172,7 @@ def test_an_isolated_build_takes_jitlto_from_a_local_wheel(
 
 def test_a_build_that_cannot_be_says_why_in_one_message(author: Author, tmp_path: Path) -> None:
     project = tmp_path / "project"
-    scaffold.write("gamma-kernels", project, _cuda())
+    scaffold.write_package("gamma-kernels", project, _cuda())
     path = project / "pyproject.toml"
     path.write_text(path.read_text().replace('"gamma_kernels.fragments"', '"gamma_kernels.other"'))
     for backend in ("hatchling", "setuptools"):
@@ -192,7 +192,7 @@ def test_an_editable_package_is_built_on_first_use_and_what_changes_is_built_aga
     environment = Environment.create(tmp_path / "venv")
     environment.install(jitlto_wheel)
     project = tmp_path / "project"
-    scaffold.write("delta-kernels", project, _cuda())
+    scaffold.write_package("delta-kernels", project, _cuda())
     cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     environment.pip("install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--editable", project)
     assert not list(tmp_path.rglob("*.fragdb"))
@@ -221,7 +221,7 @@ def _to_setuptools(project: Path) -> None:
 def setuptools_project(author: Author, tmp_path: Path) -> Path:
     need("setuptools")
     project = tmp_path / "project"
-    scaffold.write("alpha-kernels", project, _cuda())
+    scaffold.write_package("alpha-kernels", project, _cuda())
     _to_setuptools(project)
     return project
 
@@ -289,7 +289,7 @@ def _two_lines(language: str) -> str:
 
 
 def _project(directory: Path, backend: str, requirement: str, build: str, text: str) -> Path:
-    scaffold.write("alpha-kernels", directory, _cuda())
+    scaffold.write_package("alpha-kernels", directory, _cuda())
     path = directory / "pyproject.toml"
     kept = path.read_text().replace("hatchling.build", backend).replace("hatchling>=1.27", requirement)
     path.write_text(kept.partition("[tool.hatch")[0])

@@ -55,24 +55,24 @@ def give(given: pytest.MonkeyPatch, path: Path) -> None:
 
 
 def test_a_project_builds_what_its_families_build(tmp_path: Path, mini_path: Path) -> None:
-    report = project.build_project(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
+    report = project.build_package(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
     assert report.path.read_bytes() == mini_path.read_bytes()
 
 
 def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
     path = make(tmp_path)
-    first = project.build_project(path, tmp_path / "a.fragdb", jobs=1)
-    again = project.build_project(path, tmp_path / "b.fragdb", jobs=1)
+    first = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
+    again = project.build_package(path, tmp_path / "b.fragdb", jobs=1)
     assert (again.digest, again.compiled) == (first.digest, 0)
     header = tmp_path / MINI_FOLDER / "op.cuh"
     header.write_text(header.read_text() + "namespace mini { struct changed; }\n")
-    assert project.build_project(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
+    assert project.build_package(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
 
 
 def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path: Path) -> None:
     files = MINI | {"op.cu.jinja": "#ifndef WANTED\n#error no option\n#endif\n" + MINI["op.cu.jinja"]}
     path = make(tmp_path, 'archs = ["80", "90a"]\noptions = ["-DWANTED=1"]', files)
-    report = project.build_project(path, tmp_path / "out.fragdb", jobs=1)
+    report = project.build_package(path, tmp_path / "out.fragdb", jobs=1)
     with FragmentDatabase(report.path) as database:
         record = database.families["mini"]
         assert record.architectures == (Architecture(80), Architecture(90, "a"))
@@ -83,13 +83,13 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
 
 def test_options_that_a_compiler_refuses_may_be_those_of_the_project(tmp_path: Path) -> None:
     with pytest.raises(JitltoError, match="refuses its options") as caught:
-        project.build_project(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
+        project.build_package(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
     assert "family.toml" in str(caught.value.hint)
     assert "[tool.jitlto]" in str(caught.value.hint)
 
 
 def test_the_toolchain_of_the_project_is_taken(tmp_path: Path) -> None:
-    (found,) = project.load(make(tmp_path, 'toolchain = "nvcc"')).families
+    (found,) = project.load_package(make(tmp_path, 'toolchain = "nvcc"')).families
     assert found.toolchain == "nvcc"
 
 
@@ -97,7 +97,7 @@ def test_entry_points_are_checked_before_anything_is_compiled(tmp_path: Path) ->
     path = make(tmp_path)
     path.write_text(PYPROJECT.replace("package.fragments", "package.others"))
     with pytest.raises(ProjectError, match="the entry point of mini"):
-        project.build_project(path, tmp_path / "out.fragdb")
+        project.build_package(path, tmp_path / "out.fragdb")
     assert not (tmp_path / "out.fragdb").exists()
 
 
@@ -121,7 +121,7 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     os.mkfifo(folder / "fifo")
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "x.pyc").write_text("")
-    files = project.sources(project.load(path))
+    files = project.list_sources(project.load_package(path))
     names = [str(file.relative_to(tmp_path / "a")) for file in files]
     assert names == sorted(names)
     assert f"{MINI_FOLDER}/inner/deep.cuh" in names
@@ -129,8 +129,8 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     for name in (*names, "pyproject.toml"):
         (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(tmp_path / "a" / name, tmp_path / "b" / name)
-    one = project.build_project(path, tmp_path / "a.fragdb", jobs=1)
-    two = project.build_project(tmp_path / "b", tmp_path / "b.fragdb", jobs=1)
+    one = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
+    two = project.build_package(tmp_path / "b", tmp_path / "b.fragdb", jobs=1)
     assert one.digest == two.digest
 
 
@@ -140,7 +140,7 @@ def test_a_family_at_the_top_of_a_project_does_not_draw_in_builds_and_environmen
     for name in ("dist/old.tar.gz", "build/lib/x.cuh", "venv/pyvenv.cfg", "venv/lib/y.cuh", ".git/z"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
-    tops = {file.relative_to(tmp_path).parts[0] for file in project.sources(project.load(path))}
+    tops = {file.relative_to(tmp_path).parts[0] for file in project.list_sources(project.load_package(path))}
     assert tops == {*MINI, "fragments", "pyproject.toml"}
 
 
@@ -148,7 +148,7 @@ def test_what_lies_outside_the_project_cannot_go_into_an_sdist(tmp_path: Path) -
     path = make(tmp_path / "a", 'families = ["../mini"]')
     write_family(tmp_path / "mini", MINI)
     with pytest.raises(ProjectError, match="lies outside the project") as caught:
-        project.sources(project.load(path))
+        project.list_sources(project.load_package(path))
     assert "--wheel" in (caught.value.hint or "")
 
 
@@ -174,10 +174,10 @@ def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
     shutil.copy(mini_path, file)
     give(given, tmp_path / where.split("/")[0])
     given.setattr(pipeline, "build", None)
-    report = project.build_project(make(tmp_path), tmp_path / "out.fragdb")
+    report = project.build_package(make(tmp_path), tmp_path / "out.fragdb")
     assert (report.compiled, len(report.fragments)) == (0, 6)
     assert report.path.read_bytes() == mini_path.read_bytes()
-    assert "taken from" in project.summary(report)
+    assert "taken from" in project.summarize(report)
 
 
 def test_a_database_that_was_built_into_its_place_stays_there(
@@ -185,14 +185,14 @@ def test_a_database_that_was_built_into_its_place_stays_there(
 ) -> None:
     output = Path(shutil.copy(mini_path, tmp_path / "out.fragdb"))
     give(given, output)
-    project.build_project(make(tmp_path), output)
+    project.build_package(make(tmp_path), output)
     assert output.read_bytes() == mini_path.read_bytes()
 
 
 def refused(tmp_path: Path, database: Path, given: pytest.MonkeyPatch, more: str = "") -> JitltoError:
     give(given, database)
     with pytest.raises(JitltoError) as caught:
-        project.build_project(make(tmp_path, more), tmp_path / "out.fragdb")
+        project.build_package(make(tmp_path, more), tmp_path / "out.fragdb")
     assert not (tmp_path / "out.fragdb").exists()
     assert str(database) in str(caught.value)
     return caught.value
@@ -226,9 +226,9 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
     (tmp_path / "pyproject.toml").write_text(text)
     write_family(tmp_path / MINI_FOLDER, MINI)
     with pytest.raises(ProjectError, match="does not hold maxi"):
-        project.build_project(tmp_path, tmp_path / "out.fragdb")
+        project.build_package(tmp_path, tmp_path / "out.fragdb")
     with FragmentDatabase(mini_path) as database, pytest.raises(ProjectError, match="holds mini, which this package"):
-        prebuilt.check(database, [])
+        prebuilt.check_prebuilt(database, [])
 
 
 def test_a_changed_interface_makes_a_database_from_ci_another_one(
@@ -237,7 +237,7 @@ def test_a_changed_interface_makes_a_database_from_ci_another_one(
     give(given, mini_path)
     path = make(tmp_path, files=MINI | {"op.cuh": "// changed\n" + MINI["op.cuh"]})
     with pytest.raises(ProjectError, match="headers differ"):
-        project.build_project(path, tmp_path / "out.fragdb")
+        project.build_package(path, tmp_path / "out.fragdb")
 
 
 def test_a_part_a_damaged_file_and_no_file_are_not_taken(
@@ -325,7 +325,7 @@ def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_t
         return data["force_include"]
 
     assert added("wheel", "editable") == {}
-    sources = [str(file) for file in project.sources(project.load(path))]
+    sources = [str(file) for file in project.list_sources(project.load_package(path))]
     assert added("sdist", "standard") == {file: str(Path(file).relative_to(tmp_path)) for file in sources}
     assert not empty_cache.exists(), "nothing was compiled"
     assert list(added("wheel", "standard").values()) == ["package/fragments.fragdb"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.build.packaging import pyproject
-from jitlto.build.packaging.pyproject import Settings
+from jitlto.build.packaging.pyproject import PackageConfig
 from jitlto.errors import ProjectError
 from jitlto.model.versions import Architecture
 from tests.support.families import MINI, write_family
@@ -35,7 +35,7 @@ def project(directory: Path, table: str, text: str = PROJECT) -> Path:
 
 def refusal(directory: Path, table: str, text: str = PROJECT) -> ProjectError:
     with pytest.raises(ProjectError) as caught:
-        pyproject.read(project(directory, table, text))
+        pyproject.load_config(project(directory, table, text))
     assert caught.value.where is not None
     assert caught.value.where.startswith(str(directory / "pyproject.toml"))
     return caught.value
@@ -43,8 +43,8 @@ def refusal(directory: Path, table: str, text: str = PROJECT) -> ProjectError:
 
 def test_a_database_is_all_that_must_be_said(tmp_path: Path) -> None:
     path = project(tmp_path, TABLE)
-    found = pyproject.read(path)
-    assert found == pyproject.read(tmp_path)
+    found = pyproject.load_config(path)
+    assert found == pyproject.load_config(tmp_path)
     assert found.families == (tmp_path / "fragments" / "mini" / "family.toml",)
     assert found.database == PurePosixPath("my_package/fragments.fragdb")
     assert (found.architectures, found.toolchain, found.options) == (None, None, ())
@@ -57,7 +57,7 @@ def test_everything_that_may_be_said(tmp_path: Path) -> None:
     table = (
         TABLE + 'families = ["fragments/mini", "mini"]\narchs = ["90a", "80"]\ntoolchain = "nvcc"\noptions = ["-DX=1"]'
     )
-    found = pyproject.read(project(tmp_path, table))
+    found = pyproject.load_config(project(tmp_path, table))
     assert len(found.families) == 1, "named twice, built once"
     assert found.architectures == (Architecture(80), Architecture(90, "a"))
     assert (found.toolchain, found.options) == ("nvcc", ("-DX=1",))
@@ -69,7 +69,7 @@ def test_paths_are_relative_to_the_file_wherever_the_process_is(
     project(tmp_path / "a", TABLE + 'families = ["fragments/mini"]')
     (tmp_path / "b").mkdir()
     monkeypatch.chdir(tmp_path / "b")
-    assert pyproject.read(Path("../a")).families == (tmp_path / "a" / "fragments" / "mini" / "family.toml",)
+    assert pyproject.load_config(Path("../a")).families == (tmp_path / "a" / "fragments" / "mini" / "family.toml",)
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,16 @@ def test_a_database_lies_in_a_package_under_a_name_that_an_entry_point_can_say(t
 
 @given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
 def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> None:
-    found = Settings(Path("/p/pyproject.toml"), (), PurePosixPath("/".join(parts) + ".fragdb"), None, None, (), None)
+    found = PackageConfig(
+        Path("/p/pyproject.toml"), (), PurePosixPath("/".join(parts) + ".fragdb"), None, None, (), None
+    )
     assert found.entry_point.split(".") == parts
 
 
 def test_without_a_family_there_is_nothing_to_build(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
     with pytest.raises(ProjectError, match="no families"):
-        pyproject.read(tmp_path)
+        pyproject.load_config(tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, b"[tool.jitlto", b"\xff", b"tool = 1"])
@@ -122,9 +124,9 @@ def test_a_file_that_cannot_be_used_is_said_to_be_none(tmp_path: Path, content: 
     path = tmp_path / "pyproject.toml"
     if content is not None:
         path.write_bytes(content)
-    assert not pyproject.declared(path)
+    assert not pyproject.has_config(path)
     with pytest.raises(ProjectError, match=r"pyproject\.toml"):
-        pyproject.read(path)
+        pyproject.load_config(path)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +143,7 @@ def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are
 ) -> None:
     lines = "".join(f'{name} = "{value}"\n' for name, value in points.items())
     text = f'[project]\nname = "p"\n[project.entry-points."jitlto.fragments"]\n{lines}'
-    found = pyproject.read(project(tmp_path, TABLE, text))
+    found = pyproject.load_config(project(tmp_path, TABLE, text))
     with pytest.raises(ProjectError) as caught:
         pyproject.check_entry_points(found, ["mini"])
     assert what in caught.value.what
@@ -150,11 +152,13 @@ def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are
     assert first == ("let the table that is there hold just" if points else "write")
     assert told == '[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
     # What it tells to write is right.
-    pyproject.check_entry_points(pyproject.read(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"])
+    pyproject.check_entry_points(
+        pyproject.load_config(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"]
+    )
 
 
 def test_the_folder_src_is_no_part_of_a_databases_place(tmp_path: Path) -> None:
-    found = pyproject.read(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
+    found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
     (tmp_path / "src" / "my_package").mkdir(parents=True)
     with pytest.raises(ProjectError, match="would lie outside the package") as caught:
         pyproject.check_entry_points(found, ["mini"])
@@ -165,7 +169,7 @@ def test_the_folder_src_is_no_part_of_a_databases_place(tmp_path: Path) -> None:
 def test_a_database_in_a_package_that_is_not_there_is_the_slip_and_not_the_entry_point(
     tmp_path: Path, layout: str
 ) -> None:
-    found = pyproject.read(project(tmp_path, TABLE.replace("my_package", "other")))
+    found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "other")))
     (tmp_path / layout / "my_package").mkdir(parents=True)
     with pytest.raises(ProjectError) as caught:
         pyproject.check_entry_points(found, ["mini"])
@@ -181,7 +185,7 @@ def test_a_path_without_a_family_is_told_with_where_it_was_looked_for(tmp_path: 
 
 
 def test_a_name_with_a_dot_is_quoted_in_the_lines_to_write(tmp_path: Path) -> None:
-    found = pyproject.read(project(tmp_path, TABLE))
+    found = pyproject.load_config(project(tmp_path, TABLE))
     with pytest.raises(ProjectError) as caught:
         pyproject.check_entry_points(found, ["mini", "mini.two"])
     assert '"mini.two" = "my_package.fragments"' in (caught.value.hint or "")
@@ -189,7 +193,7 @@ def test_a_name_with_a_dot_is_quoted_in_the_lines_to_write(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("text", ["", '[project]\nname = "p"\ndynamic = ["entry-points"]\n'])
 def test_entry_points_that_another_file_declares_are_not_judged(tmp_path: Path, text: str) -> None:
-    found = pyproject.read(project(tmp_path, TABLE, text))
+    found = pyproject.load_config(project(tmp_path, TABLE, text))
     assert found.entry_points is None
     pyproject.check_entry_points(found, ["mini"])
 

@@ -30,7 +30,7 @@ def run(*arguments: str) -> tuple[int, str]:
 @given(st.from_regex(r"[A-Za-z][A-Za-z0-9._-]*", fullmatch=True) | st.text(max_size=10))
 def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:
     try:
-        package = scaffold.package_name(name)
+        package = scaffold.derive_import_name(name)
     except ProjectError as error:
         assert error.hint
         return
@@ -59,10 +59,10 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     for there in ("mine", "file"):
         with pytest.raises(ProjectError, match="nothing is overwritten"):
-            scaffold.write("my-kernels", tmp_path / there, 12)
+            scaffold.write_package("my-kernels", tmp_path / there, 12)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["README.md", "file", "mine"]
     (tmp_path / "empty").mkdir()
-    assert scaffold.write("my-kernels", tmp_path / "empty", 12)
+    assert scaffold.write_package("my-kernels", tmp_path / "empty", 12)
 
 
 def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +71,7 @@ def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(ProjectError, match="No space left"):
-        scaffold.write("my-kernels", tmp_path / "new", 12)
+        scaffold.write_package("my-kernels", tmp_path / "new", 12)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -88,7 +88,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("new") / "My-Kernels"
-    scaffold.write("My-Kernels", directory, 13)
+    scaffold.write_package("My-Kernels", directory, 13)
     return directory
 
 
@@ -105,13 +105,13 @@ def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
     # What a newer CUDA has made an older nvJitLink does not read.
     assert {*document["project"]["optional-dependencies"]} == {"cu13", "test"}
     assert 'cuda: ["13"]' in (package / ".github" / "workflows" / "ci.yml").read_text()
-    found = project.load(package)
+    found = project.load_package(package)
     assert [family.name for family in found.families] == ["my_kernels"]
-    assert project.sources(found)
+    assert project.list_sources(found)
 
 
 def test_what_the_older_cuda_makes_is_offered_for_both(tmp_path: Path) -> None:
-    scaffold.write("my-kernels", tmp_path / "new", 12)
+    scaffold.write_package("my-kernels", tmp_path / "new", 12)
     document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
     extras = document["project"]["optional-dependencies"]
     assert extras == {"cu12": ["jitlto[cu12]"], "cu13": ["jitlto[cu13]"], "test": ["pytest>=8"]}
@@ -126,7 +126,7 @@ def test_it_says_what_to_install_and_what_to_do_while_jitlto_is_on_no_index(pack
 
 
 def test_its_family_builds_without_advice_and_every_kernel_links(package: Path, tmp_path: Path) -> None:
-    report = project.build_project(package, tmp_path / "fragments.fragdb", jobs=1)
+    report = project.build_package(package, tmp_path / "fragments.fragdb", jobs=1)
     assert report.advice == ()
     kernels = load("my_kernels", report.path)
     configurations = list(kernels.configurations())

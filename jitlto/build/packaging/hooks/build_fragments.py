@@ -39,12 +39,12 @@ class BuildFragments(Command):
         output = self._output(package)
         output.parent.mkdir(parents=True, exist_ok=True)
         try:
-            report = project.build_project(package.settings.path, output)
+            report = project.build_package(package.config.path, output)
         except JitltoError as error:
             raise SetupError(f"jitlto: {error}") from error
         for advice in report.advice:
             _log.warning("jitlto: %s", advice)
-        _log.info("jitlto: %s", project.summary(report))
+        _log.info("jitlto: %s", project.summarize(report))
 
     def get_outputs(self) -> list[str]:
         """Files that are made."""
@@ -58,17 +58,17 @@ class BuildFragments(Command):
         """Files that an sdist must hold, relative to the project."""
         package = _load()
         try:
-            return [os.path.relpath(path, package.settings.root) for path in project.sources(package)]
+            return [os.path.relpath(path, package.config.root) for path in project.list_sources(package)]
         except JitltoError as error:
             raise SetupError(f"jitlto: {error}") from error
 
     def _output(self, package: Package) -> Path:
         assert self.build_lib is not None  # noqa: S101 - setuptools finalises options before it asks
-        return Path(self.build_lib, package.settings.database)
+        return Path(self.build_lib, package.config.database)
 
 
 def _load() -> Package:
     try:
-        return project.load(Path("pyproject.toml"))
+        return project.load_package(Path("pyproject.toml"))
     except JitltoError as error:
         raise SetupError(f"jitlto: {error}") from error

@@ -40,19 +40,19 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
                 where=f"{Path(self.root, 'pyproject.toml')} [tool.hatch.build.hooks.jitlto]",
                 hint="what is built is said under [tool.jitlto]",
             )
-        package = project.load(Path(self.root))
+        package = project.load_package(Path(self.root))
         if self.target_name == "sdist":
-            files = project.sources(package)
-            build_data["force_include"].update({str(p): str(p.relative_to(package.settings.root)) for p in files})
+            files = project.list_sources(package)
+            build_data["force_include"].update({str(p): str(p.relative_to(package.config.root)) for p in files})
         elif self.target_name == "wheel" and version != "editable":
             # Kept until the wheel is written, and gone with this object.
             self._directory = tempfile.TemporaryDirectory(prefix="jitlto-")
-            output = Path(self._directory.name) / package.settings.database.name
-            report = project.build_project(package.settings.path, output)
+            output = Path(self._directory.name) / package.config.database.name
+            report = project.build_package(package.config.path, output)
             for advice in report.advice:
                 self.app.display_warning(f"jitlto: {advice}")
-            self.app.display_info(f"jitlto: {project.summary(report)}")
-            build_data["force_include"][str(output)] = str(package.settings.database)
+            self.app.display_info(f"jitlto: {project.summarize(report)}")
+            build_data["force_include"][str(output)] = str(package.config.database)
 
 
 @hookimpl

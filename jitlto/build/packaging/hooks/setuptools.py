@@ -11,7 +11,7 @@ from pathlib import Path
 
 from setuptools import Distribution
 
-from jitlto.build.packaging.pyproject import declared, undeclared
+from jitlto.build.packaging.pyproject import find_missing_config, has_config
 
 _log = logging.getLogger(__name__)
 _COMMAND = "build_fragments"
@@ -23,8 +23,8 @@ def add_to_build(distribution: Distribution) -> None:
     setuptools calls it in every project that is built where jitlto is installed, so that it looks before it loads.
     """
     pyproject = Path("pyproject.toml")
-    if not declared(pyproject):
-        if (fault := undeclared(pyproject)) is not None:
+    if not has_config(pyproject):
+        if (fault := find_missing_config(pyproject)) is not None:
             _log.warning("jitlto: %s", fault)
         return
     from jitlto.build.packaging.hooks.build_fragments import BuildFragments
