@@ -5,7 +5,7 @@ part of jitlto, which knows nothing of any family, and lies beside the families,
 kernels has such a module beside its database. In a checkout, after ``jitlto build fft -o fft.fragdb``::
 
     import cupy, jitlto, numpy
-    from examples import fft
+    from docs.examples import fft
 
     family = jitlto.load("fft", "fft.fragdb")
     windowed = fft.plan(1024, 1000, "float32", load="window", load_info=numpy.hanning(1024), family=family)

@@ -30,7 +30,8 @@ _FIND = """
 import json, sys, time
 from types import SimpleNamespace
 import jitlto
-from jitlto.runtime import device, kernels
+from jitlto.cuda import device
+from jitlto.runtime import family as kernels
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
 device.kind = lambda: (9, 0)
 kernels.KernelFamily._loaded = lambda self, chosen, linked, plan: linked
@@ -43,9 +44,10 @@ print(json.dumps([found - begin, time.perf_counter() - found, linked.layer]))
 _LIST = """
 import json, time
 from jitlto.cli import families
-from jitlto.runtime import cubins, installed, registry
+from jitlto.runtime.discovery import entry_points, registry
+from jitlto.runtime.linking import kernel_cache
 times = []
-for work in (installed.families, families.installed):
+for work in (entry_points.families, families.installed):
     for clock in (time.perf_counter, time.process_time):
         begin = clock()
         work()

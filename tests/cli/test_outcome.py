@@ -112,7 +112,7 @@ def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
 def test_a_command_that_links_ends_its_workers_too(tmp_path: Path, number: signal.Signals) -> None:
     code = f"""
 import os, time
-from jitlto.build import workers
+from jitlto.build.execution import workers
 from jitlto.cli import outcome
 outcome.end_in_order()
 workers.call_local(os.getpid)

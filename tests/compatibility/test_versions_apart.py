@@ -25,7 +25,7 @@ PRELUDE = """
 import ctypes, sys
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 import jitlto
-from jitlto import toolkit
+from jitlto.cuda import toolkit
 from jitlto.errors import LinkError, VersionError
 from jitlto.model.fragment import ImageKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link

@@ -15,7 +15,7 @@ _ROOT = Path(jitlto.__file__).resolve().parents[1]
 _ASK = """
 import traceback
 from jitlto.errors import NoDeviceError
-from jitlto.runtime import device
+from jitlto.cuda import device
 for ask in (device.current, device.kind):
     try:
         ask()

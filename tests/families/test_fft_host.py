@@ -35,8 +35,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("fft_host") / "main"
     # Unknown pragmas: unroll.
     options = ["-std=c++20", "-O1", "-Wno-unknown-pragmas", "-ffp-contract=off", "-pthread"]
-    includes = [f"-I{ROOT / 'tests/fft_host'}", f"-I{ROOT / 'fragments/fft'}"]
-    main = str(ROOT / "tests/fft_host/main.cpp")
+    includes = [f"-I{ROOT / 'tests/families/fft_host'}", f"-I{ROOT / 'fragments/fft'}"]
+    main = str(ROOT / "tests/families/fft_host/main.cpp")
     done = subprocess.run([compiler, *options, *includes, main, "-o", str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return path

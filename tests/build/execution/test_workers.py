@@ -150,7 +150,7 @@ def test_a_library_that_prints_at_start_up_breaks_nothing(tmp_path: Path) -> Non
 PARENT = """
 import os, subprocess, sys, time
 from jitlto.build.execution.workers import ProcessExecutor
-from tests import test_workers
+from tests.build.execution import test_workers
 pool = ProcessExecutor(1)
 print(pool.submit(os.getpid).result(), *pool.submit(test_workers.start_child).result(), flush=True)
 future = pool.submit(getattr(test_workers, sys.argv[1]))

@@ -517,7 +517,8 @@ def test_a_damaged_image_disturbs_no_plan_that_does_not_use_it_and_is_one_clear_
 LIST = """
 import json, sys, time
 from jitlto.cli import families
-from jitlto.runtime import cubins, installed, registry
+from jitlto.runtime.discovery import entry_points, registry
+from jitlto.runtime.linking import kernel_cache
 begin = time.process_time()
 listed = families.installed()
 seconds = time.process_time() - begin
@@ -562,9 +563,9 @@ def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
     code = """
 import time
 from jitlto.storage.files import digest_of
-from jitlto.runtime import installed
+from jitlto.runtime.discovery import entry_points
 begin = time.process_time()
-found = [(each.family, each.title, digest_of(each.database())) for each in installed.families()]
+found = [(each.family, each.title, digest_of(each.database())) for each in entry_points.families()]
 assert len(found) >= 100 and all(digest for *_, digest in found)
 print(time.process_time() - begin)
 """

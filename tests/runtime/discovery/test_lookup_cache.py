@@ -523,7 +523,7 @@ COLD = """
 import json, sys
 from types import SimpleNamespace
 from jitlto import load
-from jitlto.runtime import device
+from jitlto.cuda import device
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
 device.kind = lambda: 0
 from jitlto.runtime.family import KernelFamily

@@ -150,13 +150,13 @@ def test_several_processes_write_to_one_file_at_once(mini: KernelFamily, mini_pa
     path = tmp_path / "used.jsonl"
     code = """
 import sys, jitlto
-from jitlto.runtime import wisdom
+from jitlto.runtime.planning import recording
 family = jitlto.load("mini", sys.argv[1])
 source = "namespace mini { template <> __device__ float op<float>(float a) { return a; } }" + "// long\\n" * 2000
 input()
 for count in range(1, 41):
     options = {"max_registers": 40 * int(sys.argv[2]) + count}
-    wisdom.record(family.planner(data_type="float").add_source(source).plan(arch="sm_90", link_options=options))
+    recording.record(family.planner(data_type="float").add_source(source).plan(arch="sm_90", link_options=options))
 """
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_RECORD": str(path)}
     command = [sys.executable, "-c", code, str(mini_path)]
