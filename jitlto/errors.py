@@ -1,7 +1,7 @@
 """The exceptions: everything that jitlto raises on purpose is a :class:`JitltoError`.
 
 A message says what is wrong, where it is, and what to do about it. The parts are kept apart so that a command can lay
-them out and a program can read them. Each class has a stable :attr:`~JitltoError.code`; a case within it has a longer
+them out and a program can read them. Each class has a stable ``code``; a case within it has a longer
 one that begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``docs/errors.md`` lists
 them.
 """
