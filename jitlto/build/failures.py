@@ -7,23 +7,18 @@ combination: parameter values, numbers, scalar types, and where the line has com
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, JitltoError, LoggedError
+from jitlto.model.causes import group_by_cause, value_eraser
 from jitlto.model.fragment import FragmentKey
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)  # ptxas, the host compiler
 _PATH = re.compile(r"(?:/[\w.+-]+){2,}")
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
-_NUMBER = re.compile(r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]*|\d+")
-# A typedef among the values stands in messages as the type that it is.
-_SCALAR = re.compile(
-    r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
-)
-_SHORT = 3  # characters; a shorter value is looked for as a word, for "a" stands in every other name
 _MOST_VALUES, _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 4, 8, 10, 160
 
 
@@ -82,76 +77,52 @@ class FailedFragmentsError(BuildError):
 
 
 def group(failures: Iterable[Failure], sources: Iterable[RenderedSource]) -> list[FailureGroup]:
-    """Group failures by cause, those that concern most fragments first.
+    """Group failures by cause, those of most fragments first.
 
     Parameters
     ----------
     failures : iterable of Failure
         In the order of the build.
     sources : iterable of RenderedSource
-        All that the build tried, to say what those that fail have in common and the others have not.
-
-    Returns
-    -------
-    list of FailureGroup
+        All that the build tried, to tell what the failing ones have in common.
     """
     tried: dict[tuple[str, str], list[RenderedSource]] = {}
+    values: set[str] = set()
     for rendered in sources:
         tried.setdefault(_group_of(rendered), []).append(rendered)
-    varying = _varying(rendered for members in tried.values() for rendered in members)
-    by_cause: dict[object, list[Failure]] = {}
-    for failure in failures:
-        by_cause.setdefault(_cause(failure, varying), []).append(failure)
-    groups = [
-        FailureGroup(_title(members[0]), tuple(members), tuple(_extents(members, tried)))
-        for members in by_cause.values()
+        values.update(line.strip() for value in rendered.combination.values() for line in _lines(value))
+    erase = value_eraser(values)
+    return [
+        FailureGroup(_title(cause.first), cause.members, tuple(_extents(cause.members, tried)))
+        for cause in group_by_cause(failures, lambda failure: _signature(failure, erase))
     ]
-    return sorted(groups, key=lambda cause: -len(cause.failures))
 
 
 def _group_of(rendered: RenderedSource) -> tuple[str, str]:
     return rendered.key.family, rendered.key.group
 
 
-# --- what is the same cause
+# --- the cause
 
 
-def _varying(sources: Iterable[RenderedSource]) -> re.Pattern[str]:
-    """What to leave out of a message: the values of all combinations and the scalar types, the longest first.
-
-    The same for all sources: a 4 that is one combination's value is another's constant, and must vanish from both.
-    """
-    values = {line.strip() for rendered in sources for value in rendered.combination.values() for line in _lines(value)}
-    words = [_word(value) for value in sorted(values - {""}, key=lambda value: (-len(value), value))]
-    return re.compile("|".join([*words, _SCALAR.pattern, _NUMBER.pattern]))
-
-
-def _word(value: str) -> str:
-    if len(value) >= _SHORT:
-        return re.escape(value)
-    before = r"(?<!\w)" if re.match(r"\w", value) else ""
-    after = r"(?!\w)" if re.search(r"\w\Z", value) else ""
-    return f"{before}{re.escape(value)}{after}"
-
-
-def _cause(failure: Failure, varying: re.Pattern[str]) -> object:
-    """What failures of one cause have in common. The number of diagnostics and their order are no part of it."""
+def _signature(failure: Failure, erase: Callable[[str], str]) -> Hashable:
+    """The diagnostics without what varies; neither their number nor their order counts."""
     rendered, error = failure.rendered, failure.error
     log = error.log if isinstance(error, LoggedError) else ""
     lines = _lines(rendered.text)
-    said = set()
+    diagnostics = set()
     for match in _DIAGNOSTIC.finditer(log):
         number = int(match["line"])
         if _is_source(match["file"], rendered.key):
-            # The line's text stands for its number, which values of several lines and conditions shift.
-            place = str(rendered.group.template), _bare(lines[number - 1] if number <= len(lines) else "", varying)
+            # The text of the line instead of its number, which values of several lines and conditions shift.
+            place = str(rendered.group.template), erase(lines[number - 1] if number <= len(lines) else "")
         else:
             place = match["file"], match["line"]
-        said.add((*place, _bare(match["text"], varying)))
-    if said:
-        return frozenset(said)
+        diagnostics.add((*place, erase(match["text"])))
+    if diagnostics:
+        return frozenset(diagnostics)
     other = (_nameless(line, rendered.key) for line in _OTHER_ERROR.findall(log) or [error.what])
-    return type(error), frozenset(_bare(line, varying) for line in other)
+    return type(error), frozenset(map(erase, other))
 
 
 def _is_source(file: str, key: FragmentKey) -> bool:
@@ -160,11 +131,6 @@ def _is_source(file: str, key: FragmentKey) -> bool:
 
 def _nameless(line: str, key: FragmentKey) -> str:
     return _HASH.sub("", _PATH.sub("", line.replace(str(key), "")))
-
-
-def _bare(text: str, varying: re.Pattern[str]) -> str:
-    """A text without what varies, nor white space: a value may be empty."""
-    return "".join(varying.sub("", text).split())
 
 
 def _lines(text: str) -> list[str]:
