@@ -30,10 +30,10 @@ from functools import cache
 from pathlib import Path
 
 from jitlto.errors import JitltoError
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 
 
-class Config(Record):
+class Config(Frozen):
     """The settings of a process.
 
     Parameters

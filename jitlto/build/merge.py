@@ -10,9 +10,10 @@ from typing import Literal
 
 from jitlto.build import validate
 from jitlto.errors import BuildError
+from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.storage import database
-from jitlto.storage.database import FamilyRecord, FragmentDatabase, PartRecord
+from jitlto.storage.database import FragmentDatabase
 
 _SHOWN = 3
 

@@ -30,10 +30,10 @@ from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, matrix_warnings, render_family
 from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, FamilyError, JitltoError
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.headers import HeaderSearch
-from jitlto.storage import cache_usage, database
-from jitlto.storage.database import FamilyRecord, GroupRecord, PartRecord
+from jitlto.storage import database
 from jitlto.storage.declaration import Family
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
@@ -295,7 +295,7 @@ def build(
     observer.phase("write")
     digest = database.write(output, records, fragments, blobs, part=part)
     if cache is not None:
-        cache_usage.prune(cache.store)
+        cache.store.prune()
     return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(advice), time.perf_counter() - begin)
 
 

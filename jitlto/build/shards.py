@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from jitlto.build.cache.keys import Recipe
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
+from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import FragmentKey
-from jitlto.storage.database import FamilyRecord, PartRecord
 
 
 @dataclass(frozen=True, slots=True)

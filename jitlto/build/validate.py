@@ -10,10 +10,9 @@ from operator import itemgetter
 from typing import TypeAlias
 
 from jitlto.errors import BuildError
+from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
-from jitlto.model.layout import compatible
 from jitlto.model.mangling import base_name, demangle
-from jitlto.storage.database import FamilyRecord
 
 _Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, who holds it, and the interfaces that it meets
 
@@ -146,7 +145,7 @@ def _check_layouts(fragments: Sequence[Fragment]) -> None:
     for fragment in fragments:
         for required in fragment.requires:
             for provided, provider in by_name[required.name]:
-                if not compatible(required, provided):
+                if not required.is_compatible(provided):
                     raise BuildError(
                         f"{fragment.key} requires {demangle(required.name)} with layout {required.layout}, but "
                         f"{provider.key} provides it with layout {provided.layout}",

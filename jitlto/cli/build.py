@@ -17,7 +17,7 @@ from jitlto.cli.output import print_built, print_json
 from jitlto.cli.paths import FILE
 from jitlto.errors import JitltoError, RenderError
 from jitlto.model.fragment import FragmentKey
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.storage import declaration
 
 if TYPE_CHECKING:  # what the other commands need not wait for
@@ -65,7 +65,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
     if as_json:
         print_json(listing)
     else:
-        click.echo(f"{many(len(listing), 'source')} in {output}")
+        click.echo(f"{pluralize(len(listing), 'source')} in {output}")
 
 
 def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
@@ -288,4 +288,4 @@ def _print_missing(project: Project, cache: Cache | None, as_json: bool) -> None
         return
     for key in missing:
         click.echo(str(key))
-    click.echo(f"{len(missing)} of {many(len(project.keys), 'fragment')} would be compiled", err=True)
+    click.echo(f"{len(missing)} of {pluralize(len(project.keys), 'fragment')} would be compiled", err=True)

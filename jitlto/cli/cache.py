@@ -17,10 +17,8 @@ from jitlto.cli.output import print_json
 from jitlto.cli.paths import PATH
 from jitlto.config import Config
 from jitlto.errors import JitltoError
-from jitlto.model.text import many
-from jitlto.storage import cache_usage
-from jitlto.storage.cache_dir import Store
-from jitlto.storage.cache_usage import Usage
+from jitlto.model.text import pluralize
+from jitlto.storage.cache_dir import CacheDir, Usage
 
 if TYPE_CHECKING:  # what looking into a directory need not wait for
     from jitlto.runtime.linking.link_key import Recipe
@@ -39,7 +37,7 @@ class Place:
     directory: Path
     bound: int
 
-    def open(self, *, readonly: bool = False) -> Store:
+    def open(self, *, readonly: bool = False) -> CacheDir:
         """The store in it.
 
         Raises
@@ -50,7 +48,7 @@ class Place:
             If it cannot be used.
         """
         try:
-            return Store(self.directory, self.bound, readonly=readonly)
+            return CacheDir(self.directory, self.bound, readonly=readonly)
         except FileNotFoundError:
             if readonly:
                 raise
@@ -68,7 +66,7 @@ class Place:
         if not readonly and not os.access(nearest, os.W_OK | os.X_OK):
             return f"{nearest} cannot be written"
         try:
-            Store(self.directory, self.bound, readonly=True)
+            CacheDir(self.directory, self.bound, readonly=True)
         except FileNotFoundError:
             pass
         except OSError as error:
@@ -125,13 +123,13 @@ def info(as_json: bool) -> None:
         print_json({"caches": [*listed, _editable()], "mode": mode})
         return
     for place, state in states:
-        kinds = (many(count, kind.removesuffix("s")) for kind, count in sorted(state.entries.items()))
+        kinds = (pluralize(count, kind.removesuffix("s")) for kind, count in sorted(state.entries.items()))
         entries = ", ".join(kinds) or "empty"
         click.echo(f"{place.holds}: {place.directory}: {entries}, {size(state.bytes)} of {size(place.bound)}")
         if state.note:
             click.echo(f"  {state.note}")
     built = _editable()
-    held = many(built["entries"]["databases"], "database") if built["entries"] else "empty"
+    held = pluralize(built["entries"]["databases"], "database") if built["entries"] else "empty"
     click.echo(f"{_EDITABLE}: {built['directory']}: {held}, {size(built['bytes'])}")
     if mode == "cached":
         click.echo("JITLTO_MODE=cached: a kernel that is neither there nor in a pack is an error")
@@ -216,7 +214,7 @@ def why(
     else:
         click.echo(f"miss: {plan.recipe.kernel} for {plan.target.sm}")
         for source in looked:
-            click.echo(f"  not in {source.words}: {source.path} ({many(len(source.files), 'kernel')})")
+            click.echo(f"  not in {source.words}: {source.path} ({pluralize(len(source.files), 'kernel')})")
         if not any(source.layer == "pack" for source in looked):
             click.echo(f"  no pack lies beside {plan.database.path}")
     if trouble:
@@ -268,7 +266,7 @@ class _State:
 
 def _state(place: Place) -> _State:
     try:
-        usage = cache_usage.usage(place.open(readonly=True))
+        usage = place.open(readonly=True).usage()
     except (FileNotFoundError, JitltoError):
         usage = Usage({}, 0)
     setting = config.current().cache if place.name == "cubins" else "on"
@@ -303,9 +301,9 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
         entries = freed = left = 0
         if os.path.lexists(place.directory):
             store = place.open()
-            before = cache_usage.usage(store).size
-            entries = cache_usage.clear(store) if all_of_it else cache_usage.prune(store, bound)
-            left = cache_usage.usage(store).size
+            before = store.usage().size
+            entries = store.clear() if all_of_it else store.prune(bound)
+            left = store.usage().size
             freed = max(0, before - left)
         removed.append(
             {
@@ -317,7 +315,7 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
             }
         )
         if not as_json:
-            gone = many(entries, "entry")
+            gone = pluralize(entries, "entry")
             click.echo(f"{place.holds}: {place.directory}: removed {gone}, {size(freed)}; {size(left)} are left")
     if all_of_it and only in (None, "editable"):
         from jitlto.runtime.discovery import editable
@@ -328,7 +326,7 @@ def _remove(only: str | None, bound: int | None, as_json: bool, *, all_of_it: bo
         about = {"name": built["name"], "directory": built["directory"]}
         removed.append({**about, "removed": entries, "bytes": freed, "bytes_left": left})
         if not as_json:
-            gone = many(entries, "database")
+            gone = pluralize(entries, "database")
             click.echo(f"{_EDITABLE}: {about['directory']}: removed {gone}, {size(freed)}; {size(left)} are left")
     if as_json:
         print_json({"caches": removed})

@@ -17,7 +17,7 @@ from jitlto.cli.paths import PATH
 from jitlto.cli.targets import parse_targets
 from jitlto.cuda import toolkit
 from jitlto.errors import DatabaseError
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture
 
 if TYPE_CHECKING:
@@ -182,7 +182,9 @@ def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], i
 
 def _print_proof(proof: FamilyProof, causes: Causes, notes: Causes) -> None:
     state = "every kernel plans, every fragment is used" if proof.holds else "DOES NOT HOLD"
-    click.echo(f"{proof.family}: {many(proof.fragments, 'fragment')}, {many(len(proof.kernels), 'kernel')}: {state}")
+    click.echo(
+        f"{proof.family}: {pluralize(proof.fragments, 'fragment')}, {pluralize(len(proof.kernels), 'kernel')}: {state}"
+    )
     for alike in notes.all():
         for note in alike.findings[:_SHOWN]:
             click.echo(f"  note: {note.message}")
@@ -199,11 +201,11 @@ def _print_links(links: Sequence[_Links], targets: Sequence[Architecture], mode:
     archs, version = ", ".join(target.sm for target in targets), toolkit.nvjitlink_version()
     for item in links:
         if not item.linkable:
-            waiting = f"; {many(item.waiting, 'kernel')} cannot without callers' code" if item.waiting else ""
+            waiting = f"; {pluralize(item.waiting, 'kernel')} cannot without callers' code" if item.waiting else ""
             click.echo(f"{item.family}: linked nothing{waiting}")
             continue
         failed = sum(len(cause.findings) for cause in item.causes)
-        of = many(item.kernels, "kernel")
+        of = pluralize(item.kernels, "kernel")
         if item.strength is not None:
             of = f"{item.kernels} of {item.linkable} kernels, which have all {item.tuples} {_tuples(item.strength)}"
         state = f"{failed} of {item.kernels * len(targets)} links fail" if failed else "all link"

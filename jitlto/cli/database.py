@@ -13,7 +13,7 @@ from jitlto.cli.paths import PATH
 from jitlto.errors import DatabaseError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.storage import files
 from jitlto.storage.database import FragmentDatabase
 
@@ -47,7 +47,7 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
         for fragment in fragments:
             size = sum(image.size for image in fragment.images)
             click.echo(f"{fragment.role:<10} {size:>8}  {fragment.key}")
-        click.echo(f"{many(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
+        click.echo(f"{pluralize(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
 
 
 @click.command(
@@ -111,7 +111,7 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
             images = opened.verify()
             count = len(opened.fragments())
-            held = f"{many(count, 'fragment')} and {many(images, 'image')}"
+            held = f"{pluralize(count, 'fragment')} and {pluralize(images, 'image')}"
             click.echo(f"{opened.path}: {held} hold, digest {opened.digest}")
             for pack in files.beside(opened.path, ".pack"):
                 _verify_pack(pack, read)
@@ -124,7 +124,7 @@ def _verify_pack(path: Path, read: set[Path]) -> None:
     if path.absolute() not in read:
         read.add(path.absolute())
         count = packs.verify(path)
-        click.echo(f"{path}: {many(count, 'kernel')} {'holds' if count == 1 else 'hold'}")
+        click.echo(f"{path}: {pluralize(count, 'kernel')} {'holds' if count == 1 else 'hold'}")
 
 
 def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
@@ -142,7 +142,7 @@ def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, 
     for file in dict.fromkeys(checked):
         manifest.check(file)
     count = len(dict.fromkeys(checked))
-    click.echo(f"{path}: {many(count, 'file')} {'is one' if count == 1 else 'are those'} that it lists")
+    click.echo(f"{path}: {pluralize(count, 'file')} {'is one' if count == 1 else 'are those'} that it lists")
     return given
 
 

@@ -13,7 +13,7 @@ from jitlto.cuda import device, driver, toolkit
 from jitlto.errors import JitltoError, NoDeviceError
 from jitlto.model.compatibility import Refusal, Verdict, Way, native, refusal, verdict
 from jitlto.model.fragment import Fragment
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture, Version, knows, linkable, newest_ptx_isa
 from jitlto.storage.database import MERGE, FragmentDatabase
 
@@ -159,13 +159,13 @@ def _images(fragment: Fragment) -> tuple[str, ...]:
 
 
 def _print(path: Path, found: Sequence[Alike], linker: Version, cuda: Version | None) -> None:
-    total = many(sum(len(alike.fragments) for alike in found), "fragment")
+    total = pluralize(sum(len(alike.fragments) for alike in found), "fragment")
     click.echo(f"{path}: {total}; nvJitLink {linker}, {f'driver for CUDA {cuda}' if cuda else 'no driver'}")
     families = [alike.family for alike in found]
     for alike in found:
         groups = ", ".join(dict.fromkeys(fragment.key.group for fragment in alike.fragments))
         of = f" ({groups})" if families.count(alike.family) > 1 else ""
-        click.echo(f"{alike.family}: {many(len(alike.fragments), 'fragment')}{of}: {'; '.join(alike.images)}")
+        click.echo(f"{alike.family}: {pluralize(len(alike.fragments), 'fragment')}{of}: {'; '.join(alike.images)}")
         for targets, outcome in _by_outcome(alike.outcomes):
             _print_outcome(targets, outcome)
     for family in dict.fromkeys(families):

@@ -9,7 +9,7 @@ import click
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.paths import FILE, PATH
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 
 
 @click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
@@ -41,4 +41,6 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
     elif signature.exists() and written.text != before:
         signature.unlink()
         click.echo(f"{signature}: removed, for the manifest has changed; sign it again with --sign KEY", err=True)
-    click.echo(f"{many(len(written.digests), 'file')} listed in {output}" + (f", signed in {signature}" if key else ""))
+    click.echo(
+        f"{pluralize(len(written.digests), 'file')} listed in {output}" + (f", signed in {signature}" if key else "")
+    )

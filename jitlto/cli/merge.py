@@ -9,7 +9,7 @@ import click
 
 from jitlto.cli.output import print_built
 from jitlto.cli.paths import FILE, PATH
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
@@ -37,4 +37,4 @@ def merge(
     from jitlto.build.merge import merge_databases
 
     report = merge_databases(parts, output, allow_gaps=allow_gaps, allow_mixed=allow_mixed, prefer=prefer)
-    print_built(report, f"of {many(len(parts), 'file')} in {report.path}", as_json=as_json)
+    print_built(report, f"of {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)

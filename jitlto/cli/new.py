@@ -9,7 +9,7 @@ import click
 from jitlto.cli.output import print_json
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 
 
 def _name(_: click.Context, __: click.Parameter, value: str) -> str:
@@ -46,7 +46,7 @@ def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None
     if as_json:
         print_json({"directory": str(directory), "files": [str(path) for path in files]})
     else:
-        click.echo(f"{many(len(files), 'file')} in {directory}; how to go on stands in {directory / 'README.md'}")
+        click.echo(f"{pluralize(len(files), 'file')} in {directory}; how to go on stands in {directory / 'README.md'}")
 
 
 def _at_hand() -> int:

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 
 if TYPE_CHECKING:  # what other commands need not wait for
     from jitlto.build.merge import MergeReport
@@ -43,7 +43,7 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
             }
         )
     else:
-        click.echo(f"{many(len(report.fragments), 'fragment')} {summary}")
+        click.echo(f"{pluralize(len(report.fragments), 'fragment')} {summary}")
         click.echo(f"digest {report.digest}")
 
 

@@ -10,7 +10,7 @@ from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.paths import FILE, PATH
 from jitlto.errors import JitltoError
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.storage import files
 
 
@@ -38,7 +38,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
         found = verdict.read(check_file) if check_file else None
         described = model.describe(opened, family=family, seconds=seconds if timings else None, verdict=found)
     _write(page.to_html(described), output)
-    click.echo(f"{many(described.fragments, 'fragment')} in {output}")
+    click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")
 
 
 def _write(text: str, output: Path) -> None:

@@ -22,7 +22,7 @@ from jitlto.cli.paths import FILE, PATH
 from jitlto.cli.targets import parse_targets
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError, LoggedError, NoDeviceError, RegistryError
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture
 
 if TYPE_CHECKING:  # what usage errors need not wait for
@@ -388,9 +388,9 @@ def _print(work: _Work, outcomes: Sequence[_Outcome], causes: Sequence[Cause], s
     linked, found, failed = _counts(outcomes)
     archs = ", ".join(dict.fromkeys(outcome.arch or "the current device" for outcome in outcomes))
     state = f"{linked} linked, {found} there already" + (f", {failed} failed" if failed else "")
-    click.echo(f"{many(len(outcomes), 'kernel')} for {archs}: {state}" if outcomes else "no kernel to link")
+    click.echo(f"{pluralize(len(outcomes), 'kernel')} for {archs}: {state}" if outcomes else "no kernel to link")
     if work.left_out:
-        click.echo(f"left out {many(work.left_out, 'plan')} {work.why}")
+        click.echo(f"left out {pluralize(work.left_out, 'plan')} {work.why}")
     click.echo(f"nvJitLink {toolkit.nvjitlink_version()}, {seconds:.1f} s")
 
 
@@ -398,7 +398,7 @@ def _print_pack(output: Path, entries: Mapping[str, bytes], outcomes: Sequence[_
     if not entries:
         click.echo(f"{output}: not written, for there is nothing to put into it")
         return
-    click.echo(f"{output}: {many(len(entries), 'kernel')}, {size(output.stat().st_size)}")
+    click.echo(f"{output}: {pluralize(len(entries), 'kernel')}, {size(output.stat().st_size)}")
     for stem in sorted({outcome.database.stem for outcome in outcomes if outcome.database}):
         if not (output.name.startswith(f"{stem}.") and output.suffix == ".pack"):
             click.echo(f"  to be found, it has to lie beside {stem}.fragdb as {stem}.pack or {stem}.*.pack")

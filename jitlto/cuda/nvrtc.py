@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from jitlto.cuda import toolkit
 from jitlto.errors import CompileError, ToolchainError
-from jitlto.model.headers import HeaderSearch, Source
-from jitlto.model.leading_includes import split
+from jitlto.model.headers import HeaderSearch, Source, split_leading_includes
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import Module, parse
 from jitlto.model.versions import Architecture, Version
@@ -317,7 +316,7 @@ class Program(NamedTuple):
     @classmethod
     def of(cls, source: Source, step: Step) -> Program:
         """The program of a source for a step; ``rest`` is empty for a source without includes at its head."""
-        head, rest = split(source.text)
+        head, rest = split_leading_includes(source.text)
         if not head:
             return cls.whole(source, step)
         name = f"{hashlib.sha256(head).hexdigest()}.cu"

@@ -11,11 +11,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jitlto.errors import PlanError
+from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol
 from jitlto.model.headers import HeaderSearch
 from jitlto.model.mangling import base_name
 from jitlto.model.resolve import Index, Resolution, Supplied, resolve
-from jitlto.storage.database import FamilyRecord
 
 # Comments and includes: words in them declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)

@@ -123,6 +123,19 @@ class Symbol:
     layout: str
     weak: bool = False
 
+    def is_compatible(self, provided: Symbol) -> bool:
+        """Whether ``provided``, a definition, can stand for this declaration, as far as sizes and alignments tell.
+
+        Layouts give the number of bytes passed and their alignment, not their meaning: ``int`` and ``float`` look
+        alike. A declaration may leave an array's size open and ask for less alignment than the definition has.
+        """
+        if (self.kind is SymbolKind.VARIABLE) != (provided.kind is SymbolKind.VARIABLE):
+            return False
+        if self.kind is not SymbolKind.VARIABLE:
+            return self.layout == provided.layout
+        (space, size, alignment), (its_space, its_size, its_alignment) = map(_variable, (self.layout, provided.layout))
+        return space == its_space and size in ("?", its_size) and int(alignment) <= int(its_alignment)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Image:
@@ -193,6 +206,13 @@ class Fragment:
     def images_of(self, kind: ImageKind) -> Iterable[Image]:
         """Its images of one kind, lowest architecture first."""
         return (image for image in self.images if image.kind is kind)
+
+
+def _variable(layout: str) -> tuple[str, str, str]:
+    """Split the layout of a variable into space, size and alignment."""
+    space, _, rest = layout.partition(" ")
+    size, _, alignment = rest.partition("@")
+    return space, size, alignment
 
 
 def plain_name(name: str) -> str:

@@ -29,6 +29,11 @@ _ABSOLUTE = re.compile(
     rb"^(" + _GAP + _HASH + _GAP + rb"define" + _GAP + rb"\w+" + _GAP + rb""")[<"][ \t]*/[^>"\r\n]*[>"]""", re.M
 )
 
+# What may stand among a source's leading includes.
+_PLAIN_INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
+_BLANK = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
+_LINE_RESET = b"#line 1"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -171,3 +176,25 @@ class HeaderSearch:
         text = _ABSOLUTE.sub(lambda match: match[1] + b'"no absolute paths"', text)
         text = INCLUDE.sub(replace, HAS_INCLUDE.sub(has, text))
         return _Rewritten(text, tuple(found), frozenset(asked))
+
+
+def split_leading_includes(text: bytes) -> tuple[bytes, bytes]:
+    """Split a source into the includes at its head, and the rest with its lines where they were.
+
+    The two one after the other compile to what ``text`` does. Lines count from the last ``#line 1`` at the head.
+    """
+    lines = text.split(b"\n")
+    includes: list[bytes] = []
+    first = 0
+    for number, line in enumerate(lines):
+        bare = line.rstrip(b"\r")
+        if bare.rstrip().endswith((b"\\", b"??/")):  # goes on in the next line
+            break
+        if bare == _LINE_RESET:
+            first = number + 1
+        elif _PLAIN_INCLUDE.fullmatch(bare):
+            includes.append(bare + b"\n")
+            lines[number] = b""
+        elif not _BLANK.fullmatch(bare):
+            break
+    return b"".join(includes), b"\n".join(lines[first:])

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from jitlto.errors import JitltoError
-from jitlto.model.compiler_options import ptxas_leaves
+
+# NVRTC's, without dashes: it takes most with one dash and with two (NVRTC's «Supported Compile Options»).
+_FILES = frozenset(
+    [
+        *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
+        *("include-path", "Xptxas", "ptxas-options"),
+    ]
+)
+# ptxas's (`ptxas --help`); what only prints ends in an internal error of nvJitLink's.
+_PTXAS_FILES = frozenset(
+    [
+        *("options-file", "optf", "apply-controls", "output-file", "o", "input-as-string", "ias"),
+        *("help", "h", "version", "V"),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +78,7 @@ class LinkOptions:
                 "device debugging and link-time optimisation exclude each other",
                 hint='use lineinfo = true, or link_mode="ptx"',
             )
-        leaving = [option for option in self.ptxas if ptxas_leaves(option)]
+        leaving = [option for option in self.ptxas if ptxas_touches_files(option)]
         if leaving:
             raise JitltoError(
                 f"link option ptxas holds {leaving[0]!r}, by which ptxas would read or write a file",
@@ -170,3 +185,25 @@ def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
 
 def _is_count(value: object, *, least: int) -> bool:
     return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
+
+
+def _option_name(option: str) -> str:
+    """An option's name without dashes; what follows a NUL no compiler sees."""
+    option = option.partition("\0")[0]
+    return re.split(r"[=\s]", option.strip().lstrip("-"), maxsplit=1)[0]
+
+
+def touches_files(option: str) -> bool:
+    """Whether a compiler's option names a file or a directory, or is none that begins with a dash."""
+    name = _option_name(option)
+    return not option.startswith("-") or name in _FILES or name.startswith("I") or _has_absolute_path(option)
+
+
+def ptxas_touches_files(option: str) -> bool:
+    """Whether an option for ptxas makes it read or write a file; a word without a dash is a file's name to it."""
+    return not option.startswith("-") or _option_name(option) in _PTXAS_FILES
+
+
+def _has_absolute_path(option: str) -> bool:
+    """Whether it defines a macro as an absolute path, which an ``#include`` could name."""
+    return re.search(r"""["<]\s*/""", option) is not None

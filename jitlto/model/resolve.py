@@ -20,7 +20,6 @@ from jitlto.errors import (
 )
 from jitlto.model.configuration import describe_choice
 from jitlto.model.fragment import Fragment, Role, Symbol, plain_name
-from jitlto.model.layout import compatible
 from jitlto.model.mangling import base_name, demangle
 
 
@@ -292,7 +291,7 @@ def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[Supplied]) 
                 )
             if symbol.name in required:
                 wanted, requirer = required[symbol.name]
-                if not compatible(wanted, symbol):
+                if not wanted.is_compatible(symbol):
                     raise InterfaceMismatchError(
                         f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {requirer} calls it with "
                         f"layout {wanted.layout}",

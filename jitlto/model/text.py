@@ -1,10 +1,10 @@
-"""Words of messages that both halves and the commands share."""
+"""Wording shared by messages of both wings and the command line."""
 
 from __future__ import annotations
 
 
-def many(count: int, what: str) -> str:
-    """A number of things, in words: ``1 kernel``, ``2 kernels``, ``2 histories``."""
+def pluralize(count: int, noun: str) -> str:
+    """Return a count with its noun: ``1 kernel``, ``2 kernels``, ``2 histories``."""
     if count == 1:
-        return f"{count} {what}"
-    return f"{count} {what[:-1]}ies" if what.endswith("y") else f"{count} {what}s"
+        return f"{count} {noun}"
+    return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 
 
-class Scalar(Record):
+class Scalar(Frozen):
     """A C++ scalar type: its canonical name, its NumPy type string without byte order (``f4``), its size in bytes."""
 
     name: str
@@ -18,7 +18,7 @@ class Scalar(Record):
     size: int
 
 
-class Parameter(Record):
+class Parameter(Frozen):
     """One parameter of a kernel.
 
     Parameters

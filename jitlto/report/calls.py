@@ -7,9 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
-from jitlto.storage.database import FamilyRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from jitlto.errors import DatabaseError, JitltoError
+from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Role
 from jitlto.model.mangling import demangle
 from jitlto.report import graph, grid
@@ -15,7 +16,7 @@ from jitlto.report.calls import Groups, Interface, calls, interfaces
 from jitlto.report.dimensions import Cell, cover
 from jitlto.report.verdict import FamilyVerdict, Verdict
 from jitlto.report.views import FamilyView, FragmentView, GroupView, Making, Report, Size
-from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord
+from jitlto.storage.database import FragmentDatabase
 
 
 def describe(

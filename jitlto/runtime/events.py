@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 
 
 class Kind:
@@ -34,7 +34,7 @@ class Kind:
     EVICTED = "evicted"
 
 
-class Event(Record):
+class Event(Frozen):
     """One thing that happened.
 
     Parameters

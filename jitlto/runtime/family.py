@@ -19,6 +19,7 @@ from jitlto.runtime.linking import kernel_cache
 from jitlto.storage.files import digest_of
 
 if TYPE_CHECKING:  # what finding a linked kernel does not need
+    from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
     from jitlto.model.versions import Architecture
     from jitlto.runtime.discovery.lookup_cache import Chosen
@@ -28,7 +29,7 @@ if TYPE_CHECKING:  # what finding a linked kernel does not need
     from jitlto.runtime.linking.single_flight import OnceMap
     from jitlto.runtime.planning.plan import Plan
     from jitlto.runtime.planning.planner import Planner
-    from jitlto.storage.database import FamilyRecord, FragmentDatabase
+    from jitlto.storage.database import FragmentDatabase
 
 
 def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None = None) -> KernelFamily:

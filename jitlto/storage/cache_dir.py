@@ -12,9 +12,11 @@ import hashlib
 import os
 import stat
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from jitlto.frozen import Frozen
 from jitlto.storage.files import open_regular
 
 if TYPE_CHECKING:
@@ -26,31 +28,41 @@ _TOUCHED = 3600.0  # seconds: an entry's time of use is no finer than this
 _STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
 _ROOT = 0  # the user
 _LINKS = 40  # as many as Linux follows (path_resolution(7))
+_STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
+_TEMPORARY = ".jitlto-"
+_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
-class Warnings:
-    """Warnings of which each is said once, by whichever thread comes first.
+class WarnOnce:
+    """Logs a warning once for each subject, from whichever thread comes first.
 
     Parameters
     ----------
-    name : str
-        The logger's.
+    logger : str
+        The logger's name.
     """
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._said: dict[object, object] = {}
+    def __init__(self, logger: str) -> None:
+        self._logger = logger
+        self._warned: dict[object, object] = {}
 
-    def say(self, about: object, message: str, *args: object) -> None:
-        """Log a warning, unless one about the same was logged before."""
+    def __call__(self, subject: object, message: str, *args: object) -> None:
+        """Log a warning, unless one about the same subject was logged before."""
         mine = object()
-        if self._said.setdefault(about, mine) is mine:  # one step for all threads, and no lock for a fork to lose
-            import logging  # 2 ms, and most processes say nothing
+        if self._warned.setdefault(subject, mine) is mine:  # atomic, and without a lock that a fork could lose
+            import logging  # 2 ms, and most processes warn of nothing
 
-            logging.getLogger(self._name).warning(message, *args)
+            logging.getLogger(self._logger).warning(message, *args)
 
 
-class Store:
+class Usage(Frozen):
+    """Content of a cache directory: number of entries by kind, and bytes in all."""
+
+    entries: dict[str, int]
+    size: int
+
+
+class CacheDir:
     """Entries in a directory that belongs to this user alone.
 
     Parameters
@@ -58,14 +70,14 @@ class Store:
     directory : Path
         Made if it is missing, with mode 0700.
     size : int
-        Bytes that :func:`jitlto.storage.cache_usage.prune` leaves at most.
+        Bytes that :meth:`prune` leaves at most.
     readonly : bool
         Whether entries are read only; the directory then need not be writable, is not made, and nothing in it changes.
 
     Raises
     ------
     OSError
-        If the directory cannot be made or written, or is not this user's own; see :func:`open_store`.
+        If the directory cannot be made or written, or is not this user's own; see :func:`open_cache_dir`.
     """
 
     def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
@@ -74,9 +86,9 @@ class Store:
         self.readonly = readonly
         #: Why the last entry that could not be written could not be; None before there is one.
         self.refused: str | None = None
-        self._warnings = Warnings(__name__)
+        self._warn_once = WarnOnce(__name__)
         self._written: int | None = None  # bytes since the store was last pruned; None before the first time
-        require_own(str(directory))
+        require_owned_path(str(directory))
         if not readonly:
             make(str(directory))
         status = directory.stat()
@@ -102,7 +114,7 @@ class Store:
             return None
         payload = data[_HEAD:]
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
-            self._warnings.say(path, "%s is damaged and is not used", path)
+            self._warn_once(path, "%s is damaged and is not used", path)
             return None
         if age > _TOUCHED and not self.readonly:
             with contextlib.suppress(OSError):
@@ -125,7 +137,7 @@ class Store:
                 self._written += len(payload)
         except OSError as error:
             self.refused = error.strerror or str(error)
-            self._warnings.say(self.directory, "%s takes no more entries: %s", self.directory, self.refused)
+            self._warn_once(self.directory, "%s takes no more entries: %s", self.directory, self.refused)
 
     def claim(self, key: str) -> BaseFileLock | None:
         """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.
@@ -152,13 +164,64 @@ class Store:
             logging.getLogger(__name__).debug("no lock at %s", path)
         return lock
 
-    def keep_bound(self) -> None:
+    def prune_if_due(self) -> None:
         """Prune if it may be necessary: at a process's first call, and when it has written a sixteenth of the bound."""
         if self._written is None or self._written > self.size // 16:
             self._written = 0
-            from jitlto.storage.cache_usage import prune
+            self.prune()
 
-            prune(self)
+    def usage(self) -> Usage:
+        """Count the entries."""
+        counts: dict[str, int] = {}
+        size = 0
+        for path, status in self._files():
+            kind = path.relative_to(self.directory).parts[0]
+            counts[kind] = counts.get(kind, 0) + 1
+            size += status.st_size
+        return Usage(counts, size)
+
+    def prune(self, size: int | None = None) -> int:
+        """Remove the least recently used entries until at most ``size`` bytes are left (by default the bound).
+
+        What another process is writing stays. Nothing is removed if the directory is read only.
+
+        Returns
+        -------
+        int
+            The number of entries removed.
+        """
+        if self.readonly:
+            return 0
+        size = self.size if size is None else size
+        files = sorted(self._files(), key=lambda item: item[1].st_mtime)
+        total = sum(status.st_size for _, status in files)
+        removed = 0
+        for path, status in files:
+            is_temporary = path.name.startswith(_TEMPORARY)
+            is_stale = time.time() - status.st_mtime > _STALE
+            if not is_stale if is_temporary else total <= size:
+                continue
+            with contextlib.suppress(OSError):
+                path.unlink()
+                removed += 1
+                total -= status.st_size
+        return removed
+
+    def clear(self) -> int:
+        """Remove every entry; returns how many there were."""
+        return self.prune(-1)
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """Yield entries and temporary files; anything else in the directory is not ours."""
+        for folder in self.directory.glob("*/[0-9a-f][0-9a-f]"):
+            with contextlib.suppress(OSError):
+                if not all(stat.S_ISDIR(directory.lstat().st_mode) for directory in (folder.parent, folder)):
+                    continue  # a link, which leads to what is not ours
+                for path in folder.iterdir():
+                    is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
+                    if is_entry or path.name.startswith(_TEMPORARY):
+                        with contextlib.suppress(OSError):
+                            yield path, path.lstat()
 
     def _make(self, *names: str) -> None:
         """Make directories below this one; no further where somebody else, or a link, has taken the place of ours."""
@@ -180,7 +243,7 @@ class Store:
 def _replace(path: Path, data: bytes) -> None:
     import tempfile  # 5 ms, and whoever only reads needs none of it
 
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".jitlto-")
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)
@@ -191,10 +254,10 @@ def _replace(path: Path, data: bytes) -> None:
         raise
 
 
-def open_store(directory: Path, size: int, *, readonly: bool = False) -> Store | None:
+def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> CacheDir | None:
     """The store in ``directory``; None, and a warning on the log, if it cannot be used."""
     try:
-        return Store(directory, size, readonly=readonly)
+        return CacheDir(directory, size, readonly=readonly)
     except OSError as error:
         if readonly and isinstance(error, FileNotFoundError):
             return None  # nothing to read yet
@@ -206,7 +269,7 @@ def open_store(directory: Path, size: int, *, readonly: bool = False) -> Store |
         return None
 
 
-def require_own(path: str) -> None:
+def require_owned_path(path: str) -> None:
     """Check that no user but this one and root decides what a directory's path leads to.
 
     On the way to it, a directory that everybody may write to has the sticky bit, as ``/tmp`` has, and what stands in

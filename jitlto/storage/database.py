@@ -25,12 +25,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from jitlto.errors import DatabaseError, JitltoError
+from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
 from jitlto.storage import files, serialization
 from jitlto.storage.files import identity
-from jitlto.storage.serialization import FamilyRecord, GroupRecord, PartRecord
 
-__all__ = ["SCHEMA", "FamilyRecord", "FragmentDatabase", "GroupRecord", "PartRecord", "check_writable", "write"]
+__all__ = ["SCHEMA", "FragmentDatabase", "check_writable", "is_database", "write"]
 
 SCHEMA = 1
 _APPLICATION_ID = 0x6A6C746F  # "jlto"

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.errors import FamilyError, JitltoError
-from jitlto.model.compiler_options import leaves
 from jitlto.model.fragment import ImageKind, Role, is_name
-from jitlto.model.options import LinkOptions
+from jitlto.model.options import LinkOptions, touches_files
 from jitlto.model.versions import Architecture
 from jitlto.storage.toml_reader import Tables
 
@@ -246,7 +245,7 @@ class CompilerTables(Tables):
                     f"option {option!r} does not begin with a dash",
                     "write an option and its value as one string, joined by =",
                 )
-            if leaves(option):
+            if touches_files(option):
                 raise self._error(where, f"option {option!r} is not allowed: it reads or writes files")
         return options
 

@@ -10,10 +10,10 @@ import json
 import posixpath
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from jitlto.model.compiler_options import leaves
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import (
     Fragment,
     FragmentKey,
@@ -24,96 +24,12 @@ from jitlto.model.fragment import (
     SymbolKind,
     is_name,
 )
-from jitlto.model.options import LinkOptions
+from jitlto.model.options import LinkOptions, touches_files
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 1 << 63
-
-
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
-    """What the run side knows of a group: its name, role, key parameters and interface header.
-
-    ``supplied`` says that callers supply its definition at run time.
-    """
-
-    name: str
-    role: Role
-    key: tuple[str, ...]
-    interface: str | None
-    supplied: bool
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyRecord:
-    """What the run side knows of a family.
-
-    Parameters
-    ----------
-    name : str
-        The family's name.
-    options : tuple of str
-        Compiler options, for a user's own source.
-    link : LinkOptions
-        Options of every link.
-    architectures : tuple of Architecture
-        What its LTO-IR was made for, sorted.
-    groups : tuple of GroupRecord
-        Sorted by name.
-    headers : tuple of (str, str)
-        Name and text of the family's own headers that its interfaces include, sorted.
-    """
-
-    name: str
-    options: tuple[str, ...]
-    link: LinkOptions
-    architectures: tuple[Architecture, ...]
-    groups: tuple[GroupRecord, ...]
-    headers: tuple[tuple[str, str], ...]
-
-    @property
-    def interfaces(self) -> tuple[str, ...]:
-        """The interface headers, sorted."""
-        return tuple(sorted({group.interface for group in self.groups if group.interface}))
-
-    def group(self, name: str) -> GroupRecord | None:
-        """The group called ``name``, if there is one."""
-        return next((group for group in self.groups if group.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class PartRecord:
-    """What makes a database one part of a sharded build, and what merging must know that no fragment records.
-
-    Parameters
-    ----------
-    number, count : int
-        It is part ``number`` of ``count``, counted from 1.
-    whole : str
-        SHA-256 of all that is built, by content: only parts with the same one belong together.
-    keys : tuple of FragmentKey
-        Every fragment of the whole, sorted.
-    toolchains : tuple of (str, str)
-        Each family's name and its compiler, with all that tells it from another one; sorted.
-    includes : tuple of (FragmentKey, tuple of str)
-        The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
-        fragments that reach none.
-    advice : tuple of str
-        What the build advises on the families' matrices.
-    """
-
-    number: int
-    count: int
-    whole: str
-    keys: tuple[FragmentKey, ...]
-    toolchains: tuple[tuple[str, str], ...]
-    includes: tuple[tuple[FragmentKey, tuple[str, ...]], ...]
-    advice: tuple[str, ...]
-
-    def __str__(self) -> str:
-        return f"part {self.number} of {self.count}"
 
 
 def canonical(record: Mapping[str, object]) -> bytes:
@@ -176,7 +92,7 @@ def family_from(record: bytes) -> FamilyRecord:
     r = _read(record, without="headers")
     options = _texts(r["options"])
     for option in options:
-        if leaves(option):
+        if touches_files(option):
             raise ValueError(f"the compiler option {option!r} names files")
     return FamilyRecord(
         _name(r["name"]),

@@ -23,7 +23,7 @@ from jitlto.model.enumeration import DeadEnd, Kernel, kernels, left_to_callers
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.findings import Finding, Kind
 
@@ -153,7 +153,7 @@ def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
             counts[symbol.name] += 1
     for name, count in sorted(counts.items()):
         yield Finding(
-            Kind.SUPPLIED, f"callers supply {demangle(name)} at run time, to {many(count, 'kernel')}", None, family
+            Kind.SUPPLIED, f"callers supply {demangle(name)} at run time, to {pluralize(count, 'kernel')}", None, family
         )
 
 

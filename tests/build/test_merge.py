@@ -20,12 +20,13 @@ from jitlto.build.shards import Shard, make_part_record
 from jitlto.build.templates import render_family
 from jitlto.cli import cli
 from jitlto.errors import BuildError, DatabaseError
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.headers import HeaderSearch
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage import database, declaration
-from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord
+from jitlto.storage.database import FragmentDatabase
 from tests.support.families import MINI, write_family
 
 

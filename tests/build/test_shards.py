@@ -24,11 +24,11 @@ from jitlto.build.shards import (
     select_fragments,
 )
 from jitlto.errors import BuildError
+from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
-from jitlto.storage.database import FamilyRecord, GroupRecord
 from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from jitlto.build import validate
 from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, CompileError
+from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.headers import Source
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
-from jitlto.storage.database import FamilyRecord, GroupRecord
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
 

@@ -16,7 +16,7 @@ from jitlto.cli.cache import size
 from jitlto.runtime.family import load
 from jitlto.runtime.linking.kernel_cache import pack
 from jitlto.runtime.linking.link_key import Recipe
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 from tests.cli.test_commands import _CONFIGURATION, _refused, _text, jitlto
 from tests.conftest import BuildFamily
 from tests.support.environments import ROOT
@@ -80,7 +80,7 @@ def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path,
 
 def test_one_cache_is_cleared_without_the_other(own: dict[str, str], tmp_path: Path) -> None:
     for name in ("cubins", "build"):
-        Store(tmp_path / "cache" / name, 1 << 20).put("kind", "ab" * 32, b"payload")
+        CacheDir(tmp_path / "cache" / name, 1 << 20).put("kind", "ab" * 32, b"payload")
     assert "cubins" not in _text(jitlto("cache", "clear", "--only", "build", **own))
     assert (_info(own)["cubins"]["entries"], _info(own)["build"]["entries"]) == ({"kind": 1}, {})
     jitlto("cache", "prune", "--size", "0", **own)
@@ -202,7 +202,7 @@ def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict
     plan = load("mini", mini_copy).plan(arch="sm_90", data_type="float", op_name="twice")
     older = json.dumps({**plan.recipe.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
     recipe = Recipe(older, plan.recipe.kernel, plan.recipe.configuration)
-    Store(tmp_path / "cache" / "cubins", 1 << 20).put("kernels", recipe.digest, pack(recipe, plan.link_anew()))
+    CacheDir(tmp_path / "cache" / "cubins", 1 << 20).put("kernels", recipe.digest, pack(recipe, plan.link_anew()))
     here = plan.recipe.inputs["nvjitlink"]
     assert f"nvjitlink: 12.0 there, {here} here" in _why(mini_copy, own)
 

@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.model.fragment import Symbol, SymbolKind
-from jitlto.model.layout import compatible
 
 powers = st.sampled_from([1, 2, 4, 8, 16])
 variables = st.builds(
@@ -25,18 +24,18 @@ functions = st.builds(
 
 @given(variables | functions)
 def test_every_layout_is_compatible_with_itself(symbol: Symbol) -> None:
-    assert compatible(symbol, symbol)
+    assert symbol.is_compatible(symbol)
 
 
 @given(functions, functions)
 def test_functions_must_agree_exactly(a: Symbol, b: Symbol) -> None:
-    assert compatible(a, b) == (a.layout == b.layout)
+    assert a.is_compatible(b) == (a.layout == b.layout)
 
 
 @given(functions, variables)
 def test_a_function_is_no_variable(function: Symbol, variable: Symbol) -> None:
-    assert not compatible(function, variable)
-    assert not compatible(variable, function)
+    assert not function.is_compatible(variable)
+    assert not variable.is_compatible(function)
 
 
 def variable(layout: str) -> Symbol:
@@ -56,4 +55,4 @@ def variable(layout: str) -> Symbol:
     ],
 )
 def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool) -> None:
-    assert compatible(variable(required), variable(provided)) is fits
+    assert Symbol.is_compatible(variable(required), variable(provided)) is fits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.leading_includes import split
+from jitlto.model.headers import split_leading_includes
 
 LINES = st.sampled_from(
     [
@@ -32,7 +32,7 @@ LINES = st.sampled_from(
 @given(st.lists(LINES, max_size=8), st.sampled_from([b"\n", b"\r\n"]))
 def test_the_includes_at_the_head_and_nothing_else(lines: list[str], end: bytes) -> None:
     text = end.join(line.encode() for line in lines)
-    prefix, rest = split(text)
+    prefix, rest = split_leading_includes(text)
     moved = [line for line in prefix.splitlines() if line]
     assert all(b"#" in line and b"include" in line for line in moved)
     before = [line for line in text.splitlines() if b"include" in line]
@@ -46,11 +46,11 @@ def test_the_includes_at_the_head_and_nothing_else(lines: list[str], end: bytes)
 
 
 def test_the_head_ends_at_what_an_include_may_depend_on() -> None:
-    assert split(b'#include "a.h"\n#define X\n#include "b.h"\n') == (
+    assert split_leading_includes(b'#include "a.h"\n#define X\n#include "b.h"\n') == (
         b'#include "a.h"\n',
         b'\n#define X\n#include "b.h"\n',
     )
-    assert split(b'#include "i.h"\n#line 1\n// t\n#include "a.h"\nint x;') == (
+    assert split_leading_includes(b'#include "i.h"\n#line 1\n// t\n#include "a.h"\nint x;') == (
         b'#include "i.h"\n#include "a.h"\n',
         b"// t\n\nint x;",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.model.text import many
+from jitlto.model.text import pluralize
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from jitlto.model.text import many
     ],
 )
 def test_a_number_of_things(count: int, what: str, said: str) -> None:
-    assert many(count, what) == said
+    assert pluralize(count, what) == said

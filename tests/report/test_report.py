@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from jitlto.build.pipeline import build
 from jitlto.errors import JitltoError
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.types import Parameter
@@ -35,7 +36,7 @@ from jitlto.report.verdict import Cause, FamilyVerdict, Place, Verdict
 from jitlto.report.views import GroupView, Report
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
-from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord, write
+from jitlto.storage.database import FragmentDatabase, write
 from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
 

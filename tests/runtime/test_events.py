@@ -18,7 +18,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import kernel_cache, packs
 from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def plan(mini: KernelFamily) -> Plan:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> CubinCache:
-    return CubinCache(Store(tmp_path / "cache", 1 << 30))
+    return CubinCache(CacheDir(tmp_path / "cache", 1 << 30))
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_who_waits_for_another_thread_says_how_long(cache: CubinCache, plan: Pla
 
 def test_who_waits_for_another_process_says_how_long(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
     assert cache.store is not None
-    claim = Store(cache.store.directory, 1 << 30).claim(plan.digest)
+    claim = CacheDir(cache.store.directory, 1 << 30).claim(plan.digest)
     assert claim is not None
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(ask, cache, plan)

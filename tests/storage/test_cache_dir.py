@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitlto.storage.cache_dir import Store, open_store
+from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 from tests.support.environments import ROOT
 
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
@@ -25,23 +25,23 @@ LARGE = 1 << 30
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store", LARGE)
+def store(tmp_path: Path) -> CacheDir:
+    return CacheDir(tmp_path / "store", LARGE)
 
 
-def files(store: Store) -> list[Path]:
+def files(store: CacheDir) -> list[Path]:
     return [p for p in store.directory.rglob("*") if p.is_file() and p.parent.name != "locks"]
 
 
 @given(st.binary(max_size=3000))
 @settings(max_examples=30)
 def test_what_is_stored_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:
-    store = Store(tmp_path_factory.mktemp("s") / "store", LARGE)
+    store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
     assert store.get("units", KEYS[0]) is None
     store.put("units", KEYS[0], payload)
     assert store.get("units", KEYS[0]) == payload
     assert store.get("other", KEYS[0]) is None
-    assert Store(store.directory, LARGE).get("units", KEYS[0]) == payload
+    assert CacheDir(store.directory, LARGE).get("units", KEYS[0]) == payload
 
 
 @given(st.data())
@@ -49,7 +49,7 @@ def test_what_is_stored_is_what_is_read(tmp_path_factory: pytest.TempPathFactory
 def test_a_damaged_entry_is_a_miss_and_is_replaced(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:
-    store = Store(tmp_path_factory.mktemp("s") / "store", LARGE)
+    store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
     store.put("units", KEYS[0], b"some payload")
     (file,) = files(store)
     whole = file.read_bytes()
@@ -67,7 +67,7 @@ def test_a_damaged_entry_is_a_miss_and_is_replaced(
     assert store.get("units", KEYS[0]) == b"some payload"
 
 
-def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: Store) -> None:
+def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: CacheDir) -> None:
     payloads = [bytes([n]) * 50_000 for n in range(8)]
 
     def work(number: int) -> set[bytes | None]:
@@ -84,13 +84,13 @@ def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: Store) 
 
 
 def test_the_directory_is_this_users_own(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store = Store(tmp_path / "a" / "store", LARGE)
+    store = CacheDir(tmp_path / "a" / "store", LARGE)
     assert store.directory.stat().st_mode & 0o777 == 0o700
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o777)
     with caplog.at_level(logging.WARNING, "jitlto"):
-        assert open_store(shared, LARGE) is None
+        assert open_cache_dir(shared, LARGE) is None
     assert "written by others" in caplog.text
 
 
@@ -100,11 +100,11 @@ def test_a_directory_that_cannot_be_used_is_a_warning_and_no_store(
 ) -> None:
     (tmp_path / "file").write_text("x")
     with caplog.at_level(logging.WARNING, "jitlto"):
-        assert open_store(tmp_path / "file" / ("" if kind == "file" else "sub"), LARGE) is None
+        assert open_cache_dir(tmp_path / "file" / ("" if kind == "file" else "sub"), LARGE) is None
     assert "goes without" in caplog.text
 
 
-def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: Store) -> None:
+def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: CacheDir) -> None:
     path = store._path("units", KEYS[0])
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
@@ -118,7 +118,7 @@ def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: S
 
 
 def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(
-    store: Store, caplog: pytest.LogCaptureFixture
+    store: CacheDir, caplog: pytest.LogCaptureFixture
 ) -> None:
     (store.directory / "units").write_text("in the way")
     with caplog.at_level(logging.WARNING, "jitlto"):
@@ -128,7 +128,7 @@ def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(
     assert caplog.text.count("takes no more") == 1
 
 
-def test_damage_is_said_once_however_often_it_is_met(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_said_once_however_often_it_is_met(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
     for key in KEYS[:2]:
         store.put("units", key, b"payload")
         store._path("units", key).write_bytes(b"damaged")
@@ -137,7 +137,7 @@ def test_damage_is_said_once_however_often_it_is_met(store: Store, caplog: pytes
     assert caplog.text.count("is damaged") == 2
 
 
-def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: Store) -> None:
+def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: CacheDir) -> None:
     shutil.rmtree(store.directory)
     assert store.get("units", KEYS[0]) is None
     claim = store.claim(KEYS[0])
@@ -150,7 +150,7 @@ def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: S
 
 def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    store = Store(Path("here"), LARGE)
+    store = CacheDir(Path("here"), LARGE)
     store.put("units", KEYS[0], b"payload")
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "there")
@@ -162,14 +162,14 @@ def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.M
 HOLD = """
 import sys, time
 from pathlib import Path
-from jitlto.storage.cache_dir import Store
-claim = Store(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
+from jitlto.storage.cache_dir import CacheDir
+claim = CacheDir(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
 print("held" if claim else "not", flush=True)
 time.sleep(600)
 """
 
 
-def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: Store) -> None:
+def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: CacheDir) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(store.directory), KEYS[0]], stdout=subprocess.PIPE, text=True, env=environment

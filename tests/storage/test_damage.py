@@ -22,7 +22,7 @@ from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.kernel_cache import ENTRIES, CubinCache, LinkedKernel, pack
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import database
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 
 PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
@@ -107,7 +107,7 @@ def sample(mini_path: Path) -> Sample:
 
 
 def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
-    store = Store(tmp_path / "cache", 1 << 30)
+    store = CacheDir(tmp_path / "cache", 1 << 30)
     cache = CubinCache(store)
     paths = {plan.digest: store._path(ENTRIES, plan.digest) for plan in sample.plans}
     for plan in sample.plans:

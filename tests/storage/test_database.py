@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import DatabaseError
+from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import (
     Fragment,
     FragmentKey,
@@ -33,7 +34,7 @@ from jitlto.model.fragment import (
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage import database
-from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord, PartRecord
+from jitlto.storage.database import FragmentDatabase
 
 # --- A small content ---
 

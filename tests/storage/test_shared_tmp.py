@@ -16,8 +16,7 @@ import filelock  # noqa: F401 - loaded before a process gives up the right to re
 import pytest
 
 from jitlto import config
-from jitlto.storage import cache_usage
-from jitlto.storage.cache_dir import Store, make, open_store, require_own
+from jitlto.storage.cache_dir import CacheDir, make, open_cache_dir, require_owned_path
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 LARGE = 1 << 30
@@ -58,7 +57,7 @@ def as_user(user: int, work: Callable[[], Any]) -> Any:
 def refusal(directory: Path) -> str:
     """Why a directory is no cache; empty if it is one."""
     try:
-        Store(directory, LARGE)
+        CacheDir(directory, LARGE)
     except OSError as error:
         return str(error)
     return ""
@@ -124,7 +123,7 @@ def test_links_of_ones_own_are_followed_and_circles_end(tmp_path: Path) -> None:
     assert refusal(tmp_path / "relative" / "cache") == ""
     assert (tmp_path / "real" / "inner" / "cache").is_dir()
     with pytest.raises(OSError, match="circle"):
-        require_own(str(tmp_path / "circle" / "x"))
+        require_owned_path(str(tmp_path / "circle" / "x"))
     assert refusal(tmp_path / "circle" / "x")
 
 
@@ -132,7 +131,7 @@ def test_whatever_the_umask_no_directory_is_made_for_others(tmp_path: Path) -> N
     before = os.umask(0)
     try:
         make(str(tmp_path / "a" / "b" / "c"))
-        store = Store(tmp_path / "home" / ".cache" / "jitlto" / "cubins", LARGE)
+        store = CacheDir(tmp_path / "home" / ".cache" / "jitlto" / "cubins", LARGE)
         store.put("units", KEY, b"payload")
         claim = store.claim(KEY)
         assert claim is not None
@@ -155,7 +154,7 @@ def test_a_refused_directory_is_a_warning_and_no_cache(tmp_path: Path, caplog: p
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     with caplog.at_level(logging.WARNING, "jitlto"):
-        assert open_store(tmp_path / "open" / "cubins", LARGE) is None
+        assert open_cache_dir(tmp_path / "open" / "cubins", LARGE) is None
     assert "goes without" in caplog.text
     assert not (tmp_path / "open" / "cubins").exists()
 
@@ -173,13 +172,13 @@ def test_the_ordinary_directories_are_accepted(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
-    store = Store(tmp_path / "cache", LARGE)
+def store(tmp_path: Path) -> CacheDir:
+    store = CacheDir(tmp_path / "cache", LARGE)
     store.put("units", KEY, b"payload")
     return store
 
 
-def test_a_link_is_no_entry_and_what_it_leads_to_stays(store: Store, tmp_path: Path) -> None:
+def test_a_link_is_no_entry_and_what_it_leads_to_stays(store: CacheDir, tmp_path: Path) -> None:
     whole = store._path("units", KEY).read_bytes()
     victim = tmp_path / "victim"
     victim.write_bytes(whole)
@@ -193,12 +192,12 @@ def test_a_link_is_no_entry_and_what_it_leads_to_stays(store: Store, tmp_path: P
     assert victim.read_bytes() == whole
     planted.unlink()
     planted.symlink_to(victim)
-    assert cache_usage.clear(store) == 2
+    assert store.clear() == 2
     assert victim.read_bytes() == whole
 
 
 @as_root
-def test_an_entry_of_another_user_or_that_others_may_write_is_a_miss(store: Store) -> None:
+def test_an_entry_of_another_user_or_that_others_may_write_is_a_miss(store: CacheDir) -> None:
     path = store._path("units", KEY)
     assert store.get("units", KEY) == b"payload"
     os.chown(path, THEIRS, -1)
@@ -211,7 +210,7 @@ def test_an_entry_of_another_user_or_that_others_may_write_is_a_miss(store: Stor
 
 
 @as_root
-def test_a_hard_link_to_a_file_of_another_user_is_a_miss(store: Store, tmp_path: Path) -> None:
+def test_a_hard_link_to_a_file_of_another_user_is_a_miss(store: CacheDir, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
     shutil.copy(store._path("units", KEY), theirs)
     os.chown(theirs, THEIRS, THEIRS)
@@ -224,7 +223,7 @@ def test_a_hard_link_to_a_file_of_another_user_is_a_miss(store: Store, tmp_path:
     assert theirs.read_bytes() == whole
 
 
-def test_a_link_in_the_place_of_a_lock_is_not_written_through(store: Store, tmp_path: Path) -> None:
+def test_a_link_in_the_place_of_a_lock_is_not_written_through(store: CacheDir, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_bytes(b"work")
     (store.directory / "locks").mkdir()
@@ -236,7 +235,7 @@ def test_a_link_in_the_place_of_a_lock_is_not_written_through(store: Store, tmp_
 
 
 @pytest.mark.parametrize("what", ["fifo", "directory", "link to nothing"])
-def test_what_is_no_file_in_the_place_of_a_lock_is_not_waited_for(store: Store, tmp_path: Path, what: str) -> None:
+def test_what_is_no_file_in_the_place_of_a_lock_is_not_waited_for(store: CacheDir, tmp_path: Path, what: str) -> None:
     path = store.directory / "locks" / f"{KEY[:3]}.lock"
     path.parent.mkdir()
     if what == "fifo":
@@ -253,7 +252,7 @@ def test_what_is_no_file_in_the_place_of_a_lock_is_not_waited_for(store: Store, 
 
 @pytest.mark.parametrize("place", ["units", "units/ab", "locks"])
 def test_a_link_in_the_place_of_a_directory_is_not_written_or_removed_through(
-    store: Store, tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture
+    store: CacheDir, tmp_path: Path, place: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     victim = tmp_path / "victim"
     (victim / "ab").mkdir(parents=True)
@@ -267,7 +266,7 @@ def test_a_link_in_the_place_of_a_directory_is_not_written_or_removed_through(
     claim = store.claim(KEY)
     assert claim is not None
     claim.release()
-    cache_usage.clear(store)
+    store.clear()
     assert sorted(path.relative_to(victim) for path in victim.rglob("*")) == [
         *map(Path, sorted(["ab", f"ab/{KEY[2:]}", KEY[2:]], key=Path))
     ]
@@ -279,7 +278,7 @@ def test_a_directory_that_was_exchanged_after_the_check_is_neither_used_nor_fill
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     above = tmp_path / "above"
-    store = Store(above / "cache", LARGE)
+    store = CacheDir(above / "cache", LARGE)
     store.put("units", KEY, b"mine")
     shutil.copytree(store.directory, tmp_path / "theirs")
     for path in [tmp_path / "theirs", *(tmp_path / "theirs").rglob("*")]:

@@ -41,7 +41,7 @@ from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import _held as held
 from jitlto.runtime.user_code.inputs import from_ptx
 from jitlto.storage import declaration
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.files import digest_of
 from jitlto.storage.manifest import Manifest
@@ -66,10 +66,10 @@ class Ground:
 
     directory: Path
     databases: Sequence[Path]
-    store: Store = field(init=False)
+    store: CacheDir = field(init=False)
 
     def __post_init__(self) -> None:
-        self.store = Store(self.directory / "store", 1 << 20)
+        self.store = CacheDir(self.directory / "store", 1 << 20)
 
     def file(self, name: str, data: bytes) -> Path:
         """A file of that content; the one before it is removed, so that it is another file."""
@@ -359,7 +359,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 
 
 def _pack(ground: Ground, data: bytes) -> None:
-    packs._warnings._said.clear()  # each digest of each pack once, which adds up here
+    packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
     path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else _pack_of(data[1:]))
     for pack in packs.beside(path.with_suffix(".fragdb")):
         for digest in pack.digests:

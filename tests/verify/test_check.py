@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from jitlto.errors import LinkError, PlanError, VersionError
 from jitlto.model.enumeration import DeadEnd, Kernel, kernels
+from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Index, resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage.database import FamilyRecord, FragmentDatabase, GroupRecord, write
+from jitlto.storage.database import FragmentDatabase, write
 from jitlto.verify.check import FamilyProof, link_failure, prove
 from jitlto.verify.findings import Causes, Kind
 from jitlto.verify.link_all import LinkJob, link_all, refuse_unreadable

@@ -13,7 +13,7 @@ from jitlto.build.cache.keys import Recipe
 from jitlto.build.compilers.compiled_source import Unit
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
-from jitlto.storage.cache_dir import Store, open_store
+from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 
 _MOST_MANIFESTS = 32  # header states remembered for one source
 #: What reading a unit may end with that somebody else has put there.
@@ -24,7 +24,7 @@ _COSTS = keys.sha256(b"costs")
 class Cache:
     """The build cache: compiled sources by key, costs and histories by fragment key, in a directory of the user's."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: CacheDir) -> None:
         self.store = store
 
     def find(self, first: str, recipe: Recipe) -> Unit | None:
@@ -80,5 +80,5 @@ class Cache:
 def open_cache(directory: Path | None = None) -> Cache | None:
     """The user's build cache, or the one below another cache directory; None if it cannot be used."""
     settings = config.current()
-    store = open_store((directory or settings.cache_dir) / "build", settings.build_cache_size)
+    store = open_cache_dir((directory or settings.cache_dir) / "build", settings.build_cache_size)
     return Cache(store) if store else None

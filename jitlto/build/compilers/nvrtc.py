@@ -14,8 +14,7 @@ from jitlto.build.execution import transport, workers
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
 from jitlto.model.fragment import ImageKind, SymbolKind
-from jitlto.model.headers import Source
-from jitlto.model.leading_includes import split
+from jitlto.model.headers import Source, split_leading_includes
 from jitlto.model.versions import Architecture
 
 # A source that may read or ask for headers below its first lines: in any spelling of a directive.
@@ -82,7 +81,7 @@ class Compiler:
     def _reads(self, job: Job) -> tuple[str, ...]:
         """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
         given = tuple(sorted(job.source.headers))
-        head, rest = split(job.source.text)
+        head, rest = split_leading_includes(job.source.text)
         if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
             return given
         key = (head, job.options, job.architectures, transport.digest(job.source.headers))

@@ -27,8 +27,7 @@ from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import nvrtc
 from jitlto.errors import CompileError, JitltoError
-from jitlto.model.headers import Source
-from jitlto.model.leading_includes import split
+from jitlto.model.headers import Source, split_leading_includes
 
 _POLL = 0.05  # seconds between two looks at what another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same
@@ -329,7 +328,7 @@ def describe(error: JitltoError, rendered: RenderedSource) -> JitltoError:
 
 def _includes(task: _Task) -> object:
     """What sources must have in common to be compiled from one snapshot."""
-    return (id(task.request.recipe), split(task.source.text)[0])
+    return (id(task.request.recipe), split_leading_includes(task.source.text)[0])
 
 
 def _release(task: _Task) -> None:

@@ -25,7 +25,7 @@ from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.headers import HeaderSearch
 from jitlto.runtime.discovery import lookup_cache
 from jitlto.storage import declaration
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import SUFFIX, digest_of, replacing
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def clear() -> int:
 def _folders() -> list[Path]:
     """Where databases are kept; nothing else of what lies in a cache directory."""
     try:
-        directory = Store(config.current().cache_dir / DIRECTORY, 0, readonly=True).directory
+        directory = CacheDir(config.current().cache_dir / DIRECTORY, 0, readonly=True).directory
         return [path for path in sorted(directory.iterdir()) if path.is_dir() and not path.is_symlink()]
     except OSError:
         return []  # nothing was built, or it is not this user's own
@@ -150,7 +150,7 @@ def _in_tree(installed: InstalledFamily, source: Path) -> Path:
 def _own(directory: Path, installed: InstalledFamily) -> None:
     """Make a directory of this user alone, or see that it is one: what lies in it becomes code."""
     try:
-        Store(directory, 0)
+        CacheDir(directory, 0)
     except OSError as error:
         raise DatabaseError(
             f"cannot be used for the database of {installed.title}, which is installed editable: "

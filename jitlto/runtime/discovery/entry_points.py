@@ -19,11 +19,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from jitlto.errors import DatabaseError, RegistryError
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 from jitlto.storage.files import GROUP, SUFFIX
 
 
-class InstalledFamily(Record):
+class InstalledFamily(Frozen):
     """A family that an installed distribution says it brings.
 
     Parameters

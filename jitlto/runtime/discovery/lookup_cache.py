@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from jitlto import __version__, config
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 from jitlto.model.types import Parameter
 from jitlto.runtime.linking import kernel_cache
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import site_packages
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _CHOSEN = "databases", "requests"
 
 
-class Chosen(Record):
+class Chosen(Frozen):
     """What a plan says of its kernel.
 
     Parameters
@@ -51,7 +51,7 @@ class Chosen(Record):
     signature: tuple[Parameter, ...]
 
 
-class FamilyContents(Record):
+class FamilyContents(Frozen):
     """What callers can ask of a family.
 
     Parameters
@@ -72,7 +72,7 @@ class FamilyContents(Record):
     compilers: tuple[str, ...]
 
 
-class Contents(Record):
+class Contents(Frozen):
     """What a sound database holds.
 
     Parameters
@@ -141,10 +141,10 @@ class Shortcuts:
 
     Parameters
     ----------
-    store : Store
+    store : CacheDir
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: CacheDir) -> None:
         self._store = store
 
     def contents(self, digest: str) -> Contents | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jitlto.cuda import device
+from jitlto.frozen import Frozen
 from jitlto.model.mangling import demangle
-from jitlto.model.record import Record
 
 if TYPE_CHECKING:
     from cuda.core import Kernel
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Launcher
 
 
-class Resources(Record):
+class Resources(Frozen):
     """What a kernel takes.
 
     Parameters

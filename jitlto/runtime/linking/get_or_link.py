@@ -17,7 +17,7 @@ from jitlto.runtime.events import Kind
 from jitlto.runtime.linking.kernel_cache import ENTRIES, KINDS, CubinCache, LinkedKernel, pack
 from jitlto.runtime.linking.link_key import Recipe
 from jitlto.runtime.linking.single_flight import Flights
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 
 if TYPE_CHECKING:  # which the store imports when it takes a lock
     from filelock import BaseFileLock
@@ -57,7 +57,7 @@ class Linking:
             return kernel
         # Nobody waits for this thread any more: a subscriber may take its time, or ask for the same kernel.
         if kernel.layer == "link" and self._cache.store is not None:
-            self._cache.store.keep_bound()
+            self._cache.store.prune_if_due()
         if elsewhere:
             events.tell(Kind.WAITED, recipe.kernel, digest, elsewhere)
         events.tell(KINDS[kernel.layer], recipe.kernel, digest, kernel.seconds)
@@ -90,7 +90,7 @@ class Linking:
             if claim is not None:
                 claim.release()
 
-    def _claim(self, store: Store, recipe: Recipe, database: Path) -> tuple[BaseFileLock | None, float]:
+    def _claim(self, store: CacheDir, recipe: Recipe, database: Path) -> tuple[BaseFileLock | None, float]:
         """Wait until no other process is linking a recipe, or it is there, or patience ends.
 
         Returns

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import config
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 from jitlto.runtime import events
 from jitlto.runtime.events import Kind
 from jitlto.storage import files
-from jitlto.storage.cache_dir import Store, open_store
+from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 
 if TYPE_CHECKING:
     from jitlto.model.versions import Architecture
@@ -32,7 +32,7 @@ _PATIENCE = 60.0  # seconds to wait for another process before linking the same
 KINDS = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
 
 
-class LinkedKernel(Record):
+class LinkedKernel(Frozen):
     """A linked kernel, not loaded; equal to another of the same code, wherever that is from.
 
     Parameters
@@ -125,7 +125,7 @@ class CubinCache:
         Seconds to wait at most for another process that links the same kernel.
     """
 
-    def __init__(self, store: Store | None, *, may_link: bool = True, patience: float = _PATIENCE) -> None:
+    def __init__(self, store: CacheDir | None, *, may_link: bool = True, patience: float = _PATIENCE) -> None:
         self.store = store
         self._may_link = may_link
         self._patience = patience
@@ -210,7 +210,7 @@ def _opened() -> CubinCache:
     store = None
     if settings.cache != "off":
         directory = settings.cache_dir / "cubins"
-        store = open_store(directory, settings.cache_size, readonly=settings.cache == "readonly")
+        store = open_cache_dir(directory, settings.cache_size, readonly=settings.cache == "readonly")
     return CubinCache(store, may_link=settings.mode != "cached")
 
 

@@ -20,12 +20,12 @@ from typing import BinaryIO
 from jitlto.errors import JitltoError
 from jitlto.runtime.linking.kernel_cache import unpack
 from jitlto.storage import files
-from jitlto.storage.cache_dir import Warnings
+from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.files import Identity, identity
 
 _MAGIC = b"jitlto pack 1\n"
 _HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
-_warnings = Warnings(__name__)
+_warn_once = WarnOnce(__name__)
 
 
 class Pack:
@@ -81,10 +81,10 @@ class Pack:
         try:
             payload = self.read(digest)
         except OSError as error:
-            _warnings.say(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
+            _warn_once(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
             return None
         if payload is None:
-            _warnings.say((self.path, digest), "%s is damaged: the kernel %s in it is not used", self.path, digest)
+            _warn_once((self.path, digest), "%s is damaged: the kernel %s in it is not used", self.path, digest)
         return payload
 
     def read(self, digest: str) -> bytes | None:
@@ -182,9 +182,9 @@ def opened(paths: Iterable[Path]) -> tuple[Pack, ...]:
                 known = _opened[path] = (state, Pack(path))
             found.append(known[1])
         except OSError as error:
-            _warnings.say(path, "%s is not used: %s", path, error.strerror or error)
+            _warn_once(path, "%s is not used: %s", path, error.strerror or error)
         except ValueError as error:
-            _warnings.say(path, "%s is not used: it %s", path, error)
+            _warn_once(path, "%s is not used: it %s", path, error)
     return tuple(found)
 
 

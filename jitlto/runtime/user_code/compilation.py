@@ -39,7 +39,7 @@ def keep(recipe: Mapping[str, object], entry: Mapping[str, object]) -> None:
         return
     key = _key(recipe)
     store.put(ENTRIES, key, json.dumps({"key": key, "entry": entry}, sort_keys=True).encode())
-    store.keep_bound()
+    store.prune_if_due()
 
 
 def _key(recipe: Mapping[str, object]) -> str:

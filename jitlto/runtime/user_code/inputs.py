@@ -13,12 +13,12 @@ from jitlto.cuda import nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import CompileError, JitltoError, LinkError, PlanError
 from jitlto.model import ptx
+from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.resolve import Supplied
 from jitlto.model.versions import Architecture, Version, knows, linkable
 from jitlto.runtime.user_code import compilation
-from jitlto.storage.database import FamilyRecord
 
 _SCHEMA = 1  # of what is kept of a compiled source
 _FATBIN_PTX, _FATBIN_CUBIN, _FATBIN_LTOIR = 1, 2, 8  # kinds of images in a fatbin

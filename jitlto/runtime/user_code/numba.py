@@ -28,15 +28,14 @@ from jitlto.errors import CompileError, InterfaceMismatchError, JitltoError, Pla
 from jitlto.model import ptx
 from jitlto.model import types as dtypes
 from jitlto.model.enumeration import left_to_callers
+from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
-from jitlto.model.layout import compatible
 from jitlto.model.mangling import base_name, demangle, parameter_types, split_top_level
 from jitlto.model.resolve import Index, Supplied, resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code import compilation, inputs
 from jitlto.runtime.user_code.inputs import UserInput
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
-from jitlto.storage.database import FamilyRecord
 
 _SCHEMA = 1  # of what is kept of a compiled function
 _INSTALL = "install jitlto with the extra numba, beside cu12 or cu13 (in a checkout: pip install '.[cu12,numba]')"
@@ -250,7 +249,7 @@ def _from_function(each: PythonFunction, symbols: Sequence[Symbol], family: Fami
         python = _compiled(each, inner, _signature(each, inner.name), base)
         module = ptx.parse(python.ptx)
         own = next((s for s in module.provides if s.name == inner.name), None)
-        if own is None or not compatible(inner, own):
+        if own is None or not inner.is_compatible(own):
             raise InterfaceMismatchError(
                 f"Numba passes {own.layout if own else 'nothing'} where {demangle(symbol.name)} passes {inner.layout}",
                 where=each.where,

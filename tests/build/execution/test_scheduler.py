@@ -26,8 +26,8 @@ from jitlto.build.pipeline import BuildReport, Project, build
 from jitlto.cuda import toolkit
 from jitlto.errors import BuildError, CompileError, ToolchainError
 from jitlto.model.fragment import FragmentKey
-from jitlto.storage import cache_usage, declaration
-from jitlto.storage.cache_dir import Store
+from jitlto.storage import declaration
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
@@ -55,7 +55,7 @@ def workers() -> Iterator[ProcessExecutor]:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
-    return Cache(Store(tmp_path / "cache", 1 << 30))
+    return Cache(CacheDir(tmp_path / "cache", 1 << 30))
 
 
 Make = Callable[..., BuildReport]
@@ -255,9 +255,9 @@ def test_an_entry_that_is_lost_is_made_again(make: Make, cache: Cache) -> None:
 
 
 def test_a_cache_without_room_builds_all_the_same(make: Make, tmp_path: Path) -> None:
-    small = Cache(Store(tmp_path / "small", 1))
+    small = Cache(CacheDir(tmp_path / "small", 1))
     data = make(MINI, cache=small).path.read_bytes()
-    assert cache_usage.usage(small.store).size <= 1
+    assert small.store.usage().size <= 1
     again = make(MINI, cache=small)
     assert (again.compiled, again.path.read_bytes()) == (6, data)
 
@@ -359,7 +359,7 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import build
 from jitlto.build.execution.transport import MissingHeaders
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 
 log = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -372,7 +372,7 @@ class Logging(ProcessExecutor):
             os.write(log, b"no start\\n")
             raise
 
-cache = Cache(Store(Path(sys.argv[2]), 1 << 30))
+cache = Cache(CacheDir(Path(sys.argv[2]), 1 << 30))
 with Logging(2) as pool:
     report = build([declaration.load(Path(sys.argv[1]))], Path(sys.argv[4]), cache=cache, executor=pool)
 print(report.compiled)
@@ -426,7 +426,7 @@ def test_a_build_killed_at_any_moment_is_taken_up_where_it_was(tmp_path: Path, w
         with FragmentDatabase(output) if output.exists() else _nothing() as database:
             if database is not None:
                 database.verify()
-        cache = Cache(Store(directory, 1 << 30))
+        cache = Cache(CacheDir(directory, 1 << 30))
         report = build(families, output, cache=cache, executor=workers)
         assert output.read_bytes() == reference
         assert started + report.compiled <= 18 + 2, "more was compiled again than two workers had in hand"

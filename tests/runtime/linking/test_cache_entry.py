@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.kernel_cache import LinkedKernel, pack, unpack
 from jitlto.runtime.linking.link_key import Recipe
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 
 texts = st.text(max_size=30)
 
@@ -78,7 +78,7 @@ def test_a_recipe_tells_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Pat
     assert inputs["flags"] == ["-lto", "-maxrregcount=32"]
     assert plan.digest == plan.recipe.digest == hashlib.sha256(plan.recipe.content).hexdigest()
     # And the entry on the disk carries it all: it can be read without the database.
-    store, linked = Store(tmp_path / "store", 1 << 20), plan.link_anew()
+    store, linked = CacheDir(tmp_path / "store", 1 << 20), plan.link_anew()
     store.put("kernels", plan.digest, pack(plan.recipe, linked))
     payload = store.get("kernels", plan.digest)
     assert payload is not None

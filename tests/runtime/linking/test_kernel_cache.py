@@ -32,8 +32,7 @@ from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.linking import kernel_cache
 from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import cache_usage
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.environments import ROOT
 from tests.support.families import MINI
@@ -83,7 +82,7 @@ class Process:
     """
 
     def __init__(self, directory: Path, size: int = LARGE, *, patience: float = 60, seconds: float = 0) -> None:
-        self.store = Store(directory, size)
+        self.store = CacheDir(directory, size)
         self.cache = CubinCache(self.store, patience=patience)
         self.links = 0
         self.seconds = seconds  # that a link takes longer
@@ -285,8 +284,8 @@ def test_a_process_killed_while_it_links_costs_one_link_more_and_hangs_nobody(
 HOLD = """
 import os, sys, time
 from pathlib import Path
-from jitlto.storage.cache_dir import Store
-claim = Store(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
+from jitlto.storage.cache_dir import CacheDir
+claim = CacheDir(Path(sys.argv[1]), 1 << 30).claim(sys.argv[2])
 assert claim.is_locked
 print("held", flush=True)
 time.sleep(600)
@@ -381,7 +380,7 @@ def test_a_wait_for_one_kernel_holds_up_no_other(
 
 
 def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory: Path, plan: Plan) -> None:
-    cache, cause = CubinCache(Store(directory, LARGE)), ValueError("cause")
+    cache, cause = CubinCache(CacheDir(directory, LARGE)), ValueError("cause")
     inside, calls = threading.Event(), []
 
     def refuse() -> LinkedKernel:
@@ -413,7 +412,7 @@ def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory:
 def test_one_threads_interruption_is_not_anothers(
     directory: Path, plan: Plan, interruption: type[BaseException]
 ) -> None:
-    cache = CubinCache(Store(directory, LARGE))
+    cache = CubinCache(CacheDir(directory, LARGE))
     inside, go = threading.Event(), threading.Event()
 
     def interrupted() -> LinkedKernel:
@@ -432,7 +431,7 @@ def test_one_threads_interruption_is_not_anothers(
 
 
 def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> None:
-    process, other = Process(directory), Store(directory, LARGE)
+    process, other = Process(directory), CacheDir(directory, LARGE)
     missing = []
     ended = threading.Event()
 
@@ -453,7 +452,7 @@ def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> N
         process.ask(plan)
         time.sleep(0.005)
         process.links = 0
-        cache_usage.clear(other)
+        other.clear()
     ended.set()
     watcher.join(10)
     assert not missing
@@ -752,7 +751,7 @@ def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, 
 def test_links_and_other_things_in_the_place_of_files_harm_nothing(
     tmp_path: Path, directory: Path, plan: Plan, caplog: pytest.LogCaptureFixture, place: str, target: str
 ) -> None:
-    store = Store(directory, LARGE)
+    store = CacheDir(directory, LARGE)
     entry = store._path(kernel_cache.ENTRIES, plan.digest)
     path = {
         "entry": entry, "its folder": entry.parent, "entries": directory / kernel_cache.ENTRIES,
@@ -776,7 +775,7 @@ def test_links_and_other_things_in_the_place_of_files_harm_nothing(
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable"])
 def test_no_lock_file_but_something_else_costs_a_link_at_most(directory: Path, plan: Plan, kind: str) -> None:
-    locks = Store(directory, LARGE).directory / "locks"
+    locks = CacheDir(directory, LARGE).directory / "locks"
     locks.mkdir()
     path = locks / f"{plan.digest[:3]}.lock"
     match kind:
@@ -799,7 +798,7 @@ def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan
     (entry,) = entries(directory)
     os.utime(entry, (0, 0))  # long unused: a store that may would touch it
     before = state(directory)
-    store = Store(directory, 0, readonly=True)
+    store = CacheDir(directory, 0, readonly=True)
     cache = CubinCache(store)
     assert cache.kernel(plan.recipe, plan.link_anew, plan.database.path).layer == "disk"
     assert cache.kernel(another.recipe, another.link_anew, another.database.path).layer == "link"
@@ -807,8 +806,8 @@ def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan
     assert claim is not None
     claim.release()
     store.put(kernel_cache.ENTRIES, another.digest, b"x")
-    store.keep_bound()
-    assert cache_usage.clear(store) == 0
+    store.prune_if_due()
+    assert store.clear() == 0
     assert state(directory) == before
 
 
@@ -854,7 +853,7 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
     process = Process(directory, bound)
     for number, plan in enumerate(plans):
         process.ask(plan)
-        assert cache_usage.usage(process.store).size <= bound
+        assert process.store.usage().size <= bound
         path = process.store._path(kernel_cache.ENTRIES, plan.digest)
         os.utime(path, (number * 10_000, number * 10_000))
         if number == 2:
@@ -869,7 +868,7 @@ def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: 
     plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90)]
     truth = {plan.digest: plan.link_anew() for plan in plans}
     bound = 2 * max(len(pack(plan.recipe, truth[plan.digest])) for plan in plans)
-    caches = [CubinCache(Store(directory, bound)) for _ in range(3)]
+    caches = [CubinCache(CacheDir(directory, bound)) for _ in range(3)]
     chance = random.Random(4)  # noqa: S311 - the same order every time
 
     def ask(cache: CubinCache, plan: Plan) -> bool:
@@ -879,7 +878,7 @@ def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: 
     with ThreadPoolExecutor(6) as pool:
         asked = [pool.submit(ask, chance.choice(caches), chance.choice(plans)) for _ in range(600)]
         assert all(each.result(30) for each in asked)
-    assert cache_usage.usage(Store(directory, bound)).size <= bound * 19 // 16 + bound
+    assert CacheDir(directory, bound).usage().size <= bound * 19 // 16 + bound
 
 
 def test_the_size_is_set_by_the_environment(
@@ -890,7 +889,7 @@ def test_the_size_is_set_by_the_environment(
         mini.plan(arch=arch, **TWICE).link()
     store = kernel_cache.default().store
     assert store is not None
-    assert 0 < cache_usage.usage(store).size <= 10 << 10
+    assert 0 < store.usage().size <= 10 << 10
 
 
 def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory: Path, plan: Plan) -> None:
@@ -900,12 +899,12 @@ def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory:
 
 
 def test_the_directory_is_not_walked_at_every_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(tmp_path / "store", 1 << 20)
+    store = CacheDir(tmp_path / "store", 1 << 20)
     walks = []
-    monkeypatch.setattr(cache_usage, "_files", lambda store, whole=cache_usage._files: walks.append(1) or whole(store))
+    monkeypatch.setattr(CacheDir, "_files", lambda store, whole=CacheDir._files: walks.append(1) or whole(store))
     for number in range(1000):
         store.put(kernel_cache.ENTRIES, hashlib.sha256(bytes(number)).hexdigest(), bytes(4096))
-        store.keep_bound()
+        store.prune_if_due()
         if number % 10 == 0:
             size = sum(f.stat().st_size for f in entries(store.directory))
             assert size <= (1 << 20) * 17 // 16 + 8192
@@ -922,7 +921,7 @@ def test_the_bound_is_kept_when_nobody_waits_for_it(
         walking.set()
         walked.wait(10)
 
-    monkeypatch.setattr(process.store, "keep_bound", slow)
+    monkeypatch.setattr(process.store, "prune_if_due", slow)
     with ThreadPoolExecutor(1) as pool:
         asking = pool.submit(process.ask, plan)
         assert walking.wait(10)
@@ -935,22 +934,22 @@ def test_the_bound_is_kept_when_nobody_waits_for_it(
 
 
 def test_lock_files_do_not_accumulate(directory: Path) -> None:
-    store = Store(directory, LARGE)
+    store = CacheDir(directory, LARGE)
     for number in range(6000):
         claim = store.claim(hashlib.sha256(str(number).encode()).hexdigest())
         assert claim is not None
         claim.release()
     assert len(list((directory / "locks").iterdir())) <= 4096
-    assert cache_usage.usage(store).size == 0
+    assert store.usage().size == 0
 
 
 def test_pruning_leaves_what_another_process_is_writing(directory: Path) -> None:
-    store, key = Store(directory, 100), hashlib.sha256(b"x").hexdigest()
+    store, key = CacheDir(directory, 100), hashlib.sha256(b"x").hexdigest()
     store.put(kernel_cache.ENTRIES, key, bytes(500))
     half = store._path(kernel_cache.ENTRIES, key).with_name(".half")
     half.write_bytes(bytes(500))
-    assert cache_usage.prune(store) == 1
-    assert cache_usage.clear(store) == 0
+    assert store.prune() == 1
+    assert store.clear() == 0
     assert half.exists()
 
 
@@ -1049,6 +1048,6 @@ def test_found_kernels_are_logged_for_who_looks_and_for_nobody_else(
         Process(directory).ask(plan)
     assert caplog.text == ""
     with caplog.at_level(logging.INFO, "jitlto"):
-        cache_usage.clear(Process(directory).store)
+        Process(directory).store.clear()
         Process(directory).ask(plan)
     assert "linked mini/kern[data_type=float] for sm_90 in" in caplog.text

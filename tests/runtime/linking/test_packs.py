@@ -19,7 +19,7 @@ from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.kernel_cache import CubinCache, pack
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.cache_dir import Store
+from jitlto.storage.cache_dir import CacheDir
 
 A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
 digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
@@ -99,14 +99,14 @@ def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path,
     kernel = plan.link_anew()
     packs.write(beside / "mini.pack", {plan.digest: pack(plan.recipe, kernel)})
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
-    for store in (Store(user, 1 << 30), None):
+    for store in (CacheDir(user, 1 << 30), None):
         cache = CubinCache(store, may_link=False)
         found = cache.kernel(plan.recipe, plan.link_anew, beside / "mini.fragdb")
         assert found == kernel
         assert found.layer == "pack"
     assert [p for p in user.rglob("*") if p.is_file()] == []
     # With the kernel in both, the pack's is taken.
-    cache = CubinCache(Store(user, 1 << 30))
+    cache = CubinCache(CacheDir(user, 1 << 30))
     cache.kernel(plan.recipe, plan.link_anew, tmp_path / "none.fragdb")
     assert cache.kernel(plan.recipe, plan.link_anew, beside / "mini.fragdb").layer == "pack"
     assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
@@ -155,7 +155,7 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
 ) -> None:
     path, kernel = tmp_path / "mini.pack", plan.link_anew()
     packs.write(path, {plan.digest: pack(plan.recipe, kernel)})
-    cache = CubinCache(Store(tmp_path / "user", 1 << 30))
+    cache = CubinCache(CacheDir(tmp_path / "user", 1 << 30))
     assert cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb").layer == "pack"
     whole = path.read_bytes()
     match how:

@@ -1,4 +1,4 @@
-"""Records: values that do not change and compare as what they hold."""
+"""Frozen values: immutable, compared by value, cheap to define."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.record import Record
+from jitlto.frozen import Frozen
 
 values = st.none() | st.integers() | st.text()
 
 
-class Pair(Record):
+class Pair(Frozen):
     """Two values, the second with a default."""
 
     left: object
     right: object = "right"
 
 
-class Other(Record):
+class Other(Frozen):
     """The same fields in another class."""
 
     left: object
@@ -51,16 +51,16 @@ def test_defaults_stand_in() -> None:
     assert repr(Pair(1)) == "Pair(left=1, right='right')"
 
 
-def test_a_record_does_not_change() -> None:
+def test_a_value_does_not_change() -> None:
     made = Pair(1)
-    with pytest.raises(AttributeError, match="Pair cannot be changed"):
+    with pytest.raises(AttributeError, match="Pair is immutable"):
         made.left = 2  # type: ignore[misc]
-    with pytest.raises(AttributeError, match="Pair cannot be changed"):
+    with pytest.raises(AttributeError, match="Pair is immutable"):
         del made.left
     assert made == Pair(1)
 
 
-def test_a_class_of_a_record_has_its_fields_and_its_own() -> None:
+def test_a_subclass_has_its_bases_fields_and_its_own() -> None:
     class Triple(Pair):
         third: object = 3
 
@@ -69,16 +69,16 @@ def test_a_class_of_a_record_has_its_fields_and_its_own() -> None:
     assert Triple(1, 2) == Triple(1, 2, 3) != Pair(1, 2)
 
 
-def test_what_compares_with_anything_compares_with_a_record() -> None:
+def test_what_compares_with_anything_compares_with_a_value() -> None:
     assert Pair(1) == mock.ANY
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(TypeError, match="lacks left"):
+    with pytest.raises(TypeError, match="missing the field 'left'"):
         Pair()  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="takes left, right"):
+    with pytest.raises(TypeError, match="takes the fields left, right"):
         Pair(1, 2, 3)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="takes left, right"):
+    with pytest.raises(TypeError, match="takes the fields left, right"):
         Pair(1, middle=2)  # type: ignore[call-arg]
-    with pytest.raises(TypeError, match="takes left, right"):
+    with pytest.raises(TypeError, match="takes the fields left, right"):
         Pair(1, 2, left=3)  # type: ignore[call-arg]

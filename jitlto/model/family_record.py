@@ -1,0 +1,93 @@
+"""What a database records of a family beside its fragments, and of a part of a build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRecord:
+    """What the run side knows of a group: its name, role, key parameters and interface header.
+
+    ``supplied`` says that callers supply its definition at run time.
+    """
+
+    name: str
+    role: Role
+    key: tuple[str, ...]
+    interface: str | None
+    supplied: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyRecord:
+    """What the run side knows of a family.
+
+    Parameters
+    ----------
+    name : str
+        The family's name.
+    options : tuple of str
+        Compiler options, for a user's own source.
+    link : LinkOptions
+        Options of every link.
+    architectures : tuple of Architecture
+        What its LTO-IR was made for, sorted.
+    groups : tuple of GroupRecord
+        Sorted by name.
+    headers : tuple of (str, str)
+        Name and text of the family's own headers that its interfaces include, sorted.
+    """
+
+    name: str
+    options: tuple[str, ...]
+    link: LinkOptions
+    architectures: tuple[Architecture, ...]
+    groups: tuple[GroupRecord, ...]
+    headers: tuple[tuple[str, str], ...]
+
+    @property
+    def interfaces(self) -> tuple[str, ...]:
+        """The interface headers, sorted."""
+        return tuple(sorted({group.interface for group in self.groups if group.interface}))
+
+    def group(self, name: str) -> GroupRecord | None:
+        """The group called ``name``, if there is one."""
+        return next((group for group in self.groups if group.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class PartRecord:
+    """What makes a database one part of a sharded build, and what merging must know that no fragment records.
+
+    Parameters
+    ----------
+    number, count : int
+        It is part ``number`` of ``count``, counted from 1.
+    whole : str
+        SHA-256 of all that is built, by content: only parts with the same one belong together.
+    keys : tuple of FragmentKey
+        Every fragment of the whole, sorted.
+    toolchains : tuple of (str, str)
+        Each family's name and its compiler, with all that tells it from another one; sorted.
+    includes : tuple of (FragmentKey, tuple of str)
+        The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
+        fragments that reach none.
+    advice : tuple of str
+        What the build advises on the families' matrices.
+    """
+
+    number: int
+    count: int
+    whole: str
+    keys: tuple[FragmentKey, ...]
+    toolchains: tuple[tuple[str, str], ...]
+    includes: tuple[tuple[FragmentKey, tuple[str, ...]], ...]
+    advice: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"part {self.number} of {self.count}"
