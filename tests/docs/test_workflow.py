@@ -22,6 +22,7 @@ from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
 
 WORKFLOW = ROOT / "docs" / "workflows" / "jitlto.yml"
+OWN = ROOT / ".github" / "workflows" / "ci.yml"
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +32,10 @@ def workflow() -> dict[str, Any]:
     return loaded
 
 
-def test_the_workflow_is_valid() -> None:
+@pytest.mark.parametrize("path", [WORKFLOW, OWN], ids=lambda path: path.name)
+def test_a_workflow_is_valid(path: Path) -> None:
     pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed; the extra test brings it")
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(WORKFLOW)]
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
