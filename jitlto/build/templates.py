@@ -94,7 +94,7 @@ def render_family(
 def matrix_warnings(family: Family) -> list[str]:
     """What the matrices' naming conventions have to say, each with its file."""
     return [
-        f"{group.matrix} at {warning.path}: {warning.message}"
+        f"{warning.where}: {warning.message}"
         for group in family.groups
         if group.matrix is not None
         for warning in load_matrix(group.matrix).warnings

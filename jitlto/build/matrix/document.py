@@ -1,32 +1,35 @@
-"""Matrices: a JSON document whose modified Cartesian product is a list of combinations.
+"""A matrix document: read, checked when it is made, and expanded into its combinations.
 
-This is the public face: a matrix is read, checked when it is made, and gives its combinations. The document
-is compiled once into a tree (:mod:`~jitlto.build.matrix.tree`), and the strict rules are decided on that tree
-before the first combination is made (:mod:`~jitlto.build.matrix.rules`). Nothing in the three recurses: how
-deep a document may be is the JSON parser's business alone.
+The document is compiled once into a tree (:mod:`~jitlto.build.matrix.tree`), and the strict rules are decided on that
+tree before the first combination is made (:mod:`~jitlto.build.matrix.rules`). Nothing recurses: how deep a document
+may be is the JSON parser's business alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from jitlto.build.matrix.rules import check
+from jitlto.build.matrix.rules import check_rules
 from jitlto.build.matrix.tree import (
+    DocumentError,
+    DuplicateMembers,
+    Label,
     Member,
-    Node,
-    Repeating,
+    Trail,
     Value,
-    combinations,
-    compile_document,
-    pointer,
+    compile_tree,
+    format_pointer,
+    iterate_combinations,
+    list_labels,
 )
 from jitlto.errors import MatrixError
 from jitlto.storage import files
 
-__all__ = ["Matrix", "MatrixWarning", "Value", "expand", "load_matrix"]
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,17 +38,16 @@ class MatrixWarning:
 
     Attributes
     ----------
-    path : str
-        JSON pointer of the member concerned.
+    where : str
+        File, line and JSON pointer of the member, as in ``matrix.json:3 (/a/0)``; the pointer alone without a file.
     message : str
-        What is amiss, and the better name.
+        The breach, and the better name.
     """
 
-    path: str
+    where: str
     message: str
 
 
-@dataclass(frozen=True, eq=False)
 class Matrix:
     """A checked matrix. It raises what is wrong with a document when it is made, and nothing later.
 
@@ -53,43 +55,38 @@ class Matrix:
     ----------
     value : object
         The JSON document, as ``json.loads`` gives it. It is read once, here.
-    source : str, optional
-        Where the document comes from, for messages.
     lenient : bool
         Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
+    path : pathlib.Path, optional
+        The file of the document, for messages.
+    text : str
+        The content of the file, for line numbers in messages.
 
     Attributes
     ----------
     count : int
-        How many combinations there are, computed without making them.
+        The number of combinations, computed without making them. It may have thousands of digits.
     warnings : tuple of MatrixWarning
         Breaches of the naming convention.
 
     Raises
     ------
     MatrixError
-        The document breaks a rule. ``where`` is the source and the JSON pointer within it.
+        The document breaks a rule. ``where`` is the file, line and JSON pointer.
     """
 
-    value: object = field(repr=False)
-    source: str | None = None
-    lenient: bool = False
-    count: int = field(init=False, repr=False)  # may have thousands of digits, more than repr() takes
-    warnings: tuple[MatrixWarning, ...] = field(init=False, repr=False)
-    _root: Node = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        """Compile the document and check it."""
+    def __init__(self, value: object, *, lenient: bool = False, path: Path | None = None, text: str = "") -> None:
         try:
-            root, members = compile_document(self.value, self.lenient)
-            if not self.lenient:
-                check(root)
-        except MatrixError as error:
-            where = f"{self.source or ''}#{error.where}" if error.where else self.source
-            raise MatrixError(error.what, where=where, hint=error.hint) from None
-        object.__setattr__(self, "count", root.count)
-        object.__setattr__(self, "warnings", tuple(filter(None, map(_naming, members))))
-        object.__setattr__(self, "_root", root)
+            self._root, members = compile_tree(value, lenient)
+            if not lenient:
+                check_rules(self._root)
+        except DocumentError as error:
+            (where,) = _locate([error.trail], path, text)
+            raise MatrixError(error.what, code=error.code, where=where or None, hint=error.hint) from None
+        self.count = self._root.count
+        breaches = [(member.trail, message) for member in members if (message := _check_name(member))]
+        places = _locate([trail for trail, _ in breaches], path, text)
+        self.warnings = tuple(MatrixWarning(w, message) for w, (_, message) in zip(places, breaches, strict=True))
 
     def combinations(self) -> Iterator[dict[str, Value]]:
         """Yield the combinations in order: the first sorted name is the outermost loop.
@@ -97,9 +94,9 @@ class Matrix:
         Yields
         ------
         dict of str to Value
-            A new dict each time. Memory in use does not depend on how many there are.
+            A new dict each time. Memory in use does not depend on their number.
         """
-        return combinations(self._root)
+        return iterate_combinations(self._root)
 
 
 def expand(value: object, *, lenient: bool = False) -> Iterator[dict[str, Value]]:
@@ -128,7 +125,7 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     path : pathlib.Path
         The file.
     lenient : bool
-        Plain semantics, see :class:`Matrix`. A duplicate name in an object then means its last value.
+        Plain semantics, see :class:`Matrix`. Of two members of one object with one name the later wins.
 
     Raises
     ------
@@ -139,49 +136,90 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
         data = files.read(path)
         text = data.decode("utf-8-sig")
     except OSError as error:
-        raise MatrixError(f"the matrix cannot be read: {error.strerror}", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
         raise MatrixError(
-            f"the matrix is not UTF-8 ({error.reason})", where=f"{path}:{line}", hint="save it as UTF-8"
+            f"cannot read the matrix: {error.strerror}", code="matrix-unreadable", where=str(path)
         ) from error
+    except UnicodeDecodeError as error:
+        where = f"{path}:{data.count(10, 0, error.start) + 1}"
+        what = f"invalid UTF-8: {error.reason}"
+        raise MatrixError(what, code="matrix-not-json", where=where, hint="save the file as UTF-8") from error
     if not text.strip():
-        raise MatrixError("the matrix is empty", where=str(path), hint='write a JSON object, such as {"n": ["1"]}')
+        hint = 'write a JSON object, such as {"n": ["1"]}'
+        raise MatrixError("the file is empty", code="matrix-not-json", where=str(path), hint=hint)
     try:
-        value: object = json.loads(text, object_pairs_hook=None if lenient else _object)
+        value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
     except json.JSONDecodeError as error:
         where = f"{path}:{error.lineno}:{error.colno}"
-        raise MatrixError(f"the matrix is not JSON: {error.msg}", where=where) from error
+        raise MatrixError(f"invalid JSON: {error.msg}", code="matrix-not-json", where=where) from error
     except RecursionError as error:
-        hint = "an array in an array can be one array, an object in an object one object"
-        raise MatrixError("the matrix is nested too deeply for the JSON parser", where=str(path), hint=hint) from error
-    except ValueError as error:  # only int() raises it here: it refuses literals of thousands of digits
+        hint = "flatten arrays within arrays, and objects within objects"
+        raise MatrixError("nested too deeply", code="matrix-too-large", where=str(path), hint=hint) from error
+    except ValueError as error:  # of int() alone, which limits the number of digits
         hint = "write long numbers as strings"
-        raise MatrixError("a number in the matrix has too many digits", where=str(path), hint=hint) from error
-    return Matrix(value, str(path), lenient)
+        raise MatrixError("number with too many digits", code="matrix-too-large", where=str(path), hint=hint) from error
+    return Matrix(value, lenient=lenient, path=path, text=text)
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     result = dict(pairs)
     if len(result) < len(pairs):
         seen: set[str] = set()
         for name, _ in pairs:
             if name in seen:
-                return Repeating(result, name)
+                return DuplicateMembers(result, name)
             seen.add(name)
     return result
 
 
-def _naming(member: Member) -> MatrixWarning | None:
+def _check_name(member: Member) -> str | None:
+    """Return what is wrong with a name, and the better one."""
     if member.writes and member.name.startswith("_"):
         better = member.name.lstrip("_")
-        what = "appears in combinations but starts with `_`, as names that only group do"
+        breach = "is part of combinations, but starts with `_` as a name that only groups"
     elif member.groups and not member.writes and not member.name.startswith("_"):
         better = "_" + member.name
-        what = "only groups other names"
+        breach = "only groups other names, and should start with `_`"
     else:
         return None
     while better in member.siblings:
         better += "_"
-    advice = f"call it `{better}`" if better else "call it something that does not"
-    return MatrixWarning(pointer(member.path), f"`{member.name}` {what}: {advice}")
+    return f"`{member.name}` {breach}: rename it to " + (f"`{better}`" if better else "a name without `_`")
+
+
+def _locate(trails: list[Trail], path: Path | None, text: str) -> list[str]:
+    """Describe places in the document: ``matrix.json:3 (/a/0)``, or the JSON pointer alone without a file."""
+    pointers = [format_pointer(trail) for trail in trails]
+    if path is None or not trails:
+        return pointers
+    places = [list_labels(trail) for trail in trails]
+    lines = _find_lines(text, set(places))
+    return [
+        f"{path}:{lines.get(place, 1)}" + (f" ({pointer})" if pointer else "")
+        for place, pointer in zip(places, pointers, strict=True)
+    ]
+
+
+def _find_lines(text: str, places: Collection[tuple[Label, ...]]) -> dict[tuple[Label, ...], int]:
+    """Find the lines of members and elements in a JSON text; of duplicate members, that of the last."""
+    depths = {len(place) for place in places}
+    lines: dict[tuple[Label, ...], int] = {}
+    labels: list[Label | None] = []  # of the token at hand; None where an object's next name is due
+    line, end = 1, 0
+    for token in _TOKEN.finditer(text):
+        kind = token[0]
+        if kind == ",":
+            labels[-1] = labels[-1] + 1 if isinstance(labels[-1], int) else None
+        elif kind in "]}":
+            labels.pop()
+        elif kind != ":":
+            is_name = bool(labels) and labels[-1] is None
+            if is_name:
+                labels[-1] = json.loads(kind)
+            if len(labels) in depths and (not labels or is_name or isinstance(labels[-1], int)):
+                place = tuple(label for label in labels if label is not None)
+                if place in places:
+                    line, end = line + text.count("\n", end, token.start()), token.start()
+                    lines[place] = line
+            if kind in "{[" and not is_name:
+                labels.append(None if kind == "{" else 0)
+    return lines

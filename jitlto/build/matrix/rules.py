@@ -21,8 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jitlto.build.matrix.tree import OR_LENIENTLY, Item, Leaf, Node, Trail, Value, pointer
-from jitlto.errors import MatrixError
+from jitlto.build.matrix.tree import LENIENT_HINT, DocumentError, Item, Leaf, Node, Trail, Value, format_pointer
 
 
 @dataclass(slots=True)
@@ -33,84 +32,78 @@ class _Survey:
     values: dict[str, set[Value]]
 
 
-_Found: TypeAlias = Leaf | _Survey | None  # a leaf, what a branch holds, or that it holds nothing
-_Suspects: TypeAlias = tuple[dict[str, Value], list[Node]]  # alternatives that may agree, given some values
+_Part: TypeAlias = Leaf | _Survey | None  # a leaf, what a branch holds, or that it holds nothing
+_Candidates: TypeAlias = tuple[dict[str, Value], list[Node]]  # alternatives that may agree, given some values
 
 
-def check(root: Node) -> None:
+def check_rules(root: Node) -> None:
     """Check the strict rules on a tree that was compiled strictly.
-
-    Parameters
-    ----------
-    root : Node
-        The root of the tree.
 
     Raises
     ------
-    MatrixError
-        A rule is broken. ``where`` is the JSON pointer of the object or array to blame.
+    DocumentError
+        A rule is broken; it has the place of the object or array to blame.
     """
     if not root.count:
         node = root
         while node.items:  # down to the empty array that is to blame
             node = next(item for item in node.items if isinstance(item, Node) and not item.count)
-        raise MatrixError(
-            "the product is empty: this array has no element, which leaves no combination",
-            where=pointer(node.path),
-            hint=f"give it an element, use {{}} for a dimension that adds nothing, {OR_LENIENTLY}",
+        raise DocumentError(
+            "the product is empty because this array is",
+            node.trail,
+            "matrix-empty",
+            f"add an element, use {{}} for a dimension that adds nothing, {LENIENT_HINT}",
         )
     _survey(root, {})  # finds two writers of one name, which the search for identical combinations relies on
-    _survey(root, {}, _refuse_identical)
+    _survey(root, {}, _check_alternatives)
 
 
-def _refuse_identical(array: Node, found: list[_Found]) -> None:
-    shared = _shared(array, found)
-    if shared is not None:
-        raise _identical(array, shared)
-
-
-def _identical(array: Node, shared: dict[str, Value]) -> MatrixError:
+def _check_alternatives(array: Node, parts: list[_Part]) -> None:
+    shared = _find_shared(array, parts)
+    if shared is None:
+        return
     survey = _survey(array, {})
     exact = (dict.fromkeys(survey.values) if survey else {}) | shared  # nothing else is written either
-    labels = [label for label, item in zip(array.labels, array.items, strict=True) if _gives(item, exact)]
-    what = " ".join(f"{name}={value}" for name, value in shared.items() if value is not None) or "{}"
-    return MatrixError(
-        f"identical combinations: elements {labels[0]} and {labels[1]} of this array give {what}",
-        where=pointer(array.path),
-        hint=f"remove one of them, {OR_LENIENTLY}",
+    labels = [label for label, item in zip(array.labels, array.items, strict=True) if _survey_alternative(item, exact)]
+    combination = " ".join(f"{name}={value}" for name, value in shared.items() if value is not None) or "{}"
+    raise DocumentError(
+        f"identical combinations: elements {labels[0]} and {labels[1]} of this array both give {combination}",
+        array.trail,
+        "matrix-identical-combinations",
+        f"remove one of them, {LENIENT_HINT}",
     )
 
 
 def _survey(
-    root: Item, fixed: Mapping[str, Value], visit: Callable[[Node, list[_Found]], None] | None = None
+    root: Item, fixed: Mapping[str, Value], visit: Callable[[Node, list[_Part]], None] | None = None
 ) -> _Survey | None:
     """Survey the combinations of a branch that give names their ``fixed`` values; None if there are none.
 
-    Arrays are visited with what was found of their elements, inner ones first.
+    ``visit`` gets each array and its surveyed elements, inner arrays first.
     """
-    top = Node(True, (), None)
+    top = Node(True)
     top.items = [root]
-    stack: list[tuple[Node, Iterator[Item], list[_Found]]] = [(top, iter(top.items), [])]
+    stack: list[tuple[Node, Iterator[Item], list[_Part]]] = [(top, iter(top.items), [])]
     while True:
-        node, rest, found = stack[-1]
+        node, rest, parts = stack[-1]
         for item in rest:
             if isinstance(item, Node):
                 stack.append((item, iter(item.items), []))
                 break
-            found.append(item if fixed.get(item[0], item[1]) == item[1] else None)
+            parts.append(item if fixed.get(item[0], item[1]) == item[1] else None)
         else:
-            if visit and not node.every:
-                visit(node, found)
-            survey = _join(node, found) if node.every else _unite(found, fixed)
+            if visit and not node.is_object:
+                visit(node, parts)
+            survey = _survey_object(node, parts) if node.is_object else _survey_array(parts, fixed)
             stack.pop()
             if not stack:
                 return survey
             stack[-1][2].append(survey)
 
 
-def _join(node: Node, found: list[_Found]) -> _Survey | None:
+def _survey_object(node: Node, parts: list[_Part]) -> _Survey | None:
     count, values = 1, dict[str, set[Value]]()
-    for last, part in enumerate(found):
+    for last, part in enumerate(parts):
         if part is None:
             return None
         if isinstance(part, _Survey):
@@ -120,12 +113,13 @@ def _join(node: Node, found: list[_Found]) -> _Survey | None:
             more = {part[0]: {part[1]}}
         if not values.keys().isdisjoint(more.keys()):
             name = min(values.keys() & more.keys())
-            paths = (_writer(node, index, name) for index in range(last + 1))
-            first, second = (pointer(path) for path in paths if path is not None)
-            raise MatrixError(
-                f"two members write the name {name!r} in one combination: {first} and {second}",
-                where=pointer(node.path),
-                hint=f"rename one of them, {OR_LENIENTLY}",
+            trails = (_find_leaf(node, index, name) for index in range(last + 1))
+            first, second = (format_pointer(trail) for trail in trails if trail is not None)
+            raise DocumentError(
+                f"{name!r} is written twice in one combination, by {first} and {second}",
+                node.trail,
+                "matrix-written-twice",
+                f"rename one of them, {LENIENT_HINT}",
             )
         if len(more) > len(values):  # the smaller into the larger, or deep documents cost their depth squared
             values, more = more, values
@@ -133,46 +127,46 @@ def _join(node: Node, found: list[_Found]) -> _Survey | None:
     return _Survey(count, values)
 
 
-def _unite(found: list[_Found], fixed: Mapping[str, Value]) -> _Survey | None:
-    parts = [part for part in found if isinstance(part, _Survey)]
+def _survey_array(parts: list[_Part], fixed: Mapping[str, Value]) -> _Survey | None:
     leaves: dict[str, _Survey] = {}
-    for leaf in found:
+    for leaf in parts:
         if isinstance(leaf, tuple):
             survey = leaves.setdefault(leaf[0], _Survey(0, {leaf[0]: set()}))
             survey.count += 1
             survey.values[leaf[0]].add(leaf[1])
-    parts += leaves.values()
+    surveys = [part for part in parts if isinstance(part, _Survey)]
+    surveys += leaves.values()
     # What an element of this array writes, nothing beside the array can write. So where a name's value is
     # fixed, elements that do not write it have no combination to offer.
-    names = {name for name, value in fixed.items() if value is not None and any(name in p.values for p in parts)}
-    parts = [part for part in parts if names <= part.values.keys()]
-    if len(parts) < 2:
-        return parts[0] if parts else None
+    names = {name for name, value in fixed.items() if value is not None and any(name in s.values for s in surveys)}
+    surveys = [part for part in surveys if names <= part.values.keys()]
+    if len(surveys) < 2:
+        return surveys[0] if surveys else None
     values: defaultdict[str, set[Value]] = defaultdict(set)
     writers: defaultdict[str, int] = defaultdict(int)
-    for part in parts:
+    for part in surveys:
         for name, more in part.values.items():
             values[name] |= more
             writers[name] += 1
     for name, number in writers.items():
-        if number < len(parts):
+        if number < len(surveys):
             values[name].add(None)
-    return _Survey(sum(part.count for part in parts), dict(values))
+    return _Survey(sum(part.count for part in surveys), dict(values))
 
 
-def _writer(parent: Node, index: int, name: str) -> Trail:
+def _find_leaf(parent: Node, index: int, name: str) -> Trail:
     """Find a leaf of that name in an item of a node."""
-    stack: list[tuple[Item, Trail]] = [(parent.items[index], (parent.path, parent.labels[index]))]
+    stack: list[tuple[Item, Trail]] = [(parent.items[index], (parent.trail, parent.labels[index]))]
     while stack:
-        item, path = stack.pop()
+        item, trail = stack.pop()
         if isinstance(item, Node):
-            stack += [(below, (item.path, label)) for below, label in zip(item.items, item.labels, strict=True)]
+            stack += [(below, (item.trail, label)) for below, label in zip(item.items, item.labels, strict=True)]
         elif item[0] == name:
-            return path
+            return trail
     return None
 
 
-def _gives(item: Item, fixed: Mapping[str, Value]) -> _Survey | None:
+def _survey_alternative(item: Item, fixed: Mapping[str, Value]) -> _Survey | None:
     """Survey an alternative under fixed values, all of which it must write itself."""
     survey = _survey(item, fixed)
     if survey and all(value is None or name in survey.values for name, value in fixed.items()):
@@ -180,12 +174,12 @@ def _gives(item: Item, fixed: Mapping[str, Value]) -> _Survey | None:
     return None
 
 
-def _shared(array: Node, found: list[_Found]) -> dict[str, Value] | None:
+def _find_shared(array: Node, parts: list[_Part]) -> dict[str, Value] | None:
     """Find a combination that two alternatives of an array have in common; its inner arrays have none."""
     bundles: dict[str, Node] = {}  # leaves of one name: told apart by a set, then one alternative
     seen: set[Leaf] = set()
     alive: list[tuple[Node, _Survey]] = []
-    for item, survey in zip(array.items, found, strict=True):
+    for item, survey in zip(array.items, parts, strict=True):
         if isinstance(item, Node):
             if isinstance(survey, _Survey):
                 alive.append((item, survey))
@@ -193,23 +187,23 @@ def _shared(array: Node, found: list[_Found]) -> dict[str, Value] | None:
             return dict([item])
         else:
             seen.add(item)
-            bundles.setdefault(item[0], Node(False, (), None)).items.append(item)
-    alive += [(item, survey) for item in bundles.values() if (survey := _gives(item, {}))]
+            bundles.setdefault(item[0], Node(False)).items.append(item)
+    alive += [(item, survey) for item in bundles.values() if (survey := _survey_alternative(item, {}))]
     fixed: dict[str, Value] = {}
-    together: list[_Suspects] = []
+    together: list[_Candidates] = []
     while True:
         if len(alive) > 1:
-            common = _common(alive[0][1], alive[1][1])
+            common = _find_common(alive[0][1], alive[1][1])
             if common is not None:
                 return fixed | common
             together += _split(alive, fixed)
         if not together:
             return None
         fixed, items = together.pop()
-        alive = [(item, survey) for item in items if (survey := _gives(item, fixed))]
+        alive = [(item, survey) for item in items if (survey := _survey_alternative(item, fixed))]
 
 
-def _common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
+def _find_common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
     """Give what two alternatives share if it shows: if each has every mixture of its names' values."""
     if any(survey.count != math.prod(map(len, survey.values.values())) for survey in (one, other)):
         return None
@@ -222,7 +216,7 @@ def _common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
     return result
 
 
-def _split(alive: list[tuple[Node, _Survey]], fixed: dict[str, Value]) -> list[_Suspects]:
+def _split(alive: list[tuple[Node, _Survey]], fixed: dict[str, Value]) -> list[_Candidates]:
     """Part alternatives by the names they always write or by one name's value; keep those not left alone."""
     if not any(None in values for _, survey in alive for values in survey.values.values()):
         by_names: defaultdict[frozenset[str], list[Node]] = defaultdict(list)
