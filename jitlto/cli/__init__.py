@@ -6,6 +6,8 @@ import importlib
 import io
 import os
 import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
 
 import click
 
@@ -45,6 +47,14 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = get_close_matches(args[0], _COMMANDS, 1)
+        if args[0] not in _COMMANDS and near:
+            raise click.UsageError(f"no such command {args[0]!r}; did you mean {near[0]!r}?", ctx)
+        return super().resolve_command(ctx, args)
+
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="jitlto", message="%(prog)s %(version)s")
@@ -59,22 +69,36 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line. Exit status: 0 all held, 1 the work failed, 2 usage, 128 + N ended by signal N."""
+    """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N."""
     end_in_order()
-    # What the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) is escaped, as on standard error.
+    # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        sys.exit(cli.main(prog_name="jitlto", standalone_mode=False) or 0)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
-    except click.Abort:
-        sys.exit(interrupted())
+        sys.exit(run(sys.argv[1:]))
     except OSError as error:
         click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
-        os._exit(1)  # whatever is left in the buffers cannot be written either
+        os._exit(1)  # what is left in the buffers cannot be written either
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and print its errors; returns the exit status.
+
+    Raises
+    ------
+    OSError
+        If standard output cannot be written.
+    """
+    try:
+        return cli.main(arguments, prog_name="jitlto", standalone_mode=False) or 0
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:
+        return interrupted()
+    except SystemExit as ended:
+        return int(ended.code or 0)
     except JitltoError as error:
         click.secho("error: ", fg="red", nl=False, err=True)
         click.echo(str(error), err=True)
-        sys.exit(1)
+        return 1

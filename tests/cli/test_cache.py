@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import click
@@ -17,10 +16,12 @@ from jitlto.runtime.family import load
 from jitlto.runtime.linking.kernel_cache import pack
 from jitlto.runtime.linking.link_key import Recipe
 from jitlto.storage.cache_dir import CacheDir
-from tests.cli.test_commands import _CONFIGURATION, _refused, _text, jitlto
 from tests.conftest import BuildFamily
+from tests.support.commands import fails, jitlto
 from tests.support.environments import ROOT
 from tests.support.families import MINI
+
+TWICE = ("data_type=float", "op_name=twice")
 
 _DOCS = ROOT / "docs" / "configuration.md"
 
@@ -42,19 +43,19 @@ def _warm(database: Path, own: dict[str, str], *more: str | Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def _why(database: Path, own: dict[str, str], *more: str, configuration: tuple[str, ...] = _CONFIGURATION) -> str:
+def _why(database: Path, own: dict[str, str], *more: str, configuration: tuple[str, ...] = TWICE) -> str:
     done = jitlto("cache", "why", "mini", *configuration, "--db", database, "--arch", "sm_90", *more, **own)
     assert done.returncode == 0, done.stderr
-    return _text(done)
+    return done.stdout
 
 
 def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]:
-    described = json.loads(_text(jitlto("cache", "info", "--json", **own, **variables)))
+    described = json.loads(jitlto("cache", "info", "--json", **own, **variables).stdout)
     return {item["name"]: item for item in described["caches"]}
 
 
 def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
-    text = _text(jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own))
+    text = jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own).stdout
     assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 bytes of 5.0 MiB" in text
     assert f"build cache: {tmp_path}/cache/build: empty" in text
     assert not (tmp_path / "cache").exists()
@@ -63,45 +64,45 @@ def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[st
     assert held["entries"] == {"kernels": 4, "databases": 1}
     files = [p for n in held["entries"] for p in (tmp_path / "cache" / "cubins" / n).rglob("*") if p.is_file()]
     assert held["bytes"] == sum(path.stat().st_size for path in files)
-    assert "4 kernels" in _text(jitlto("cache", "info", **own))
+    assert "4 kernels" in jitlto("cache", "info", **own).stdout
 
 
 def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path, own: dict[str, str]) -> None:
     _warm(mini_copy, own)
     held = _info(own)["cubins"]["bytes"]
     assert isinstance(held, int)
-    done = json.loads(_text(jitlto("cache", "prune", "--size", str(held - 1), "--json", **own)))["caches"]
+    done = json.loads(jitlto("cache", "prune", "--size", str(held - 1), "--json", **own).stdout)["caches"]
     assert [item["removed"] for item in done] == [1, 0]
     assert done[0]["bytes"] + done[0]["bytes_left"] == held
-    assert "removed 0 entries" in _text(jitlto("cache", "prune", **own))
-    assert "removed 4 entries" in _text(jitlto("cache", "clear", "--only", "cubins", **own))
+    assert "removed 0 entries" in jitlto("cache", "prune", **own).stdout
+    assert "removed 4 entries" in jitlto("cache", "clear", "--only", "cubins", **own).stdout
     assert _info(own)["cubins"]["entries"] == {}
 
 
 def test_one_cache_is_cleared_without_the_other(own: dict[str, str], tmp_path: Path) -> None:
     for name in ("cubins", "build"):
         CacheDir(tmp_path / "cache" / name, 1 << 20).put("kind", "ab" * 32, b"payload")
-    assert "cubins" not in _text(jitlto("cache", "clear", "--only", "build", **own))
+    assert "cubins" not in jitlto("cache", "clear", "--only", "build", **own).stdout
     assert (_info(own)["cubins"]["entries"], _info(own)["build"]["entries"]) == ({"kind": 1}, {})
     jitlto("cache", "prune", "--size", "0", **own)
     assert _info(own)["cubins"]["entries"] == {}
 
 
 def test_a_cache_that_is_off_or_cannot_be_used_is_said(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
-    assert "JITLTO_CACHE=off" in _text(jitlto("cache", "info", JITLTO_CACHE="off", **own))
+    assert "JITLTO_CACHE=off" in jitlto("cache", "info", JITLTO_CACHE="off", **own).stdout
     assert _info(own, JITLTO_CACHE="off")["cubins"]["usable"] is False
-    assert "JITLTO_CACHE=readonly" in _text(jitlto("cache", "info", JITLTO_CACHE="readonly", **own))
+    assert "JITLTO_CACHE=readonly" in jitlto("cache", "info", JITLTO_CACHE="readonly", **own).stdout
     assert (
         "JITLTO_CACHE=off"
         in jitlto(
-            "cache", "why", "mini", *_CONFIGURATION, "--db", mini_copy, "--arch", "sm_90", JITLTO_CACHE="off", **own
-        ).stdout.decode()
+            "cache", "why", "mini", *TWICE, "--db", mini_copy, "--arch", "sm_90", JITLTO_CACHE="off", **own
+        ).stdout
     )
     _warm(mini_copy, own)
     (tmp_path / "cache" / "cubins").chmod(0o777)
     assert "can be written by others" in str(_info(own)["cubins"]["note"])
     assert "can be written by others" in _why(mini_copy, own)
-    _refused(jitlto("cache", "clear", **own), 1, "can be written by others", "JITLTO_CACHE_DIR")
+    fails(jitlto("cache", "clear", **own), 1, "can be written by others", "JITLTO_CACHE_DIR")
     (tmp_path / "file").touch()
     under = {"JITLTO_CACHE_DIR": str(tmp_path / "file")}
     assert "is no directory" in str(_info(under)["cubins"]["note"])
@@ -112,19 +113,19 @@ def test_why_a_cache_cannot_be_used_is_said_once(mini_copy: Path, own: dict[str,
     place = tmp_path / "cache" / "cubins"
     place.chmod(0o777)
     said = f"cannot be used: {place} can be written by others"
-    described = _text(jitlto("cache", "info", **own))
+    described = jitlto("cache", "info", **own).stdout
     assert (f"\n  {said}" in described, described.count("cannot be used")) == (True, 1)
     assert said.replace("used:", f"used: {place}:") in _why(mini_copy, own)
     command = ("warm", "mini", "--arch", "sm_90", "--db", mini_copy)
     refused = jitlto(*command, **own)
-    _refused(refused, 1, f"{place}: cannot be used as a cache")
-    assert b"goes without" not in refused.stderr
+    fails(refused, 1, f"{place}: cannot be used as a cache")
+    assert "goes without" not in refused.stderr
     packed = jitlto(*command, "-o", tmp_path / "mini.pack", **own)
-    assert (packed.returncode, packed.stderr.count(b"cannot be used")) == (0, 1)
+    assert (packed.returncode, packed.stderr.count("cannot be used")) == (0, 1)
 
 
 def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
-    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 bytes" in _text(jitlto("cache", "info", **own))
+    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 bytes" in jitlto("cache", "info", **own).stdout
     kept = tmp_path / "cache" / "editable" / "ab"
     kept.mkdir(parents=True, mode=0o700)
     (tmp_path / "cache" / "editable").chmod(0o700)
@@ -132,16 +133,16 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
         (kept / name).write_bytes(data)
     (tmp_path / "cache" / "editable" / "link").symlink_to(tmp_path)
     (tmp_path / "mine.fragdb").touch()
-    assert f"{tmp_path}/cache/editable: 1 database, 4.9 KiB\n" in _text(jitlto("cache", "info", **own))
+    assert f"{tmp_path}/cache/editable: 1 database, 4.9 KiB\n" in jitlto("cache", "info", **own).stdout
     listed = _info(own)["editable"]
     assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5000, None)
-    assert "cache/editable" not in _text(jitlto("cache", "clear", "--only", "build", **own))
+    assert "cache/editable" not in jitlto("cache", "clear", "--only", "build", **own).stdout
     (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
-    done = json.loads(_text(jitlto("cache", "clear", "--json", **own)))["caches"][-1]
+    done = json.loads(jitlto("cache", "clear", "--json", **own).stdout)["caches"][-1]
     assert (done["name"], done["removed"], done["bytes"], done["bytes_left"]) == ("editable", 1, 5000, 0)
     assert [path.name for path in kept.iterdir()] == ["fragments.lock"]
     assert (tmp_path / "mine.fragdb").exists()
-    assert "removed 0 databases" in _text(jitlto("cache", "clear", "--only", "editable", **own))
+    assert "removed 0 databases" in jitlto("cache", "clear", "--only", "editable", **own).stdout
 
 
 def test_a_hit_names_its_file_by_the_layer_that_a_program_would_take(
@@ -186,6 +187,7 @@ def test_a_miss_by_architecture_or_link_mode_says_so(mini_copy: Path, own: dict[
     assert (flags["field"], flags["there"], flags["here"]) == ("flags", ["-lto"], [])
 
 
+@pytest.mark.slow
 def test_a_miss_by_a_changed_source_names_the_fragment(build_family: BuildFamily, own: dict[str, str]) -> None:
     path = build_family(MINI, "mini").path
     _warm(path, own)
@@ -218,16 +220,16 @@ def test_another_configuration_is_the_nearest_only_if_there_is_none_of_this(
 
 
 def test_usage_errors_are_one_message(mini_copy: Path) -> None:
-    _refused(jitlto("cache", "prune", "--size", "1X"), 2, "'1X' is no size", "500M")
-    _refused(jitlto("cache", "why", "mini", "a"), 2, "NAME=VALUE")
-    _refused(jitlto("cache", "why", "mini", "a=1", "a=2"), 2, "twice")
-    _refused(jitlto("cache", "why", "mini", "data_typ=float", "--db", mini_copy), 1, "did you mean data_type?")
+    fails(jitlto("cache", "prune", "--size", "1X"), 2, "'1X' is no size", "500M")
+    fails(jitlto("cache", "why", "mini", "a"), 2, "NAME=VALUE")
+    fails(jitlto("cache", "why", "mini", "a=1", "a=2"), 2, "twice")
+    fails(jitlto("cache", "why", "mini", "data_typ=float", "--db", mini_copy), 1, "did you mean data_type?")
 
 
 @pytest.mark.parametrize("name", sorted(command_group.commands))
 def test_every_command_of_the_group_has_help_with_an_example_and_stands_in_the_reference(name: str) -> None:
-    done: subprocess.CompletedProcess[bytes] = jitlto("cache", name, "--help")
-    assert "Example:" in _text(done)
+    done = jitlto("cache", name, "--help")
+    assert "Example:" in done.stdout
     text = _DOCS.read_text("utf-8")
     described = re.search(rf"^- `jitlto cache {name}[^\n]*(?:\n  [^\n]*)*", text, re.M)
     assert described

@@ -14,8 +14,8 @@ import pytest
 
 from jitlto.cuda import toolkit
 from jitlto.storage.database import FragmentDatabase
-from tests.cli.test_commands import _refused, _text, jitlto
 from tests.conftest import BuildFamily
+from tests.support.commands import fails, jitlto, python
 from tests.support.environments import ROOT
 from tests.support.families import MINI
 
@@ -26,17 +26,18 @@ BROKEN = {
 }
 
 
+@pytest.mark.slow
 def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
     done = jitlto("check", shipped_path)
     assert done.returncode == 0
-    assert _text(done).splitlines() == [
+    assert done.stdout.splitlines() == [
         "search: 32 fragments, 96 kernels: every kernel plans, every fragment is used",
         "transform: 2 fragments, 2 kernels: every kernel plans, every fragment is used",
         "  note: callers supply user_transform(double) at run time, to 1 kernel",
         "  note: callers supply user_transform(float) at run time, to 1 kernel",
     ]
-    assert done.stderr == b""
-    one = _text(jitlto("check", shipped_path, "transform"))
+    assert done.stderr == ""
+    one = jitlto("check", shipped_path, "transform").stdout
     assert "transform" in one
     assert "search" not in one
 
@@ -44,17 +45,17 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
 def test_what_does_not_hold_is_said_with_status_1(build_family: BuildFamily) -> None:
     path = build_family(BROKEN).path
     done = jitlto("check", path)
-    _refused(done, 1, "nobody provides double mini::op<double>(double)", "provides float mini::op<float>(float)")
-    assert "at mini/kern: data_type=double" in done.stderr.decode()
-    assert "mini: 3 fragments, 1 kernel: DOES NOT HOLD" in _text(done)
-    described = json.loads(_text(jitlto("check", path, "--json")))
+    fails(done, 1, "nobody provides double mini::op<double>(double)", "provides float mini::op<float>(float)")
+    assert "at mini/kern: data_type=double" in done.stderr
+    assert "mini: 3 fragments, 1 kernel: DOES NOT HOLD" in done.stdout
+    described = json.loads(jitlto("check", path, "--json").stdout)
     assert described["holds"] is False
     assert described["digest"] == FragmentDatabase(path).digest
     (cause,) = described["families"][0]["failures"]
     assert (cause["kind"], cause["count"]) == ("requirement", 1)
     assert cause["at"][0]["configuration"] == {"data_type": "double"}
     # What plans is linked nevertheless.
-    linked = json.loads(_text(jitlto("check", path, "--json", "--link", "sm_90")))
+    linked = json.loads(jitlto("check", path, "--json", "--link", "sm_90").stdout)
     assert linked["link"]["families"][0]["linked"] == 1
     assert linked["link"]["families"][0]["holds"] is True
     assert linked["holds"] is False
@@ -64,21 +65,22 @@ def test_what_does_not_hold_is_said_with_status_1(build_family: BuildFamily) -> 
 def test_all_kernels_are_linked_for_several_architectures(mini_path: Path, mode: str) -> None:
     done = jitlto("check", mini_path, "--link", "sm_75", "--link", "sm_90", "--mode", mode, "-j", "2")
     assert done.returncode == 0, done.stderr
-    assert "mini: linked 4 kernels, for sm_75, sm_90: all link" in _text(done)
-    assert f"nvJitLink {toolkit.nvjitlink_version()}, {mode}," in _text(done)
+    assert "mini: linked 4 kernels, for sm_75, sm_90: all link" in done.stdout
+    assert f"nvJitLink {toolkit.nvjitlink_version()}, {mode}," in done.stdout
 
 
+@pytest.mark.slow
 def test_a_cover_links_fewer_kernels_and_says_how_many(shipped_path: Path) -> None:
     done = jitlto("check", shipped_path, "--link", "sm_90", "--cover", "2", "--json")
     assert done.returncode == 0, done.stderr
-    search, transform = json.loads(_text(done))["link"]["families"]
+    search, transform = json.loads(done.stdout)["link"]["families"]
     assert search["kernels"] == 96
     assert 8 <= search["linked"] <= 16
     assert (search["cover"], search["tuples"]) == (2, 103)
     # Its kernels lack the callers' code.
     assert (transform["linked"], transform["kernels"]) == (0, 0)
-    assert "transform: linked nothing; 2 kernels cannot without callers' code" in _text(
-        jitlto("check", shipped_path, "transform", "--link", "sm_90")
+    assert "transform: linked nothing; 2 kernels cannot without callers' code" in (
+        jitlto("check", shipped_path, "transform", "--link", "sm_90").stdout
     )
 
 
@@ -88,26 +90,27 @@ def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
         {**MINI, "family.toml": MINI["family.toml"].replace('"mini"\n', '"mini"\narchs = ["90"]\n', 1)}
     ).path
     done = jitlto("check", path, "--link", "sm_80", "--link", "sm_90")
-    _refused(done, 1, "link for sm_80", "was compiled for compute_90, which does not run on sm_80", "(4 times")
-    assert done.stderr.decode().count("error: ") == 1
-    assert "mini: linked 4 kernels, for sm_80, sm_90: 4 of 8 links fail" in _text(done)
-    (cause,) = json.loads(_text(jitlto("check", path, "--link", "sm_80", "--json")))["link"]["families"][0]["failures"]
+    fails(done, 1, "link for sm_80", "was compiled for compute_90, which does not run on sm_80", "(4 times")
+    assert done.stderr.count("error: ") == 1
+    assert "mini: linked 4 kernels, for sm_80, sm_90: 4 of 8 links fail" in done.stdout
+    (cause,) = json.loads(jitlto("check", path, "--link", "sm_80", "--json").stdout)["link"]["families"][0]["failures"]
     assert (cause["kind"], cause["archs"], cause["count"]) == ("link", ["sm_80"], 4)
     assert {tuple(sorted(at["configuration"].items())) for at in cause["at"]} == {
         (("data_type", t), ("op_name", o)) for t in ("float", "double") for o in ("twice", "square")
     }
 
 
+@pytest.mark.slow
 def test_a_real_refusal_of_nvjitlink_is_one_cause_for_all_kernels_and_architectures(build_family: BuildFamily) -> None:
     shared = (
         "__shared__ T big[30000]; big[threadIdx.x] = x[0]; __syncthreads(); x[1] = big[threadIdx.x ^ 1]; unsigned i ="
     )
     path = build_family({**MINI, "kern.cu.jinja": MINI["kern.cu.jinja"].replace("unsigned i =", shared)}).path
     done = jitlto("check", path, "--link", "sm_75", "--link", "sm_80")
-    _refused(
+    fails(
         done, 1, "link for sm_75, sm_80", "too much shared data", "(8 times", "data_type=double op_name=square (sm_75)"
     )
-    assert done.stderr.decode().count("error: ") == 1
+    assert done.stderr.count("error: ") == 1
 
 
 def test_gaps_are_notes_or_failures(build_family: BuildFamily) -> None:
@@ -119,20 +122,20 @@ def test_gaps_are_notes_or_failures(build_family: BuildFamily) -> None:
     ).path
     done = jitlto("check", path)
     assert done.returncode == 0
-    assert "note: no kernel of kern has data_type=double with op_name=square" in _text(done)
-    _refused(jitlto("check", path, "--complete"), 1, "no kernel of kern has data_type=double with op_name=square")
+    assert "note: no kernel of kern has data_type=double with op_name=square" in done.stdout
+    fails(jitlto("check", path, "--complete"), 1, "no kernel of kern has data_type=double with op_name=square")
 
 
 def test_usage_errors_have_status_2(mini_path: Path) -> None:
-    _refused(jitlto("check", mini_path, "--cover", "2"), 2, "need --link")
-    _refused(jitlto("check", mini_path, "--link", "sm_90", "--cover", "0"), 2, "--cover")
-    _refused(jitlto("check", mini_path, "--link", "ninety"), 2, "not an architecture")
-    _refused(jitlto("check", mini_path, "--link", "sm_50", "--link", "sm_98"), 2, "does not link for sm_")
+    fails(jitlto("check", mini_path, "--cover", "2"), 2, "need --link")
+    fails(jitlto("check", mini_path, "--link", "sm_90", "--cover", "0"), 2, "--cover")
+    fails(jitlto("check", mini_path, "--link", "ninety"), 2, "not an architecture")
+    fails(jitlto("check", mini_path, "--link", "sm_50", "--link", "sm_98"), 2, "does not link for sm_")
 
 
 def test_what_cannot_be_read_is_said_with_status_1(mini_path: Path, tmp_path: Path) -> None:
-    _refused(jitlto("check", tmp_path / "none.fragdb"), 1, "no such file")
-    _refused(jitlto("check", mini_path, "mimi"), 1, "did you mean mini?")
+    fails(jitlto("check", tmp_path / "none.fragdb"), 1, "no such file")
+    fails(jitlto("check", mini_path, "mimi"), 1, "did you mean mini?")
 
 
 def test_without_link_no_cuda_library_is_needed(mini_path: Path) -> None:
@@ -143,13 +146,11 @@ from jitlto.cli import main
 sys.argv = ["jitlto", "check", sys.argv[1]]
 main()
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(mini_path)], capture_output=True, env=environment, timeout=60, check=False
-    )
+    done = python("-c", code, mini_path)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_at_once(shipped_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     archs = [word for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90") for word in ("--link", arch)]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from jitlto.cli import cli
-from tests.cli.test_commands import _text, jitlto
-from tests.runtime.discovery.test_entry_points import ROOT, install_mini, site
+from tests.runtime.discovery.test_entry_points import install_mini, site
+from tests.support.commands import jitlto, jitlto_process
 from tests.support.distributions import install
 
 __all__ = ["site"]  # a fixture
@@ -20,7 +19,7 @@ __all__ = ["site"]  # a fixture
 def _findings(status: int = 0, **variables: str) -> list[dict[str, object]]:
     done = jitlto("doctor", "--json", **variables)
     assert done.returncode == status, done.stderr
-    found = json.loads(_text(done))["findings"]
+    found = json.loads(done.stdout)["findings"]
     assert isinstance(found, list)
     return found
 
@@ -28,7 +27,7 @@ def _findings(status: int = 0, **variables: str) -> list[dict[str, object]]:
 def _cache_finding(directory: Path) -> dict[str, object]:
     """What doctor says of a cache directory; `cache info` must say that it can be used, or not, as doctor does."""
     (found,) = [f for f in _findings(JITLTO_CACHE_DIR=str(directory)) if f["name"] == "cache directory"]
-    told = json.loads(_text(jitlto("cache", "info", "--json", JITLTO_CACHE_DIR=str(directory))))
+    told = json.loads(jitlto("cache", "info", "--json", JITLTO_CACHE_DIR=str(directory)).stdout)
     bounded = [cache for cache in told["caches"] if cache["name"] != "editable"]
     assert found["ok"] is all(cache["usable"] for cache in bounded)
     return found
@@ -87,17 +86,14 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
     cut.write_bytes(mini_path.read_bytes()[:9000])
     install_mini(site, mini_path, "empty", "3.0").write_bytes(b"")
     install(site, "gone", "4.0", families={"mini": "gone.fragments"})
-    path = f"{ROOT}{os.pathsep}{site}"
-    found = {
-        str(f["value"]).partition(":")[0]: f for f in _findings(PYTHONPATH=path) if f["name"] == "installed family"
-    }
+    found = {str(f["value"]).partition(":")[0]: f for f in _findings() if f["name"] == "installed family"}
     assert found["mini of whole 1.0"]["ok"] is True
     assert str(whole) in str(found["mini of whole 1.0"]["value"])
     for name, why in (("cut 2.0", "is damaged"), ("empty 3.0", "is not a"), ("gone 4.0", "there is no such file")):
         finding = found[f"mini of {name}"]
         assert (finding["ok"], why in str(finding["value"])) == (False, True), finding
         assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")
-    said = _text(jitlto("doctor", PYTHONPATH=path)).splitlines()[-1]
+    said = jitlto("doctor").stdout.splitlines()[-1]
     assert said == "building and linking work, but not all is well with the databases found: see – above"
 
 
@@ -120,12 +116,13 @@ def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "ascii", "utf-8"])
 def test_output_in_an_encoding_that_lacks_characters_is_escaped(encoding: str, tmp_path: Path) -> None:
     directory = tmp_path / "Ordner-ü-✓-\U0001f600"
     variables = {"PYTHONIOENCODING": encoding, "JITLTO_CACHE_DIR": str(directory), "PYTHONUTF8": "0"}
-    done = jitlto("doctor", **variables)
+    done = jitlto_process("doctor", **variables)
     assert done.returncode == 0, done.stderr
-    assert b"building and linking work" in done.stdout
-    told = json.loads(jitlto("cache", "info", "--json", **variables).stdout.decode(encoding))
+    assert b"building and linking work" in done.data
+    told = json.loads(jitlto_process("cache", "info", "--json", **variables).data.decode(encoding))
     assert told["caches"][0]["directory"] == str(directory / "cubins")

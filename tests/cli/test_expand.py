@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,7 @@ from click.testing import CliRunner, Result
 from jitlto.build import matrix
 from jitlto.cli.expand import expand
 from jitlto.errors import MatrixError
-from tests.support.environments import ROOT
+from tests.support.commands import jitlto, jitlto_process
 
 GOOD = {"_type": [{"data_type": "float", "abbrev": "f"}, {"data_type": "__half"}], "veclen": ["1", "4"]}
 
@@ -33,18 +30,6 @@ def written(folder: Path, document: Any) -> Path:
 
 def run(*args: str | Path) -> Result:
     return CliRunner().invoke(expand, [str(arg) for arg in args])
-
-
-def jitlto(*args: str | Path, **env: str) -> subprocess.CompletedProcess[str]:
-    root = ROOT
-    paths = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    return subprocess.run(
-        [sys.executable, "-m", "jitlto", "expand", *map(str, args)],
-        env={**os.environ, "PYTHONPATH": paths, **env},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_prints_one_combination_a_line(good: Path) -> None:
@@ -153,15 +138,15 @@ def test_help_has_an_example() -> None:
 
 
 def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path: Path) -> None:
-    assert jitlto(good, "--count").returncode == 0
-    assert jitlto(good, "--json", "--count").returncode == 2
+    assert jitlto("expand", good, "--count").returncode == 0
+    assert jitlto("expand", good, "--json", "--count").returncode == 2
     good.write_text('{"a": ["x",]}')
-    failed = jitlto(good, "--json")
+    failed = jitlto("expand", good, "--json")
     assert (failed.returncode, failed.stdout) == (1, "")
     assert failed.stderr.startswith(f"error: {good}:1:12: ") and "[matrix-not-json]" in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
 def test_a_terminal_without_the_letters_still_gets_the_list(tmp_path: Path) -> None:
-    result = jitlto(written(tmp_path, {"a": "é"}), PYTHONIOENCODING="ascii")
+    result = jitlto_process("expand", written(tmp_path, {"a": "é"}), PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stdout) == (0, "a=\\xe9\n")

@@ -12,9 +12,9 @@ from jitlto.build.merge import merge_databases
 from jitlto.cli import cli
 from jitlto.errors import JitltoError
 from jitlto.storage.database import FragmentDatabase
-from tests.cli.test_commands import _refused, jitlto
-from tests.runtime.discovery.test_entry_points import ROOT, install_mini, site
+from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.runtime.discovery.test_registry import rewritten
+from tests.support.commands import fails, jitlto
 from tests.support.distributions import install
 
 __all__ = ["site"]  # a fixture
@@ -71,6 +71,7 @@ def test_a_command_takes_an_installed_family_by_name_or_by_package_and_name(
     registry.default.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_command_looks_at_the_family_that_is_named_and_not_at_others_of_its_database(
     site: Path, shipped_path: Path
 ) -> None:
@@ -97,14 +98,13 @@ def test_a_file_wins_over_a_family_of_its_name(
 
 def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
     install_mini(site, mini_path)
-    path = f"{ROOT}:{site}"
-    _refused(jitlto("ls", "mimi", PYTHONPATH=path), 1, "no database holds the family 'mimi'", "did you mean mini?")
-    _refused(jitlto("verify", "other:mini", PYTHONPATH=path), 1, "no installed package 'other'", "my-package")
-    _refused(jitlto("ls", tmp_path / "mini", PYTHONPATH=path), 1, "there is no such file")
-    _refused(jitlto("ls", PYTHONPATH=path), 2, "--installed")
-    _refused(jitlto("ls", "mini", "--installed", PYTHONPATH=path), 2, "--installed")
-    _refused(jitlto("plan", "a:mini", "--db", mini_path, PYTHONPATH=path), 2, "give one of the two")
-    _refused(jitlto("warm", "a.b:mini", PYTHONPATH=path), 1, "no installed package 'a.b'")
+    fails(jitlto("ls", "mimi"), 1, "no database holds the family 'mimi'", "did you mean mini?")
+    fails(jitlto("verify", "other:mini"), 1, "no installed package 'other'", "my-package")
+    fails(jitlto("ls", tmp_path / "mini"), 1, "there is no such file")
+    fails(jitlto("ls"), 2, "--installed")
+    fails(jitlto("ls", "mini", "--installed"), 2, "--installed")
+    fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "give one of the two")
+    fails(jitlto("warm", "a.b:mini"), 1, "no installed package 'a.b'")
 
 
 def test_installed_families_are_listed_with_their_versions_and_what_they_are(site: Path, mini_path: Path) -> None:

@@ -74,6 +74,7 @@ def test_a_build_that_is_asked_to_end_leaves_no_directory_and_no_worker(tmp_path
     assert not (tmp_path / "x.fragdb").exists()
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
     with _started(tmp_path, sys.executable, "-m", "jitlto", "demo") as process:
         _wait(lambda: list((tmp_path / "tmp").glob("jitlto-demo-*")))

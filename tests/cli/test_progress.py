@@ -136,6 +136,7 @@ def test_a_terminal_gets_a_bar_that_vanishes() -> None:
     assert shown.rstrip().endswith("done")
 
 
+@pytest.mark.slow
 def test_a_dumb_terminal_gets_no_bar() -> None:
     assert on_a_terminal(TERM="dumb").split() == ["done"]
 

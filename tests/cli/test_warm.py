@@ -16,7 +16,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.planning.recording import Request, UsedPlan
 from jitlto.storage.database import FragmentDatabase
-from tests.cli.test_commands import _refused, _text, jitlto
+from tests.support.commands import Result, fails, jitlto, python
 from tests.support.environments import ROOT
 
 #: A program: links one kernel of `search` and one of `transform` with code of its own, and says how often it linked.
@@ -33,19 +33,17 @@ print(json.dumps(events.counters()))
 """
 
 
-def _run(*arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[bytes]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    command = [sys.executable, "-c", PROGRAM, *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, env=environment, timeout=120, check=False)
+def _run(*arguments: str | Path, **variables: str) -> Result:
+    return python("-c", PROGRAM, *arguments, **variables)
 
 
-def _counted(done: subprocess.CompletedProcess[bytes]) -> dict[str, int]:
-    assert done.returncode == 0, done.stderr.decode()
+def _counted(done: Result) -> dict[str, int]:
+    assert done.returncode == 0, done.stderr
     counters: dict[str, int] = json.loads(done.stdout)
     return counters
 
 
-def _warmed(done: subprocess.CompletedProcess[bytes]) -> tuple[int, int, int]:
+def _warmed(done: Result) -> tuple[int, int, int]:
     """How many were linked, found and failed."""
     described = json.loads(done.stdout)
     return described["linked"], described["found"], described["failed"]
@@ -61,6 +59,7 @@ def _line(family: str, arch: str = "sm_90", **configuration: str) -> bytes:
     return UsedPlan(Request(family, None, configuration), Architecture.parse(arch), "kernels.fragdb").to_line()
 
 
+@pytest.mark.slow
 def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_again(
     shipped: Path, tmp_path: Path
 ) -> None:
@@ -73,7 +72,7 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
 
     refused = _run(shipped, "sm_90", JITLTO_MODE="cached", **empty)
     assert refused.returncode == 1
-    assert "NotCachedError" in refused.stderr.decode()
+    assert "NotCachedError" in refused.stderr
 
     done = jitlto("warm", used, "--arch", "sm_90,sm_80", "--db", shipped, "-o", pack, "--json", **empty)
     assert _warmed(done) == (4, 0, 0)
@@ -84,6 +83,7 @@ def test_what_is_recorded_in_one_place_is_shipped_as_a_pack_and_never_linked_aga
     assert not (tmp_path / "empty" / "cubins" / "kernels").exists()
 
 
+@pytest.mark.slow
 def test_what_may_not_be_linked_is_recorded_too(shipped: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.jsonl"
     variables = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_RECORD": str(used)}
@@ -91,6 +91,7 @@ def test_what_may_not_be_linked_is_recorded_too(shipped: Path, tmp_path: Path) -
     assert len(used.read_bytes().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_recorded_plan_is_linked_for_its_own_architecture_by_default(shipped: Path, tmp_path: Path) -> None:
     used, cache = tmp_path / "used.jsonl", {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     _run(shipped, "sm_90", "sm_86", JITLTO_RECORD=str(used), JITLTO_CACHE="off")
@@ -102,6 +103,14 @@ def test_a_recorded_plan_is_linked_for_its_own_architecture_by_default(shipped: 
     assert (counters["linked"], counters["found_on_disk"]) == (0, 4)
 
 
+def test_recorded_plans_are_linked_once_and_then_found(mini_path: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.jsonl"
+    used.write_bytes(_line("mini", data_type="float", op_name="twice"))
+    command, cache = ("warm", used, "--db", mini_path, "--json"), {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    assert [_warmed(jitlto(*command, **cache)) for _ in range(2)] == [(1, 0, 0), (0, 1, 0)]
+
+
+@pytest.mark.slow
 def test_the_kernels_of_a_family_are_linked_once(shipped: Path, tmp_path: Path, search: KernelFamily) -> None:
     cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     chosen = ("data_type=float32", "distance_name=euclidean", "veclen=4,16")
@@ -114,10 +123,11 @@ def test_the_kernels_of_a_family_are_linked_once(shipped: Path, tmp_path: Path, 
     assert wanted
     assert _warmed(jitlto(*command, "--json", **cache)) == (2 * len(wanted), 0, 0)
     assert _warmed(jitlto(*command, "--json", **cache)) == (0, 2 * len(wanted), 0)
-    text = _text(jitlto(*command, "-j", "1", **cache))
+    text = jitlto(*command, "-j", "1", **cache).stdout
     assert f"{2 * len(wanted)} kernels for sm_90, sm_80: 0 linked, {2 * len(wanted)} there already" in text
 
 
+@pytest.mark.slow
 def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path, tmp_path: Path) -> None:
     pack, off = tmp_path / "kernels.pack", {"JITLTO_CACHE": "off"}
     few, more = ("veclen=16",), ("veclen=8,16",)
@@ -132,70 +142,74 @@ def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path,
     assert pack.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_a_pack_that_would_not_be_found_is_said(shipped: Path, tmp_path: Path) -> None:
     command = ("warm", "search", "out_type=float", "veclen=16", "--arch", "sm_90", "--db", shipped, "-o")
-    assert "kernels.pack or kernels.*.pack" in _text(jitlto(*command, tmp_path / "other.pack"))
-    assert "to be found" not in _text(jitlto(*command, tmp_path / "kernels.h200.pack"))
+    assert "kernels.pack or kernels.*.pack" in jitlto(*command, tmp_path / "other.pack").stdout
+    assert "to be found" not in jitlto(*command, tmp_path / "kernels.h200.pack").stdout
 
 
+@pytest.mark.slow
 def test_kernels_that_need_callers_code_are_left_out_and_said(shipped: Path) -> None:
     done = jitlto("warm", "transform", "--arch", "sm_90", "--db", shipped)
     assert done.returncode == 0
-    assert "left out 2 plans that need callers' code" in _text(done)
+    assert "left out 2 plans that need callers' code" in done.stdout
 
 
+@pytest.mark.slow
 def test_what_fails_is_said_by_cause_and_the_rest_is_linked(shipped: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.jsonl"
     whole = {"out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean", "filter_name": "filter_none"}
     lines = [_line("search", data_type="float", veclen=size, **whole) for size in ("4", "1", "3", "5")]
     used.write_bytes(b"".join(lines) + _line("serach"))
     done = jitlto("warm", used, JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
-    assert "5 kernels for sm_90: 2 linked, 0 there already, 3 failed" in _text(done)
-    _refused(done, 1, "search has no veclen=", "2 times", "no database holds the family 'serach'")
+    assert "5 kernels for sm_90: 2 linked, 0 there already, 3 failed" in done.stdout
+    fails(done, 1, "search has no veclen=", "2 times", "no database holds the family 'serach'")
     again = jitlto("warm", used, "--json", JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
     assert again.returncode == 1
     assert _warmed(again) == (0, 2, 3)
     assert [cause["count"] for cause in json.loads(again.stdout)["failures"]] == [2, 1]
 
 
+@pytest.mark.slow
 def test_of_a_named_database_only_its_own_families_are_linked(shipped: Path, mini_path: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.jsonl"
     used.write_bytes(_line("mini", data_type="float", op_name="twice") + _line("search", data_type="float"))
     cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     done = jitlto("warm", used, "--db", mini_path, **cache)
     assert done.returncode == 0
-    assert "left out 1 plan of families that" in _text(done)
+    assert "left out 1 plan of families that" in done.stdout
     used.write_bytes(_line("other"))
-    _refused(jitlto("warm", used, "--db", shipped, **cache), 1, "holds none of the families", "kernels.fragdb")
+    fails(jitlto("warm", used, "--db", shipped, **cache), 1, "holds none of the families", "kernels.fragdb")
 
 
 def test_a_cache_that_keeps_nothing_is_an_error(mini_path: Path, tmp_path: Path) -> None:
     command = ("warm", "mini", "--arch", "sm_90", "--db", mini_path)
-    _refused(jitlto(*command, JITLTO_CACHE="off"), 1, "JITLTO_CACHE=off", "-o PACK")
-    _refused(jitlto(*command, JITLTO_CACHE="readonly"), 1, "JITLTO_CACHE=readonly", "-o PACK")
+    fails(jitlto(*command, JITLTO_CACHE="off"), 1, "JITLTO_CACHE=off", "-o PACK")
+    fails(jitlto(*command, JITLTO_CACHE="readonly"), 1, "JITLTO_CACHE=readonly", "-o PACK")
     (tmp_path / "file").touch()
-    _refused(jitlto(*command, JITLTO_CACHE_DIR=str(tmp_path / "file")), 1, "cannot be used as a cache")
+    fails(jitlto(*command, JITLTO_CACHE_DIR=str(tmp_path / "file")), 1, "cannot be used as a cache")
     small = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_CACHE_SIZE": "10K"}
-    _refused(jitlto(*command, **small), 1, "has not kept it", "JITLTO_CACHE_SIZE")
+    fails(jitlto(*command, **small), 1, "has not kept it", "JITLTO_CACHE_SIZE")
     assert jitlto(*command, "-o", tmp_path / "mini.pack", JITLTO_CACHE_DIR=str(tmp_path / "file")).returncode == 0
 
 
 def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) -> None:
     base = ("warm", "mini", "--db", mini_path)
-    _refused(jitlto(*base, "--arch", "sm_20"), 2, "sm_20")
-    _refused(jitlto(*base, "--arch", "ninety"), 2, "--arch", "ninety")
-    _refused(jitlto(*base, "data_type", "--arch", "sm_90"), 2, "NAME=VALUE")
-    _refused(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "did you mean data_type?")
-    _refused(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "did you mean float?")
-    _refused(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "none.jsonl", "no such file")
-    _refused(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "is no file of recorded plans")
+    fails(jitlto(*base, "--arch", "sm_20"), 2, "sm_20")
+    fails(jitlto(*base, "--arch", "ninety"), 2, "--arch", "ninety")
+    fails(jitlto(*base, "data_type", "--arch", "sm_90"), 2, "NAME=VALUE")
+    fails(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "did you mean data_type?")
+    fails(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "did you mean float?")
+    fails(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "none.jsonl", "no such file")
+    fails(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "is no file of recorded plans")
     used = tmp_path / "used.jsonl"
     used.touch()
-    _refused(jitlto("warm", used), 1, "holds no plan", "JITLTO_RECORD")
+    fails(jitlto("warm", used), 1, "holds no plan", "JITLTO_RECORD")
     used.write_bytes(_line("mini"))
-    _refused(jitlto("warm", used, "data_type=float"), 2, "NAME=VALUE")
-    _refused(jitlto(*base, "--arch", "sm_90", "-o", tmp_path / "no" / "x.pack"), 1, "does not exist")
-    _refused(jitlto(*base, "--arch", "sm_90", "-o", mini_path), 1, "is no pack")
+    fails(jitlto("warm", used, "data_type=float"), 2, "NAME=VALUE")
+    fails(jitlto(*base, "--arch", "sm_90", "-o", tmp_path / "no" / "x.pack"), 1, "does not exist")
+    fails(jitlto(*base, "--arch", "sm_90", "-o", mini_path), 1, "is no pack")
     assert FragmentDatabase(mini_path).verify()
 
 
@@ -226,13 +240,14 @@ def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: P
     whole = (tmp_path / "mini.pack").read_bytes()
     (tmp_path / "mini.pack").write_bytes(whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:])
     done = jitlto(*command, cwd=tmp_path)
-    assert (done.returncode, done.stderr.count(b"is damaged")) == (0, 1), done.stderr
+    assert (done.returncode, done.stderr.count("is damaged")) == (0, 1), done.stderr
     assert (tmp_path / "mini.pack").read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_values_that_no_kernel_has_together_are_an_error(shipped: Path) -> None:
     command = ("warm", "search", "optimized_name=standard", "veclen=4", "--arch", "sm_90", "--db", shipped)
-    _refused(jitlto(*command), 1, "no kernel has these values together")
+    fails(jitlto(*command), 1, "no kernel has these values together")
 
 
 def test_without_a_device_a_family_needs_an_architecture(mini_path: Path) -> None:
@@ -242,7 +257,7 @@ def test_without_a_device_a_family_needs_an_architecture(mini_path: Path) -> Non
     try:
         device.current()
     except NoDeviceError:
-        _refused(jitlto("warm", "mini", "--db", mini_path), 2, "--arch sm_90")
+        fails(jitlto("warm", "mini", "--db", mini_path), 2, "--arch sm_90")
     else:
         pytest.skip("there is a device")
 
