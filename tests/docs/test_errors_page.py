@@ -1,0 +1,74 @@
+"""The error reference lists the codes that the package has, all of them and no others."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from jitlto import errors
+from tests.support.environments import ROOT
+
+PAGE = ROOT / "docs" / "errors.md"
+SOURCES = sorted((ROOT / "jitlto").rglob("*.py"))
+CLASSES = {
+    value.code: name
+    for name, value in vars(errors).items()
+    if isinstance(value, type) and issubclass(value, errors.JitltoError) and "code" in vars(value)
+}
+CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+#: What is spelled like a code in the package and is none.
+OTHER_TEXTS = {"jitlto-link", "jitlto-warm"}
+
+
+def codes_in(path: Path) -> set[str]:
+    """The texts in a module that are spelled like a code: the code of a class, or one that begins with it."""
+    texts = {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
+    codes = {text for text in texts if isinstance(text, str) and CODE.fullmatch(text) and "-" in text}
+    return {code for code in codes if belongs_to(code) is not None} - OTHER_TEXTS
+
+
+def belongs_to(code: str) -> str | None:
+    """The class of a code: the one whose code it begins with, the longest if several do."""
+    owners = [each for each in CLASSES if code == each or code.startswith(each + "-")]
+    return CLASSES[max(owners, key=len)] if owners else None
+
+
+def rows_of(name: str) -> dict[str, list[str]]:
+    """The table in the section of an error class: code → cause and remedy."""
+    match = re.search(rf"^### `{name}`$(.*?)(?=^##|\Z)", PAGE.read_text("utf-8"), re.M | re.S)
+    assert match, f"{PAGE.name} has no section on {name}"
+    lines = re.findall(r"^\| `([a-z0-9-]+)` \|(.*)\|$", match[1], re.M)
+    return {code: [cell.strip() for cell in re.split(r"(?<!\\)\|", rest)] for code, rest in lines}
+
+
+@pytest.mark.parametrize("name", [*CLASSES.values(), "LoggedError"])
+def test_every_error_class_has_a_section(name: str) -> None:
+    assert f"\n### `{name}`\n" in PAGE.read_text("utf-8")
+
+
+def test_the_page_lists_the_codes_of_the_package_and_no_others() -> None:
+    given = set(CLASSES).union(*map(codes_in, SOURCES))
+    listed = {code for name in CLASSES.values() for code in rows_of(name)}
+    assert given - listed == set(), "not in docs/errors.md"
+    assert listed - given == set(), "in docs/errors.md, but nothing raises them"
+
+
+@pytest.mark.parametrize("name", CLASSES.values())
+def test_each_code_stands_with_its_class_and_has_cause_and_remedy(name: str) -> None:
+    for code, cells in rows_of(name).items():
+        assert belongs_to(code) == name, code
+        assert len(cells) == 2, code
+        assert all(cells), code
+
+
+def test_every_code_that_is_given_begins_with_that_of_a_class() -> None:
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
+                code = node.value.value
+                if isinstance(code, str):
+                    assert CODE.fullmatch(code), f"{path}:{node.value.lineno}"
+                    assert belongs_to(code) is not None, f"{path}:{node.value.lineno}: {code}"
