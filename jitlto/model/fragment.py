@@ -12,7 +12,9 @@ from jitlto.errors import JitltoError
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: Names of families, groups and parameters, as a regular expression.
+NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_.-]*"
+_NAME = re.compile(NAME_PATTERN)
 _VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
 # Everything printable stands as itself except what the text form uses as punctuation.
 _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")

@@ -124,18 +124,18 @@ class FragmentDatabase:
                 raise
         self._fragments: dict[str, dict[FragmentKey, Fragment]] = {}
         try:
-            self._families = {name: serialization.family_from(record) for name, (record, _) in families.items()}
+            self._families = {name: serialization.decode_family(record) for name, (record, _) in families.items()}
             for key, (record, _) in fragments.items():
-                fragment = serialization.fragment_from(record)
+                fragment = serialization.decode_fragment(record)
                 if str(fragment.key) != key:
                     raise ValueError(f"{key} is the name of another")
                 self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
             if any(name != family.name for name, family in self._families.items()):
                 raise ValueError("a family stands under another's name")
             #: Which part of a whole it is; None if it is complete.
-            self.part = None if part is None else serialization.part_from(part)
+            self.part = None if part is None else serialization.decode_part(part)
             #: The fragments that belong to the whole and that a merge has left out, for no part held them; sorted.
-            self.gaps = () if gaps is None else serialization.gaps_from(gaps)
+            self.gaps = () if gaps is None else serialization.decode_gaps(gaps)
         # A hand-made file, whose checksums are right and whose records are not ours.
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
             self._connection.close()
@@ -324,11 +324,11 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    family_rows = {family.name: serialization.family_to(family) for family in families}
-    fragment_rows = {str(fragment.key): serialization.fragment_to(fragment) for fragment in fragments}
-    meta = {} if part is None else {"part": serialization.part_to(part)}
+    family_rows = {family.name: serialization.encode_family(family) for family in families}
+    fragment_rows = {str(fragment.key): serialization.encode_fragment(fragment) for fragment in fragments}
+    meta = {} if part is None else {"part": serialization.encode_part(part)}
     if left_out := sorted(gaps):
-        meta["gaps"] = serialization.gaps_to(left_out)
+        meta["gaps"] = serialization.encode_gaps(left_out)
     digest = _digest(
         [("family", name, _sha(record)) for name, record in family_rows.items()]
         + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]

@@ -1,231 +1,266 @@
-"""Families, fragments and parts as JSON, as ``docs/database.md`` describes it.
+"""JSON in and out of typed values: the one place where what a file says becomes a value that the rest can trust.
 
-Whoever makes a database can make its checksums right. So what a record says is checked as it is read: that every value
-is of the kind that the rest of jitlto counts on, and that no option in it names a file.
+A file may be damaged or hostile, and whoever makes a database can make its checksums right. So every value is checked
+for the type and range that the rest of jitlto counts on as it is decoded, and no option in it may name a file.
+``docs/database.md`` describes the records of a database.
 """
 
 from __future__ import annotations
 
 import json
 import posixpath
-import re
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
 
+import msgspec
+from msgspec import Meta, Struct
+
+from jitlto.errors import JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
-from jitlto.model.fragment import (
-    Fragment,
-    FragmentKey,
-    Image,
-    ImageKind,
-    Role,
-    Symbol,
-    SymbolKind,
-    is_name,
-)
+from jitlto.model.fragment import NAME_PATTERN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol
 from jitlto.model.options import LinkOptions, touches_files
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_LARGEST = 1 << 63
+T = TypeVar("T")
+#: An integer that is a number of things or of bytes.
+Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+#: The name of a family, a group or a parameter.
+Name = Annotated[str, Meta(pattern=rf"\A{NAME_PATTERN}\Z")]
+#: A SHA-256 in hexadecimal.
+Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
-def canonical(record: Mapping[str, object]) -> bytes:
-    """A record as it is written: equal ones make equal bytes."""
-    return json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+class InvalidRecordError(ValueError):
+    """JSON that does not say what it should; the message names the place in it."""
 
 
-def family_to(family: FamilyRecord) -> bytes:
-    """Write the record of a family."""
-    return canonical(asdict(family) | {"link": family.link.as_dict()})
+def decode(kind: type[T], data: bytes) -> T:
+    """Decode JSON into a value of a type that msgspec knows: built-in types, structs, dataclasses and enums.
+
+    Raises
+    ------
+    InvalidRecordError
+        If the data is not JSON in UTF-8, or a value has another type or range than ``kind`` says.
+    """
+    try:
+        return msgspec.json.decode(data.decode(), type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidRecordError(str(error)) from error
 
 
-def fragment_to(fragment: Fragment) -> bytes:
-    """Write the record of a fragment."""
-    images = [asdict(i) | {"architecture": str(i.architecture)} for i in fragment.images]
-    key = {
-        "family": fragment.key.family,
-        "group": fragment.key.group,
-        "parameters": dict(fragment.key.parameters),
-    }
-    signature = [parameter.as_dict() for parameter in fragment.signature]
-    return canonical(asdict(fragment) | {"key": key, "images": images, "signature": signature})
+def decode_file(
+    kind: type[T], data: bytes, *, where: str, error: type[JitltoError], code: str, hint: str | None = None
+) -> T:
+    """Decode JSON as :func:`decode` does, and blame the file ``where`` with an ``error`` of that code and hint."""
+    try:
+        return decode(kind, data)
+    except InvalidRecordError as why:
+        raise error(f"invalid JSON: {why}", code=code, where=where, hint=hint) from why
 
 
-def part_to(part: PartRecord) -> bytes:
-    """Write the record of a part."""
-    includes = {str(key): headers for key, headers in part.includes}
-    lists = {"keys": list(map(str, part.keys)), "toolchains": dict(part.toolchains), "includes": includes}
-    return canonical(asdict(part) | lists)
+def encode(value: object) -> bytes:
+    """Encode a value as JSON in its canonical form: equal values make equal bytes, in ASCII."""
+    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
 
 
-def gaps_to(keys: Iterable[FragmentKey]) -> bytes:
-    """Write the record of what a merge has left out."""
-    return canonical({"keys": list(map(str, keys))})
+# --- the records of a database ---
 
 
-# Of a record that is not as they expect, readers raise KeyError, TypeError, ValueError, AttributeError, RecursionError
-# or JitltoError: no jitlto has written it, and the database says so in its own words.
+class _Key(Struct):
+    family: Name
+    group: Name
+    parameters: dict[Name, str]
 
 
-def fragment_from(record: bytes) -> Fragment:
-    """Read the record of a fragment."""
-    r = _read(record)
-    key = r["key"]
-    parameters = {_name(name): _text(value) for name, value in key["parameters"].items()}
+class _Parameter(Struct):
+    name: str
+    type: str
+    size: Count
+    alignment: Count
+
+
+class _Image(Struct):
+    kind: ImageKind
+    architecture: str
+    sha256: Sha256
+    size: Count
+    toolchain: str
+    version: tuple[Count, Count]
+    ptx_isa: tuple[Count, Count] | None
+
+
+class _Fragment(Struct):
+    key: _Key
+    role: Role
+    entry: str
+    signature: list[_Parameter]
+    provides: tuple[Symbol, ...]
+    requires: tuple[Symbol, ...]
+    weak: tuple[tuple[str, str], ...]
+    images: list[_Image]
+
+
+class _Group(Struct):
+    name: Name
+    role: Role
+    key: tuple[Name, ...]
+    interface: str | None
+    supplied: bool
+
+
+class _Family(Struct):
+    name: Name
+    options: tuple[str, ...]
+    link: dict[str, Any]
+    architectures: list[tuple[Count, str]]
+    groups: list[_Group]
+    headers: tuple[tuple[str, str], ...]
+
+
+class _Part(Struct):
+    number: Count
+    count: Count
+    whole: str
+    keys: list[str]
+    toolchains: dict[str, str]
+    includes: dict[str, tuple[str, ...]]
+    advice: tuple[str, ...]
+
+
+class _Gaps(Struct):
+    keys: list[str]
+
+
+def encode_fragment(fragment: Fragment) -> bytes:
+    """Encode the record of a fragment."""
+    record = msgspec.to_builtins(fragment, enc_hook=Parameter.as_dict)
+    record["key"]["parameters"] = dict(fragment.key.parameters)
+    for image, described in zip(fragment.images, record["images"], strict=True):
+        described["architecture"] = str(image.architecture)
+    return encode(record)
+
+
+def decode_fragment(record: bytes) -> Fragment:
+    """Decode the record of a fragment.
+
+    Raises
+    ------
+    InvalidRecordError, JitltoError
+        If no jitlto wrote it.
+    """
+    r = decode(_Fragment, record)
     return Fragment(
-        FragmentKey.make(_name(key["family"]), _name(key["group"]), parameters),
-        Role(r["role"]),
-        _text(r["entry"]),
-        tuple(map(_parameter, _list(r["signature"]))),
-        tuple(map(_symbol, _list(r["provides"]))),
-        tuple(map(_symbol, _list(r["requires"]))),
-        _pairs(r["weak"]),
-        tuple(map(_image, _list(r["images"]))),
+        FragmentKey.make(r.key.family, r.key.group, r.key.parameters),
+        r.role,
+        r.entry,
+        tuple(Parameter(p.name, p.type, p.size, p.alignment) for p in r.signature),
+        r.provides,
+        r.requires,
+        r.weak,
+        tuple(map(_image, r.images)),
     )
 
 
-def family_from(record: bytes) -> FamilyRecord:
-    """Read the record of a family."""
-    r = _read(record, without="headers")
-    options = _texts(r["options"])
-    for option in options:
-        if touches_files(option):
-            raise ValueError(f"the compiler option {option!r} names files")
-    return FamilyRecord(
-        _name(r["name"]),
-        options,
-        LinkOptions.of(r["link"]),
-        tuple(Architecture.parse(f"{_count(number)}{_text(suffix)}") for number, suffix in _list(r["architectures"])),
-        tuple(map(_group, _list(r["groups"]))),
-        tuple((_text(name), _header_text(text)) for name, text in _list(r["headers"])),
-    )
-
-
-def part_from(record: bytes) -> PartRecord:
-    """Read the record of a part."""
-    r = _read(record)
-    return PartRecord(
-        _count(r["number"]),
-        _count(r["count"]),
-        _text(r["whole"]),
-        tuple(sorted(map(FragmentKey.parse, _texts(r["keys"])))),
-        tuple(sorted((_text(name), _text(identity)) for name, identity in r["toolchains"].items())),
-        tuple(sorted((FragmentKey.parse(key), _texts(headers)) for key, headers in r["includes"].items())),
-        _texts(r["advice"]),
-    )
-
-
-def gaps_from(record: bytes) -> tuple[FragmentKey, ...]:
-    """Read the record of what a merge has left out."""
-    return tuple(sorted(map(FragmentKey.parse, _texts(_read(record)["keys"]))))
-
-
-def _read(record: bytes, without: str = "") -> dict[str, Any]:
-    """Read a record; its texts, except under the name ``without``, can be encoded."""
-    text = record.decode()  # json.loads guesses at encodings
-    value = json.loads(text)
-    if not isinstance(value, dict):
-        raise TypeError("a record is an object")
-    if "\\ud" in text or "\\uD" in text:  # half a surrogate pair is no text
-        json.dumps({name: inner for name, inner in value.items() if name != without}, ensure_ascii=False).encode()
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
-    return value
-
-
-def _header_text(value: object) -> str:
-    """What a header says, which need not be UTF-8."""
-    _text(value).encode("utf-8", "surrogateescape")
-    return str(value)
-
-
-def _name(value: object) -> str:
-    if not is_name(_text(value)):
-        raise ValueError(f"{value!r:.40} is no name")
-    return str(value)
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 0 <= value < _LARGEST:
-        raise TypeError(f"{value!r:.40} is no count")
-    return value
-
-
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise TypeError(f"{value!r:.40} is no list")
-    return value
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    "".join(_list(value))  # which takes texts alone
-    return tuple(_list(value))
-
-
-def _pairs(value: object) -> tuple[tuple[str, str], ...]:
-    pairs = tuple((one, other) for one, other in _list(value))
-    "".join(map("".join, pairs))
-    return pairs
-
-
-def _version(value: object) -> Version:
-    major, minor = _list(value)
-    return Version(_count(major), _count(minor))
-
-
-def _parameter(r: dict[str, Any]) -> Parameter:
-    name, type_ = _texts([r["name"], r["type"]])
-    return Parameter(name, type_, _count(r["size"]), _count(r["alignment"]))
-
-
-def _symbol(r: dict[str, Any]) -> Symbol:
-    name, layout = _texts([r["name"], r["layout"]])
-    return Symbol(name, SymbolKind(r["kind"]), layout, _truth(r["weak"]))
-
-
-def _truth(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise TypeError(f"{value!r:.40} is neither true nor false")
-    return value
-
-
-def _image(r: dict[str, Any]) -> Image:
-    sha256, isa = _text(r["sha256"]), r["ptx_isa"]
-    if not _SHA256.fullmatch(sha256):
-        raise ValueError(f"{sha256!r:.40} is no SHA-256")
-    kind, architecture = ImageKind(r["kind"]), Architecture.parse(_text(r["architecture"]))
+def _image(r: _Image) -> Image:
     return Image(
-        kind,
-        architecture,
-        sha256,
-        _count(r["size"]),
-        _text(r["toolchain"]),
-        _version(r["version"]),
-        None if isa is None else _version(isa),
+        r.kind,
+        Architecture.parse(r.architecture),
+        r.sha256,
+        r.size,
+        r.toolchain,
+        Version(*r.version),
+        None if r.ptx_isa is None else Version(*r.ptx_isa),
     )
 
 
-def _group(g: dict[str, Any]) -> GroupRecord:
-    interface = g["interface"]
-    return GroupRecord(
-        _name(g["name"]),
-        Role(g["role"]),
-        tuple(map(_name, _list(g["key"]))),
-        None if interface is None else _header(interface),
-        _truth(g["supplied"]),
+def encode_family(family: FamilyRecord) -> bytes:
+    """Encode the record of a family."""
+    return encode(msgspec.to_builtins(family) | {"link": family.link.as_dict()})
+
+
+def decode_family(record: bytes) -> FamilyRecord:
+    """Decode the record of a family.
+
+    Raises
+    ------
+    InvalidRecordError, JitltoError
+        If no jitlto wrote it, or an option or an interface in it leads out of the family.
+    """
+    try:
+        # Not msgspec's decoder: a header need not be UTF-8, and what is not stands in it as half surrogate pairs.
+        values = json.loads(record.decode())
+        r = msgspec.convert(values, _Family)
+        for _, text in r.headers:
+            text.encode("utf-8", "surrogateescape")
+        json.dumps(values | {"headers": [name for name, _ in r.headers]}, ensure_ascii=False).encode()
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecordError(str(error)) from error
+    for option in filter(touches_files, r.options):
+        raise InvalidRecordError(f"the compiler option {option!r} names files")
+    return FamilyRecord(
+        r.name,
+        r.options,
+        LinkOptions.of(r.link),
+        tuple(Architecture.parse(f"{number}{suffix}") for number, suffix in r.architectures),
+        tuple(map(_group, r.groups)),
+        r.headers,
     )
 
 
-def _header(value: object) -> str:
-    """The name of a header, as it may stand in an ``#include``."""
-    name = _text(value)
-    if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
-        raise ValueError(f"{name!r:.40} cannot stand in an #include")
-    return name
+def _group(r: _Group) -> GroupRecord:
+    name = r.interface
+    if name is not None and (posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable()):
+        raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
+    return GroupRecord(r.name, r.role, r.key, name, r.supplied)
+
+
+def encode_part(part: PartRecord) -> bytes:
+    """Encode the record of a part of a build."""
+    return encode(
+        _Part(
+            part.number,
+            part.count,
+            part.whole,
+            list(map(str, part.keys)),
+            dict(part.toolchains),
+            {str(key): headers for key, headers in part.includes},
+            part.advice,
+        )
+    )
+
+
+def decode_part(record: bytes) -> PartRecord:
+    """Decode the record of a part of a build.
+
+    Raises
+    ------
+    InvalidRecordError, JitltoError
+        If no jitlto wrote it.
+    """
+    r = decode(_Part, record)
+    return PartRecord(
+        r.number,
+        r.count,
+        r.whole,
+        tuple(sorted(map(FragmentKey.parse, r.keys))),
+        tuple(sorted(r.toolchains.items())),
+        tuple(sorted((FragmentKey.parse(key), headers) for key, headers in r.includes.items())),
+        r.advice,
+    )
+
+
+def encode_gaps(keys: Iterable[FragmentKey]) -> bytes:
+    """Encode the record of what a merge left out."""
+    return encode(_Gaps(list(map(str, keys))))
+
+
+def decode_gaps(record: bytes) -> tuple[FragmentKey, ...]:
+    """Decode the record of what a merge left out.
+
+    Raises
+    ------
+    InvalidRecordError, JitltoError
+        If no jitlto wrote it.
+    """
+    return tuple(sorted(map(FragmentKey.parse, decode(_Gaps, record).keys)))
