@@ -18,8 +18,9 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import kernel_cache
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
-from tests.support.environments import ROOT, need
+from tests.support.environments import need
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 
 def pytest_configure() -> None:
@@ -28,7 +29,19 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+#: Fixtures that compile a shipped family or build a wheel: who needs one is slow.
+SLOW_FIXTURES = {"shipped_path", "fft_path", "transport", "ivf_flat", "jitlto_wheel"}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what needs a slow fixture; skip what launches where nothing can be launched."""
+    for item in items:
+        if not SLOW_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
+    _skip_without_device(items)
+
+
+def _skip_without_device(items: list[pytest.Item]) -> None:
     """Skip what launches where nothing can be launched, with the driver's own reason."""
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if not marked:

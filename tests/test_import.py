@@ -10,8 +10,8 @@ from pathlib import Path
 
 import jitlto
 from tests.benchmarks.installed import install
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "rich")
 
 # What the two halves share and what only runs; the build side and the command line are the rest.

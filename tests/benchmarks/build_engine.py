@@ -32,8 +32,8 @@ from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
+from tests.support.process import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 HEAVY = Path(__file__).with_name("heavy")
 
 

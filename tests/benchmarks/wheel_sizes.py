@@ -16,8 +16,7 @@ from pathlib import Path
 
 from jitlto.build.packaging import scaffold
 from tests.benchmarks.machine import command_line, describe
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.process import ROOT
 
 
 def main() -> None:

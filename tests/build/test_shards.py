@@ -29,8 +29,8 @@ from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
-from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 counts = st.integers(1, 12)
 

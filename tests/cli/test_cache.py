@@ -18,8 +18,8 @@ from jitlto.runtime.linking.link_key import Recipe
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto
-from tests.support.environments import ROOT
 from tests.support.families import MINI
+from tests.support.process import ROOT
 
 TWICE = ("data_type=float", "op_name=twice")
 

@@ -16,8 +16,8 @@ from jitlto.cuda import toolkit
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto, python
-from tests.support.environments import ROOT
 from tests.support.families import MINI
+from tests.support.process import ROOT
 
 #: The double kernel calls `op` with a type that no fragment has, so that op<double> is used by nobody.
 BROKEN = {

@@ -15,8 +15,8 @@ from jitlto.cli import cli
 from jitlto.cuda import toolkit
 from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, jitlto_process, python
-from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 TWICE = ("data_type=float", "op_name=twice")
 

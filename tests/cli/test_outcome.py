@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 
 def _hears() -> None:

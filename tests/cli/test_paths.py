@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 # What lets root pass permissions by; without them it is a user as any other.
 _BOUND = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]

@@ -17,7 +17,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Span, Together
 from jitlto.cli.progress import Tally, duration, progress
 from jitlto.errors import CompileError
 from jitlto.model.fragment import FragmentKey
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 
 class Clock:

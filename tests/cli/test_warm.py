@@ -17,7 +17,7 @@ from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.planning.recording import Request, UsedPlan
 from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, python
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 #: A program: links one kernel of `search` and one of `transform` with code of its own, and says how often it linked.
 PROGRAM = """

@@ -12,12 +12,11 @@ from pathlib import Path
 
 import pytest
 
-import jitlto
 from jitlto.cuda import toolkit
 from jitlto.model.versions import Version
 from tests.support import toolkits
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 OLDER = {12: Version(12, 8), 13: Version(13, 0)}
 
 # cuda.bindings takes a library of that name that is loaded already.

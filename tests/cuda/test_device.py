@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import jitlto
+from tests.support.process import ROOT
 
-_ROOT = Path(jitlto.__file__).resolve().parents[1]
 _ASK = """
 import traceback
 from jitlto.errors import NoDeviceError
@@ -25,7 +23,7 @@ for ask in (device.current, device.kind):
 
 
 def test_without_a_device_the_error_stands_alone() -> None:
-    environment = os.environ | {"PYTHONPATH": str(_ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, "-c", _ASK], capture_output=True, text=True, env=environment, timeout=120, check=True
     )

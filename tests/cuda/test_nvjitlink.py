@@ -5,19 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-import jitlto
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in
 from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse
 from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 SM_90 = Architecture(90)
 
 KERNEL = """

@@ -40,7 +40,7 @@ from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError
 from jitlto.model.options import LinkOptions
 from jitlto.storage import declaration
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 DOCS = ROOT / "docs"
 PAGES = [page for page in (*sorted(DOCS.glob("*.md")), ROOT / "README.md") if page.is_file()]

@@ -13,7 +13,7 @@ import jitlto
 from jitlto.model.types import Parameter
 from jitlto.runtime.launch import fast_path
 from jitlto.runtime.launch.arguments import converter
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 PACKAGE = Path(jitlto.__file__).parent
 PAGE = ROOT / "docs" / "security.md"

@@ -23,7 +23,7 @@ from jitlto.model import versions
 from jitlto.runtime import events
 from jitlto.runtime.planning import recording
 from tests.support import chromium
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 DOCS = ROOT / "docs"
 LONGEST_BUILD = 300  # seconds

@@ -18,8 +18,8 @@ import pytest
 from jitlto.build.pipeline import build
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
-from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 WORKFLOW = ROOT / "docs" / "workflows" / "jitlto.yml"
 OWN = ROOT / ".github" / "workflows" / "ci.yml"

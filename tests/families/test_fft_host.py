@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.environments import ROOT
 from tests.support.fft_reference import (
     DTYPES,
     SIZES,
@@ -22,6 +21,7 @@ from tests.support.fft_reference import (
     transformed,
     typical,
 )
+from tests.support.process import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from jitlto.report import model, page
 from jitlto.storage.database import FragmentDatabase
 from tests.report.test_report import sample
 from tests.support import chromium
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 # What WCAG 2.1 asks for at level AA, and axe's own best practices.
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
 LARGE = 1 << 30

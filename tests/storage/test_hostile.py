@@ -21,8 +21,8 @@ from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
-from tests.support.environments import ROOT
 from tests.support.fuzz_targets import rows, with_rows
+from tests.support.process import ROOT
 
 PAGE = 4096
 REFUSED = "is damaged"

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import logging
-import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -17,20 +14,7 @@ from click.testing import CliRunner
 from jitlto import cli, config
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.linking import kernel_cache
-from tests.support.environments import ROOT
-
-
-@dataclass(frozen=True)
-class Result:
-    """What a command printed, and its exit status."""
-
-    returncode: int
-    data: bytes
-    stderr: str
-
-    @property
-    def stdout(self) -> str:
-        return self.data.decode()
+from tests.support.process import Result, python
 
 
 def jitlto(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Result:
@@ -46,14 +30,6 @@ def jitlto(*arguments: str | Path, cwd: Path | None = None, **variables: str) ->
 def jitlto_process(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Result:
     """Run a command in a process of its own: for signals, encodings, tracebacks and what is imported."""
     return python("-m", "jitlto", *arguments, cwd=cwd, **variables)
-
-
-def python(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> Result:
-    """Run Python in a process of its own that finds this checkout."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    command = [sys.executable, *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, cwd=cwd, env=environment, timeout=300, check=False)
-    return Result(done.returncode, done.stdout, done.stderr.decode())
 
 
 def succeeds(*arguments: str | Path, cwd: Path | None = None, **variables: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.support.process import ROOT as ROOT  # moved: import it from there
 
 
 def need(*distributions: str) -> None:

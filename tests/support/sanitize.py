@@ -27,8 +27,8 @@ from jitlto.build.pipeline import build
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.storage import declaration
 from jitlto.verify.covering_array import cover
+from tests.support.process import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 TOOLS = ("memcheck", "racecheck")
 _FOUND = 99  # the exit status of a run in which a tool finds something
 _LIMIT = 540  # seconds for one tool and family

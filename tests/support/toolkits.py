@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from jitlto.cuda import toolkit
+from tests.support.process import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 VARIABLE = "JITLTO_TEST_TOOLKITS"
 #: Beside the newest, which the environment that runs the tests holds.
 RELEASES = ("12.8", "12.9", "13.0")

@@ -32,9 +32,9 @@ from tests.benchmarks.families.databases import BASE, small_family
 from tests.benchmarks.families.part import Options, Outcome, free_memory, say, survive, table
 from tests.benchmarks.families.timing import in_turn, summary
 from tests.benchmarks.families.workloads import MAKE, SIZES
+from tests.support.process import ROOT
 from tests.support.transport_variants import CONFIGURATIONS
 
-_ROOT = Path(__file__).resolve().parents[3]
 _STEPS = ("compile", "link", "again", "megabytes")
 _WITHOUT_DEVICE = Architecture(90)
 
@@ -85,7 +85,7 @@ def _builds(case: dict[str, str], target: Architecture, directory: Path, rounds:
         for mode in MODES:
             module, output = "tests.benchmarks.families.build_once", str(directory / f"{mode}.cubin")
             command = [sys.executable, "-m", module, mode, str(target), json.dumps(case), output]
-            done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, timeout=180, check=False)
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=180, check=False)
             if done.returncode:
                 raise RuntimeError(f"{mode}: {done.stderr[-1500:]}")
             found[mode].append(json.loads(done.stdout.splitlines()[-1]))

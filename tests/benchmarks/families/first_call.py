@@ -23,8 +23,8 @@ from tests.benchmarks.families.databases import NAMES, whole_family
 from tests.benchmarks.families.part import Options, Outcome, say, survive, table
 from tests.benchmarks.families.timing import summary
 from tests.benchmarks.installed import install
+from tests.support.process import ROOT
 
-_ROOT = Path(__file__).resolve().parents[3]
 _SCRIPT = """
 import json, sys, time
 import cuda.core
@@ -107,7 +107,7 @@ def _with_pack(name: str, database: Path, case: dict[str, str], arch: str, work:
     settings = [f"{key}={value}" for key, value in case.items()]
     command = [sys.executable, "-m", "jitlto", "warm", name, *settings, "--arch", arch, "--db", str(copy),
                "-o", str(copy.with_suffix(".pack"))]  # fmt: skip
-    subprocess.run(command, check=True, cwd=_ROOT, capture_output=True, text=True, timeout=120)
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, text=True, timeout=120)
     return copy
 
 

@@ -21,7 +21,7 @@ from jitlto.errors import CompileError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.versions import Architecture
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 HEADERS = {
     "constants.cuh": b"#pragma once\n#include <cuda_fp16.h>\n#define ANSWER 41\n",

@@ -29,8 +29,8 @@ from jitlto.model.fragment import FragmentKey
 from jitlto.storage import declaration
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
-from tests.support.environments import ROOT
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "12"))
 

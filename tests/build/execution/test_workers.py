@@ -17,7 +17,7 @@ import pytest
 
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, call_local
 from jitlto.errors import BuildError, JitltoError
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 

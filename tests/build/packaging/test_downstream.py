@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.packaging import scaffold
-from tests.support.environments import ROOT, Environment, need
+from tests.support.environments import Environment, need
+from tests.support.process import ROOT
 
 # What callers do. Run where neither jitlto's checkout nor a package's source is.
 PLAN = """

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import ROOT, Environment
+from tests.support.environments import Environment
+from tests.support.process import ROOT
 
 MOST = 2 << 20  # bytes; what a wheel may take before somebody should ask why
 

@@ -18,8 +18,8 @@ from jitlto.runtime.discovery import editable, entry_points, registry
 from jitlto.runtime.family import KernelFamily
 from tests.support.distributions import install
 from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 SETTINGS = '[tool.jitlto]\nfamilies = ["kernels/mini"]\ndatabase = "my_package/fragments.fragdb"\n'
 
 

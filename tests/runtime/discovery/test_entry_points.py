@@ -29,8 +29,8 @@ from jitlto.storage import database, files
 from jitlto.storage.database import FragmentDatabase
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.distributions import install
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 TWICE = {"data_type": "float", "op_name": "twice"}
 SQUARE = {"data_type": "float", "op_name": "square"}
 

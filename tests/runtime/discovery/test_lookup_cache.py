@@ -36,8 +36,8 @@ from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.files import site_packages
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 TWICE = {"data_type": "float", "op_name": "twice"}
 
 pytestmark = pytest.mark.usefixtures("empty_cache", "capability")

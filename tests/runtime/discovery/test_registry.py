@@ -11,14 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import jitlto
 from jitlto.errors import DatabaseError, RegistryError
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
 from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
-
-ROOT = Path(jitlto.__file__).resolve().parents[1]
+from tests.support.process import ROOT
 
 
 def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[str, ...] = ()) -> Path:

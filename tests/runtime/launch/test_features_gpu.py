@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import jitlto
 from jitlto import config
 from jitlto.cuda import toolkit
 from jitlto.errors import ArgumentError, PlanError, UnknownParameterError, UnknownValueError
@@ -22,9 +21,9 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch import residency
 from jitlto.runtime.linking import kernel_cache
 from jitlto.storage.database import FragmentDatabase
+from tests.support.process import ROOT
 
 pytestmark = pytest.mark.gpu
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 #: Launches that two threads make of one launcher.
 LAUNCHES = int(os.environ.get("JITLTO_TEST_LAUNCHES", "20000"))
 

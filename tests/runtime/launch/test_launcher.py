@@ -12,8 +12,7 @@ import pytest
 import jitlto
 from jitlto.cuda import device
 from jitlto.errors import NoDeviceError
-
-ROOT = Path(jitlto.__file__).resolve().parents[1]
+from tests.support.process import ROOT
 
 # cuda.core answers the first load without a driver with a misleading error and blocks at the second.
 TWICE = """

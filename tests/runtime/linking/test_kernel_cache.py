@@ -34,8 +34,8 @@ from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
-from tests.support.environments import ROOT
 from tests.support.families import MINI
+from tests.support.process import ROOT
 
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
 KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "6"))

@@ -17,7 +17,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import jitlto
 from jitlto.cuda import device, toolkit
 from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
 from jitlto.model.fragment import Image, ImageKind
@@ -29,8 +28,8 @@ from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
+from tests.support.process import ROOT
 
-ROOT = Path(jitlto.__file__).resolve().parents[1]
 TWICE = {"data_type": "float", "op_name": "twice"}
 DIVIDE = """
 namespace mini {

@@ -23,7 +23,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.planner import Planner
 from jitlto.runtime.planning.recording import Request, UsedPlan
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 _SOURCE = "__device__ float user_transform(float x) { return x + 1; }"
 _CHOSEN = {"data_type": "float", "op_name": "twice"}

@@ -32,8 +32,8 @@ from jitlto.runtime.planning.planner import Planner
 from jitlto.runtime.user_code import inputs, numba
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
-from tests.support.environments import ROOT
 from tests.support.families import built
+from tests.support.process import ROOT
 
 
 def _why_not() -> str | None:
