@@ -27,7 +27,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.scheduler import Engine, Outcome, Request
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.shards import Shard
-from jitlto.build.templates import RenderedSource, matrix_warnings, render_family
+from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
@@ -102,9 +102,9 @@ class Project:
             search = HeaderSearch([*family.include, *compiler.header_roots()])
             own = HeaderSearch(family.include)
             recipe = Recipe(compiler, search, own, family.architectures, family.compiler_options(), family.images)
-            failed = self._keep if keep_going else None
-            self.requests += [Request(rendered, recipe) for rendered in render_family(family, failed)]
-            self.advice += matrix_warnings(family)
+            on_error = self._keep if keep_going else None
+            sources = render_family(family, on_error=on_error, on_warning=self.advice.append)
+            self.requests += [Request(rendered, recipe) for rendered in sources]
         self.records = {family.name: family_record(family) for family in families}
 
     def _keep(self, rendered: RenderedSource, error: JitltoError) -> None:

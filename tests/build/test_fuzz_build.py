@@ -22,13 +22,14 @@ from jitlto import config
 from jitlto.build import matrix
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build, family_record
-from jitlto.build.templates import matrix_warnings, render_family
+from jitlto.build.templates import render_family
 from jitlto.cli import cli
 from jitlto.errors import BuildError, FamilyError, JitltoError, MatrixError, RenderError
 from jitlto.model.fragment import Role
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from tests.support.errors import raises
 from tests.support.families import MINI
 from tests.support.fuzzing import (
     MINI_BYTES,
@@ -54,10 +55,11 @@ def declared(path: Path) -> JitltoError | None:
     """Load and render a family; its error, if it has one."""
     try:
         loaded = declaration.load(path)
-        for rendered in islice(render_family(loaded), 2000):
+        warnings: list[str] = []
+        for rendered in islice(render_family(loaded, on_warning=warnings.append), 2000):
             rendered.source.encode()
             str(rendered.key).encode()
-        for warning in matrix_warnings(loaded):
+        for warning in warnings:
             warning.encode("utf-8", "surrogatepass")
         family_record(loaded)
     except JitltoError as error:
@@ -75,6 +77,7 @@ def check_error(error: JitltoError) -> None:
     assert str(rebuild(*arguments)) == str(error)
 
 
+@pytest.mark.slow
 @effort(300)
 @given(files=declared_families())
 def test_any_declaration_renders_or_is_refused(files: Files) -> None:
@@ -131,6 +134,7 @@ def check_database(path: Path) -> None:
                         check_error(error)
 
 
+@pytest.mark.slow
 @effort(25)
 @given(files=compiled_families())
 def test_any_source_builds_or_is_refused_and_nothing_is_lost(
@@ -151,6 +155,7 @@ def test_any_source_builds_or_is_refused_and_nothing_is_lost(
         assert [left.name for left in output.parent.iterdir()] == ["x.fragdb"]
 
 
+@pytest.mark.slow
 @effort(10)
 @given(files=compiled_families())
 def test_the_command_line_answers_with_a_database_or_one_error(files: Files, mini_path: Path) -> None:
@@ -203,24 +208,13 @@ def test_numbers_beyond_all_measure_are_refused(tmp_path: Path, number: str) -> 
      "{{ range(10 ** 12)|sum }}", "{{ range(10 ** 6, 0, -1)|sum }}"],
 )  # fmt: skip
 def test_what_a_template_may_ask_for_is_bounded(tmp_path: Path, text: str) -> None:
-    with within(30), pytest.raises(RenderError, match="longer than") as caught:
+    with within(30), raises(RenderError, "render-failed", "limit", where="kern.cu.jinja:1"):
         list(render_family(declaration.load(write(tmp_path, changed(kern__cu__jinja=text)))))
-    assert caught.value.where == f"{tmp_path / 'kern.cu.jinja'}:1"
-
-
-def test_a_template_sees_nothing_of_python(tmp_path: Path) -> None:
-    with pytest.raises(RenderError, match="__class__"):
-        list(render_family(declaration.load(write(tmp_path, changed(kern__cu__jinja="{{ ''.__class__.__mro__ }}")))))
-
-
-def test_half_a_surrogate_pair_is_no_source(tmp_path: Path) -> None:
-    with pytest.raises(RenderError, match="surrogates"):
-        list(render_family(declaration.load(write(tmp_path, changed(kern__cu__jinja="{{ '\\ud800' }}")))))
 
 
 def test_a_family_of_more_combinations_than_anybody_can_build_is_refused(tmp_path: Path) -> None:
     matrix = "{" + ",".join(f'"p{i}": ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]' for i in range(30)) + "}"
-    with within(30), pytest.raises(FamilyError, match="more than 1,000,000 combinations"):
+    with within(30), raises(FamilyError, "family-too-many-combinations", "1,000,000"):
         list(render_family(declaration.load(write(tmp_path, changed(kern__json=matrix)))))
 
 
@@ -229,9 +223,9 @@ def test_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     with within(30):
         with pytest.raises(FamilyError, match="no regular file"):
             declaration.load(tmp_path / "fifo")
-        with pytest.raises(MatrixError, match="a FIFO that nobody writes to"):
+        with raises(MatrixError, "matrix-unreadable", "FIFO"):
             matrix.load_matrix(tmp_path / "fifo")
-    with pytest.raises(MatrixError, match="it is no file"):
+    with raises(MatrixError, "matrix-unreadable"):
         matrix.load_matrix(Path("/dev/zero"))
 
 

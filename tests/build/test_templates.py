@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.build.templates import RenderedSource, describe, matrix_warnings, render_family
+from jitlto.build.templates import RenderedSource, describe_combination, render_family
 from jitlto.errors import FamilyError, MatrixError, RenderError
 from jitlto.storage import declaration
+from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
 
@@ -20,9 +21,11 @@ def render(directory: Path, **files: str) -> list[RenderedSource]:
     )
 
 
-def failure(directory: Path, **files: str) -> RenderError:
-    with pytest.raises(RenderError) as caught:
+def failure(directory: Path, code: str, *names: str, where: str, **files: str) -> RenderError:
+    with raises(RenderError, code, *names) as caught:
         render(directory, **files)
+    assert caught.value.where == str(directory / where)
+    assert isinstance(caught.value, RenderError)
     return caught.value
 
 
@@ -49,7 +52,7 @@ def test_what_is_rendered(tmp_path: Path) -> None:
 
 def test_the_origin_names_template_group_and_combination(tmp_path: Path) -> None:
     assert render(tmp_path)[1].origin == f"{tmp_path / 'kern.cu.jinja'} (group kern, data_type=double)"
-    assert describe({}) == "the empty combination"
+    assert describe_combination({}) == "the empty combination"
 
 
 def test_cpp_is_not_escaped_and_other_syntaxes_are_left_alone(tmp_path: Path) -> None:
@@ -79,28 +82,36 @@ UNDEFINED = pytest.mark.parametrize(
 
 @UNDEFINED
 def test_an_undefined_name(tmp_path: Path, toml: str, placeholder: str) -> None:
-    error = failure(tmp_path, family__toml=toml, kern__cu__jinja=f"// one\n// two\n{placeholder} x;\n// four\n")
-    assert error.where == f"{tmp_path / 'kern.cu.jinja'}:3"
-    assert "'data_typ' is undefined" in error.what
-    assert "group kern" in error.what
-    assert "data_type=float" in error.what
-    assert "data_type" in str(error.hint)
+    text = f"// one\n// two\n{placeholder} x;\n// four\n"
+    names = ["'data_typ'", "group kern", "data_type=float", "did you mean 'data_type'?"]
+    files = {"family__toml": toml, "kern__cu__jinja": text}
+    failure(tmp_path, "render-undefined", *names, where="kern.cu.jinja:3", **files)
 
 
 @UNDEFINED
 def test_an_undefined_name_in_params(tmp_path: Path, toml: str, placeholder: str) -> None:
-    error = failure(tmp_path, family__toml=toml.replace('"unsigned n"', f'"{placeholder} n"'))
-    assert error.where == f"{tmp_path / 'family.toml'} [entrypoint.kern]"
-    assert "'data_typ' is undefined" in error.what
-    assert f"{placeholder} n" in error.what
-    assert "data_type=float" in error.what
+    names = ["'data_typ'", f"{placeholder} n", "data_type=float", "did you mean 'data_type'?"]
+    toml = toml.replace('"unsigned n"', f'"{placeholder} n"')
+    failure(tmp_path, "render-undefined", *names, where="family.toml [entrypoint.kern]", family__toml=toml)
 
 
-@pytest.mark.parametrize("entry", ["{{ 1 / 0 }} n", "{{ data_type", "{{ data_type + 1 }} n", "{% include 'no' %}"])
-def test_params_that_cannot_be_rendered(tmp_path: Path, entry: str) -> None:
-    error = failure(tmp_path, family__toml=MINI["family.toml"].replace("unsigned n", entry))
-    assert error.where == f"{tmp_path / 'family.toml'} [entrypoint.kern]"
-    assert entry in error.what
+def test_a_name_that_is_near_no_other_gets_the_list(tmp_path: Path) -> None:
+    error = failure(tmp_path, "render-undefined", where="op.cu.jinja:1", op__cu__jinja="{{ zzz }}")
+    assert str(error.hint).endswith("expr, op_name, data_type")
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ("{{ 1 / 0 }} n", "render-failed"),
+        ("{{ data_type", "render-syntax"),
+        ("{{ data_type + 1 }} n", "render-failed"),
+        ("{% include 'no' %}", "render-missing-template"),
+    ],
+)
+def test_params_that_cannot_be_rendered(tmp_path: Path, entry: str, code: str) -> None:
+    toml = MINI["family.toml"].replace("unsigned n", entry)
+    failure(tmp_path, code, entry, where="family.toml [entrypoint.kern]", family__toml=toml)
 
 
 def test_an_undefined_name_in_an_included_template(tmp_path: Path) -> None:
@@ -109,9 +120,8 @@ def test_an_undefined_name_in_an_included_template(tmp_path: Path) -> None:
             "kern__cu__jinja": f"// one\n{{% include '{name}' %}}\n",
             name: "// one\n// two\n// three\n{{ nobody }}\n",
         }
-        error = failure(tmp_path, **files)
-        assert error.where == f"{tmp_path / name}:4"
-        assert "'nobody' is undefined (group kern, data_type=float)" in error.what
+        names = ["'nobody'", "group kern", "data_type=float"]
+        failure(tmp_path, "render-undefined", *names, where=f"{name}:4", **files)
 
 
 def test_includes_macros_and_conditions_work(tmp_path: Path) -> None:
@@ -123,67 +133,79 @@ def test_includes_macros_and_conditions_work(tmp_path: Path) -> None:
 
 
 def test_an_include_of_nothing(tmp_path: Path) -> None:
-    error = failure(tmp_path, kern__cu__jinja="\n\n{% include 'none.jinja' %}\n")
-    assert error.where == f"{tmp_path / 'kern.cu.jinja'}:3"
-    assert "none.jinja" in error.what
+    text = "\n\n{% include 'none.jinja' %}\n"
+    failure(tmp_path, "render-missing-template", "none.jinja", where="kern.cu.jinja:3", kern__cu__jinja=text)
 
 
 @pytest.mark.parametrize("broken", ["{% if %}", "{{ }}", "{% endfor %}", "{{ x", "{% unknown %}", "{{ a b }}"])
 def test_a_malformed_template(tmp_path: Path, broken: str) -> None:
-    error = failure(tmp_path, kern__cu__jinja=f"// one\n{broken}\n")
-    assert str(error.where).startswith(f"{tmp_path / 'kern.cu.jinja'}:2")
-    assert "group kern" in error.what
+    text = f"// one\n{broken}\n"
+    failure(tmp_path, "render-syntax", "group kern", where="kern.cu.jinja:2", kern__cu__jinja=text)
 
 
 @pytest.mark.parametrize(
-    "expression", ["1 / 0", "data_type + 1", "data_type.nothing", "data_type[0][1]", "data_type()"]
+    ("expression", "code"),
+    [
+        ("1 / 0", "render-failed"),
+        ("data_type + 1", "render-failed"),
+        ("data_type.nothing", "render-undefined"),
+        ("data_type[0][1]", "render-undefined"),
+        ("data_type()", "render-failed"),
+        ("range", "render-failed"),
+        ("''.__class__.__mro__", "render-failed"),
+        ("'\\ud800'", "render-failed"),
+    ],
 )
-def test_an_expression_that_fails(tmp_path: Path, expression: str) -> None:
-    error = failure(tmp_path, kern__cu__jinja=f"// one\n// two\n{{{{ {expression} }}}}\n")
-    assert error.where == f"{tmp_path / 'kern.cu.jinja'}:3"
-    assert "data_type=float" in error.what
+def test_an_expression_that_fails(tmp_path: Path, expression: str, code: str) -> None:
+    text = f"// one\n// two\n{{{{ {expression} }}}}\n"
+    where = "kern.cu.jinja" if "ud800" in expression else "kern.cu.jinja:3"
+    failure(tmp_path, code, "data_type=float", where=where, kern__cu__jinja=text)
 
 
 @pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
-def test_a_template_that_is_no_text(tmp_path: Path, toml: str) -> None:
+def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
     path = write_family(tmp_path, MINI | {"family.toml": toml})
     (tmp_path / "kern.cu.jinja").write_bytes(b"// caf\xe9\n")
-    with pytest.raises(RenderError) as caught:
+    with raises(RenderError, "render-unreadable", where="kern.cu.jinja"):
         list(render_family(declaration.load(path)))
-    assert str(caught.value.where).startswith(str(tmp_path / "kern.cu.jinja"))
+
+
+def test_the_first_error_is_raised_or_every_one_is_handed_over(tmp_path: Path) -> None:
+    family = declaration.load(write_family(tmp_path, MINI | {"op.cu.jinja": "{{ expr // 2 }}"}))
+    with raises(RenderError, "render-failed", "op_name=twice"):
+        list(render_family(family))
+    errors: list[tuple[RenderedSource, RenderError]] = []
+    rendered = list(render_family(family, on_error=lambda source, error: errors.append((source, error))))
+    assert [source.group.name for source in rendered] == ["kern", "kern"]
+    assert [source.combination["op_name"] for source, _ in errors] == ["twice", "twice", "square", "square"]
+    assert {(source.text, error.code) for source, error in errors} == {("", "render-failed")}
 
 
 def test_two_combinations_with_one_key(tmp_path: Path) -> None:
     toml = MINI["family.toml"].replace('key = ["data_type", "op_name"]', 'key = ["data_type"]')
-    with pytest.raises(FamilyError) as caught:
+    names = ["mini/op[data_type=float]", "op_name=twice", "op_name=square"]
+    with raises(FamilyError, "family-duplicate-key", *names, where="family.toml [device.op]"):
         render(tmp_path, family__toml=toml)
-    error = caught.value
-    assert error.where == f"{tmp_path / 'family.toml'} [device.op]"
-    assert "mini/op[data_type=float]" in error.what
-    assert "op_name=twice" in error.what
-    assert "op_name=square" in error.what
 
 
 def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
-    with pytest.raises(FamilyError) as caught:
+    names = ["'data_type'", "other=double", str(tmp_path / "kern.json")]
+    with raises(FamilyError, "family-missing-key-parameter", *names, where="family.toml [entrypoint.kern]"):
         render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
-    assert caught.value.where == f"{tmp_path / 'family.toml'} [entrypoint.kern]"
-    assert "'data_type'" in caught.value.what
-    assert "other=double" in caught.value.what
-    assert str(tmp_path / "kern.json") in caught.value.what
 
 
 def test_a_malformed_matrix_is_named(tmp_path: Path) -> None:
-    with pytest.raises(MatrixError) as caught:
+    with raises(MatrixError, "matrix-not-json", where="kern.json:1:16"):
         render(tmp_path, kern__json='{"data_type": [')
-    assert str(tmp_path / "kern.json") in str(caught.value)
 
 
-def test_naming_advice_names_the_file(tmp_path: Path) -> None:
+def test_naming_warnings_have_the_file(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI | {"kern.json": '{"data": {"data_type": ["float"]}}'})
-    (advice,) = matrix_warnings(declaration.load(path))
-    assert str(tmp_path / "kern.json") in advice
-    assert "_data" in advice
+    warnings: list[str] = []
+    list(render_family(declaration.load(path), on_warning=warnings.append))
+    (warning,) = warnings
+    assert warning.startswith(f"{tmp_path / 'kern.json'}:1 (/data): ")
+    assert "`_data`" in warning
 
 
 def test_groups_that_callers_supply_are_not_rendered(tmp_path: Path) -> None:
