@@ -37,6 +37,7 @@ PAGES = {
     "Guides": ["author-guide", "packaging", "ci-guide", "caller-guide"],
     "Facts": ["compatibility", "security", "benchmarks/README"],
     "Reference": ["configuration", "errors", "database", "reference/index"],
+    "Development": ["architecture", "architecture/traces"],
 }
 
 # Markdown: anchors as GitHub makes them. A link to a page, a heading or a file that is not there is a warning.

@@ -3,8 +3,9 @@
 Three ways, each in a fresh process: ``family.launcher(**config)`` for a kernel that an earlier process linked
 (``found``), the same with an empty cache (``linked``), and ``build`` of a family of one fragment (``build``), whose
 compile is done in the process itself and not in a worker. A module is *entered* when one of its functions is called
-from another module; calls that an import makes are left out. A *return* is an entry into a module that was entered
-before. Each pair of modules between which there are returns needs a reason in ``REASONS``, or the command fails.
+from another module; calls that an import makes, and constructors of values, are left out. A *return* is an entry into a
+module that was entered before. Each pair of modules between which there are returns needs a reason in ``REASONS``, or
+the command fails.
 
 python -m tests.benchmarks.trace_launch --output docs/architecture
 
@@ -97,6 +98,7 @@ class Tracer:
     def __init__(self) -> None:
         self.trace = Trace()
         self._stack: list[tuple[FrameType, Step | None, bool]] = []  # frame, its step, whether an import is under way
+        self._generators: set[FrameType] = set()  # that have begun
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call":
@@ -113,18 +115,25 @@ class Tracer:
         if not own and not importing:
             return
         step = None
-        if own and not importing and frame.f_code.co_filename != "<string>":  # "<string>": made by a dataclass
-            caller = next((f.f_globals["__name__"] for f, s, _ in reversed(self._stack) if f is not None), "")
-            if caller != name and not _resumed(frame):
+        if own and not importing and not _makes_a_value(frame):
+            caller = self._stack[-1][0].f_globals["__name__"] if self._stack else ""
+            if caller != name and not self._goes_on(frame):
                 step = Step(_short(caller), _short(name), frame.f_code.co_qualname)
                 self.trace.steps.append(step)
         self._stack.append((frame, step, importing))
 
+    def _goes_on(self, frame: FrameType) -> bool:
+        """Whether a frame is a generator's that goes on, and no call."""
+        if not frame.f_code.co_flags & inspect.CO_GENERATOR:
+            return False
+        known = frame in self._generators
+        self._generators.add(frame)
+        return known
 
-def _resumed(frame: FrameType) -> bool:
-    """Whether a frame is a generator's that goes on, and no call."""
-    generator = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
-    return bool(frame.f_code.co_flags & generator) and frame.f_lasti > 0
+
+def _makes_a_value(frame: FrameType) -> bool:
+    """Whether a frame is the constructor of a value: of a dataclass, or of jitlto's lighter ones."""
+    return frame.f_code.co_filename == "<string>" or frame.f_globals["__name__"] == "jitlto.frozen"
 
 
 def _short(module: str) -> str:
@@ -140,7 +149,9 @@ def traced() -> Iterator[Trace]:
         yield tracer.trace
     finally:
         sys.setprofile(None)
-    tracer.trace.steps = [step for step in tracer.trace.steps if step.module != "__main__"]
+    for step in tracer.trace.steps:
+        if step.end < 0:
+            step.end = len(tracer.trace.steps)
 
 
 def stand_in() -> None:
@@ -281,14 +292,14 @@ def unexplained(way: str, trace: Trace) -> list[str]:
 
 # Drawing.
 
-_ROW, _COLUMN, _LEFT, _TOP = 20, 12, 230, 30
+_ROW, _COLUMN, _LEFT, _TOP = 20, 14, 230, 30
 _STYLE = """
   text { font: 12px system-ui, sans-serif; fill: #1f2328; }
   .lane { stroke: #d1d9e0; }
   .bar { fill: #0969da; }
   .first { stroke: #0969da; fill: none; stroke-width: 1.5; }
   .again { stroke: #bc4c00; fill: none; stroke-width: 1.5; }
-  .note { font-size: 10px; fill: #bc4c00; }
+  .note { font-size: 9px; fill: #bc4c00; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
     .lane { stroke: #3d444d; }
@@ -311,7 +322,8 @@ def draw(title: str, trace: Trace, numbers: Mapping[tuple[str, str], int]) -> st
         The number of each pair of modules between which there are returns.
     """
     lanes = {module: number for number, module in enumerate(trace.modules)}
-    width = _LEFT + _COLUMN * (len(trace.steps) + 1) + 10
+    columns = _columns(trace)
+    width = _LEFT + _COLUMN * (columns[-1] + 1) + 10
     height = _TOP + _ROW * len(lanes) + 10
     lines = [
         (
@@ -331,10 +343,12 @@ def draw(title: str, trace: Trace, numbers: Mapping[tuple[str, str], int]) -> st
         lines.append(f'<line class="lane" x1="{_LEFT}" y1="{y}" x2="{width - 10}" y2="{y}"/>')
     seen: set[str] = set()
     for number, step in enumerate(trace.steps):
-        x, y = _LEFT + _COLUMN * (number + 0.5), middle(step.module)
-        end = step.end if step.end >= 0 else len(trace.steps)
+        if number and columns[number] == columns[number - 1]:
+            continue
+        x, y = _LEFT + _COLUMN * (columns[number] + 0.5), middle(step.module)
+        length = max(1, columns[step.end] - columns[number])
         lines.append(
-            f'<rect class="bar" x="{x}" y="{y - 4}" width="{max(1, end - number) * _COLUMN - 5}" height="8" rx="2">'
+            f'<rect class="bar" x="{x}" y="{y - 4}" width="{length * _COLUMN - 5}" height="8" rx="2">'
             f"<title>{escape(f'{step.module}: {step.function}')}</title></rect>"
         )
         if step.caller in lanes:
@@ -345,6 +359,17 @@ def draw(title: str, trace: Trace, numbers: Mapping[tuple[str, str], int]) -> st
             lines.append(f'<text class="note" x="{x}" y="{_TOP - 6}" text-anchor="middle">{note}</text>')
         seen.add(step.module)
     return "\n".join([*lines, "</svg>", ""])
+
+
+def _columns(trace: Trace) -> list[int]:
+    """The column of each step, and of the end: calls that repeat one after the other share one."""
+    columns: list[int] = []
+    for number, step in enumerate(trace.steps):
+        last = trace.steps[number - 1] if number else None
+        repeats = last is not None and (last.caller, last.module) == (step.caller, step.module) and last.end == number
+        leaf = step.end == number + 1
+        columns.append(columns[-1] if repeats and leaf else columns[-1] + 1 if columns else 0)
+    return [*columns, columns[-1] + 1]
 
 
 def describe(way: str, trace: Trace) -> str:
@@ -381,7 +406,7 @@ def outline(trace: Trace) -> list[str]:
             lines[-1][1] += 1
         else:
             lines.append([line, 1])
-        ends.append(step.end if step.end >= 0 else len(trace.steps))
+        ends.append(step.end)
     return [line if times == 1 else f"{line} ({times} times)" for line, times in lines]
 
 

@@ -1,0 +1,88 @@
+"""The architecture page is true: its map, its layers, the places it names, and its drawings."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import trace_launch
+from tests.support import module_map
+from tests.support.environments import ROOT
+
+PAGE = ROOT / "docs" / "architecture.md"
+DRAWINGS = ROOT / "docs" / "architecture"
+
+
+def _place(name: str) -> Path:
+    """A file that the page names, from the package or from the checkout."""
+    return next((base / name for base in (ROOT / "jitlto", ROOT) if (base / name).exists()), ROOT / name)
+
+
+def _names(path: Path) -> set[str]:
+    """What a module defines, functions and members of classes too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def test_the_map_of_modules_is_that_of_the_code() -> None:
+    text = PAGE.read_text("utf-8")
+    assert text == module_map.updated(text), "run `python -m tests.support.module_map`"
+
+
+def test_every_module_says_in_one_line_what_it_is_for() -> None:
+    for path in sorted((ROOT / "jitlto").rglob("*.py")):
+        assert 10 < len(module_map.purpose(path)) < 160, path
+
+
+def test_the_layers_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["id"] == "layers")
+    declared = [name for layer in layers for name in re.findall(r"jitlto\.(\w+)", layer)]
+    section = PAGE.read_text("utf-8").partition("## Layers")[2].partition("\n## ")[0]
+    shown = [name for row in re.findall(r"^\| (`.*?) \|", section, re.M) for name in re.findall(r"`(\w+)`", row)]
+    assert shown == declared
+
+
+def test_every_file_and_name_on_the_page_is_there() -> None:
+    text = PAGE.read_text("utf-8").partition("<!-- module map: begin -->")[0]
+    files = re.findall(r"`([\w./]+\.(?:py|md|toml))`", text)
+    assert len(files) > 20
+    own = {"family.toml"}
+    assert [name for name in files if name not in own and not _place(name).is_file() and "NAME" not in name] == []
+    for name, file in re.findall(r"`(\w+)`,? (?:in|of) `([\w/]+\.py)`", text):
+        assert name in _names(_place(file)), f"{file} has no {name}"
+
+
+@pytest.fixture(scope="module")
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, trace_launch.Trace]:
+    return trace_launch.collect(tmp_path_factory.mktemp("traces"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["found", "linked"])
+def test_a_cold_launch_goes_through_few_modules(way: str, traces: dict[str, trace_launch.Trace]) -> None:
+    assert len(traces[way].modules) < trace_launch.MOST_FOR_A_LAUNCH, trace_launch.outline(traces[way])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", trace_launch.TITLES)
+def test_every_return_to_a_module_has_a_reason(way: str, traces: dict[str, trace_launch.Trace]) -> None:
+    assert trace_launch.unexplained(way, traces[way]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", trace_launch.TITLES)
+def test_the_drawings_show_the_modules_that_are_entered(way: str, traces: dict[str, trace_launch.Trace]) -> None:
+    drawing = (DRAWINGS / f"{way}.svg").read_text("utf-8")
+    shown = re.findall(r'text-anchor="end">([\w.]+)<', drawing)
+    assert shown == traces[way].modules, "run `python -m tests.benchmarks.trace_launch --output docs/architecture`"
