@@ -23,6 +23,8 @@ from tests.support.fft_reference import (
 )
 from tests.support.process import ROOT
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:

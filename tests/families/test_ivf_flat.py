@@ -200,6 +200,7 @@ def test_the_dispatcher_takes_dtypes_and_numbers(ivf_flat: KernelFamily) -> None
         assert plan.configuration["data_type"] == name
 
 
+@pytest.mark.slow  # imports CuPy
 def test_the_capacity_is_the_next_power_of_two_and_beyond_256_there_is_no_selection() -> None:
     scan = pytest.importorskip("docs.examples.ivf_flat.scan", exc_type=ImportError)
     for k in range(1, 257):
@@ -209,6 +210,7 @@ def test_the_capacity_is_the_next_power_of_two_and_beyond_256_there_is_no_select
     assert scan.capacity_for(257) == 0
 
 
+@pytest.mark.slow  # imports CuPy
 def test_vectors_are_read_16_bytes_at_a_time_unless_that_reads_much_in_vain() -> None:
     lists = pytest.importorskip("docs.examples.ivf_flat.lists", exc_type=ImportError)
     dims = (1, 7, 32, 100, 128, 768)

@@ -12,28 +12,10 @@ from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.model.fragment import ImageKind, Role
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
-from tests.support.transport_variants import CONFIGURATIONS, COVER, PARAMETERS
+from tests.support.transport_variants import CONFIGURATIONS, COVER, FRAGMENTS, PARAMETERS
 
 # Those that CUDA 12.9 and 13 both know.
 TARGETS = ["sm_80", "sm_90", "sm_100", "sm_120"]
-FRAGMENTS = {
-    "transport_kernel": 1,
-    "absorb": 2,
-    "apply_boundary": 3,
-    "cross_boundary": 2,
-    "distance_to_boundary": 2,
-    "distance_to_collision": 1,
-    "get_cross_sections": 2,
-    "get_domain": 2,
-    "locate": 2,
-    "random_block": 2,
-    "roulette": 2,
-    "sample_cosine": 2,
-    "sample_group": 2,
-    "sample_source": 3,
-    "tally": 2,
-    "turn": 2,
-}
 #: Arithmetic on floats that a later step may still fuse, for it does not say how it is rounded.
 _FREE_TO_FUSE = re.compile(r"\b(?:add|sub|mul|mad)(?:\.ftz)?\.f32\b")
 

@@ -20,17 +20,20 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Host:
     return Host(tmp_path_factory.mktemp("host"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
 def test_physics(host: Host, check: Callable[[Simulate], None]) -> None:
     check(host.simulate)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("configuration", COVER, ids=lambda c: "-".join(c.values()))
 def test_variants_agree_with_numpy(host: Host, configuration: dict[str, str]) -> None:
     problem, run = problem_of(configuration)
     check_against_reference(host.simulate(problem, run), problem)
 
 
+@pytest.mark.slow
 def test_tallies_do_not_depend_on_the_launch(host: Host) -> None:
     run = Run(1009, seed=3, batches=5)
     first = host.simulate(shield(), run)
@@ -51,12 +54,14 @@ _KNOWN_ANSWERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rounds", "counter", "key", "words"), _KNOWN_ANSWERS)
 def test_the_generators_give_the_known_answers(host: Host, rounds: int, counter: int, key: int, words: str) -> None:
     found = host.random_block(f"philox_{rounds}", key, counter >> 64, counter & (2**64 - 1))
     assert " ".join(f"{word:08x}" for word in found) == words
 
 
+@pytest.mark.slow
 def test_the_elementary_functions_are_exact_to_float(host: Host) -> None:
     # All that `uniform` gives near its ends, and many between.
     between = np.random.default_rng(1).integers(0, 2**23, 10**6)
@@ -69,6 +74,7 @@ def test_the_elementary_functions_are_exact_to_float(host: Host) -> None:
     np.testing.assert_allclose(sine, np.sin(2 * np.pi * u.astype(np.float64)), atol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_turn_is_by_the_given_angle_and_to_all_sides(host: Host) -> None:
     rng = np.random.default_rng(2)
     before = rng.standard_normal((100_000, 3))
@@ -89,6 +95,7 @@ def test_a_turn_is_by_the_given_angle_and_to_all_sides(host: Host) -> None:
     assert abs((slab - 0.6 * cosines).var() - 0.64 * (1 - cosines**2).mean() / 2) < 0.005
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_many_runs(host: Host) -> None:
     """The standard error that a run gives is the spread of runs with other seeds."""
     runs = [host.simulate(shield(), Run(2000, seed=seed, batches=20)) for seed in range(200)]

@@ -1,0 +1,37 @@
+"""The shipped families as they are declared: how many fragments their matrices and templates give, uncompiled."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from jitlto.build.matrix.document import load_matrix
+from jitlto.build.templates import render_family
+from jitlto.storage import declaration
+from tests.support.transport_variants import FRAGMENTS
+
+GROUPS = {
+    "transform": {"apply_transform": 2},
+    "search": {"search_kernel": 24, "compute_distance": 4, "apply_filter": 4},
+    "fft": {"fft_kernel": 156, "fft_load": 12, "fft_store": 12},
+    "transport": FRAGMENTS,
+    "ivf_flat": {"metric": 16, "post_lambda": 3, "interleaved_scan": 320, "filter": 2},
+}
+
+
+def test_these_families_are_shipped() -> None:
+    assert set(declaration.available()) == set(GROUPS)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_matrices_give_the_promised_number_of_combinations(name: str) -> None:
+    family = declaration.load(declaration.find(name))
+    assert {group.name: load_matrix(group.matrix).count for group in family.groups if group.matrix} == GROUPS[name]
+
+
+@pytest.mark.parametrize("name", ["transform", "search", "transport"])
+def test_every_combination_renders_under_a_key_of_its_own(name: str) -> None:
+    sources = list(render_family(declaration.load(declaration.find(name))))
+    assert Counter(source.group.name for source in sources) == GROUPS[name]
+    assert len({source.key for source in sources}) == len({source.text for source in sources}) == len(sources)
