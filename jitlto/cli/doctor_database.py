@@ -15,7 +15,7 @@ from jitlto.model.compatibility import Refusal, Verdict, Way, native, refusal, v
 from jitlto.model.fragment import Fragment
 from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture, Version, knows, linkable, newest_ptx_isa
-from jitlto.storage.database import MERGE, FragmentDatabase
+from jitlto.storage.database import MERGE_HINT, FragmentDatabase
 
 _WAYS = {
     Way.LTO: "links, with link-time optimisation",
@@ -95,7 +95,7 @@ def describe(path: Path, archs: Sequence[str], cuda: str | None, *, as_json: boo
         if part is not None:
             click.secho("✗ ", fg="red", nl=False)
             click.echo(f"is {part} of a build: its kernels lack fragments")
-            click.echo(f"      → {MERGE}")
+            click.echo(f"      → {MERGE_HINT}")
     return well
 
 

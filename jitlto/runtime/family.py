@@ -114,12 +114,12 @@ class KernelFamily:
         file = database if isinstance(database, DatabaseFile) else DatabaseFile.of(database)
         contents = file.contents.families.get(name)
         if file.contents.part is not None:
-            from jitlto.storage.database import MERGE
+            from jitlto.storage.database import MERGE_HINT
 
             raise DatabaseError(
                 f"is {file.contents.part} of a build: its kernels lack fragments",
                 where=str(file.path),
-                hint=MERGE,
+                hint=MERGE_HINT,
             )
         if contents is None:
             from jitlto.runtime.discovery import errors

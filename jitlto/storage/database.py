@@ -14,30 +14,36 @@ Times, paths and machine names stay outside, so that the same inputs give the sa
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import re
 import sqlite3
-import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import closing
 from pathlib import Path
-from urllib.parse import quote
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
 from jitlto.storage import files, serialization
-from jitlto.storage.files import identity
+from jitlto.storage.serialization import InvalidRecordError
+from jitlto.storage.sqlite_reader import BUILD_HINT, REBUILD_HINT, SqliteReader
 
-__all__ = ["SCHEMA", "FragmentDatabase", "check_writable", "is_database", "write"]
+__all__ = [
+    "BUILD_HINT",
+    "MERGE_HINT",
+    "REBUILD_HINT",
+    "SCHEMA",
+    "FragmentDatabase",
+    "check_writable",
+    "is_database",
+    "write",
+]
 
 SCHEMA = 1
 _APPLICATION_ID = 0x6A6C746F  # "jlto"
-#: What to do about a file that is no database, or none any more.
-MAKE, AGAIN = "make it with `jitlto build FAMILY -o DB`", "fetch, install or build it again"
-#: What to do about one that is a part of a build.
-MERGE = "merge all parts first: jitlto merge -o DB PART..."
+#: Hint for a database that is a part of a build.
+MERGE_HINT = "merge all parts first: jitlto merge -o DB PART..."
 _DDL = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE family(name TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;
@@ -51,27 +57,12 @@ CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
 CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
     json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
 """
-# What a file's own list of tables and views says, then.
-_CONTENT = sorted(
+# The same as a file's own schema lists it.
+_SCHEMA_ROWS = sorted(
     (kind.lower().encode(), name.encode(), name.encode(), statement.encode())
     for statement in map(str.strip, _DDL.split(";"))
     for kind, name in re.findall(r"^CREATE (\w+) (\w+)", statement)
 )
-# What SQLite takes from a file before it is seen what the file holds. Source: SQLite's «Defense Against The Dark Arts».
-_LIMITS = {
-    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-    sqlite3.SQLITE_LIMIT_COLUMN: 20,
-    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 3,
-    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 20,
-    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
-    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
-    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
-    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
-    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
-    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
-}
-_PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
-_LARGEST = (1 << 31) - 1
 
 
 class FragmentDatabase:
@@ -93,66 +84,68 @@ class FragmentDatabase:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        #: The same, wherever the process goes.
-        self.location = self.path.absolute()
-        self._lock = threading.Lock()
-        if not os.path.isfile(self.path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise self._error(*_no_file(self.path))
+        self._reader = reader = SqliteReader(self.path)
+        #: The absolute path, whatever becomes the current directory later.
+        self.location = reader.location
+        #: Identity of the file.
+        self.identity = reader.identity
         try:
-            #: Which file it is.
-            self.identity = identity(self.path.stat())
-        except OSError as error:  # gone since
-            raise self._error(f"cannot be read: {error.strerror}", MAKE) from error
-        # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
-        self._uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
-        with self._reading():
-            self._connect()
-            try:
-                self._check_header()
-                families = self._rows("family", "name")
-                fragments = self._rows("fragment", "key")
-                meta = {name: value for name, value in self._scan("meta", "name", "value")}  # noqa: C416
-                recorded, part, gaps = (meta.get(name) for name in (b"digest", b"part", b"gaps"))
-                rows = [("family", name, sha) for name, (_, sha) in families.items()]
-                rows += [("fragment", key, sha) for key, (_, sha) in fragments.items()]
-                rows += [("meta", name, _sha(row)) for name, row in (("part", part), ("gaps", gaps)) if row is not None]
-                self.digest = _digest(rows)
-                if recorded != self.digest.encode():
-                    raise self._damaged("its rows are not those that were written")
-            except BaseException:
-                self._connection.close()
-                raise
-        self._fragments: dict[str, dict[FragmentKey, Fragment]] = {}
-        try:
-            self._families = {name: serialization.decode_family(record) for name, (record, _) in families.items()}
-            for key, (record, _) in fragments.items():
-                fragment = serialization.decode_fragment(record)
-                if str(fragment.key) != key:
-                    raise ValueError(f"{key} is the name of another")
-                self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
-            if any(name != family.name for name, family in self._families.items()):
-                raise ValueError("a family stands under another's name")
-            #: Which part of a whole it is; None if it is complete.
+            self._check_header()
+            families, fragments = self._rows("family", "name"), self._rows("fragment", "key")
+            meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", "value")}
+            part, gaps = meta.get("part"), meta.get("gaps")
+            #: SHA-256 that says what the database holds; equal ones mean equal databases.
+            self.digest = _digest(families, fragments, {n: meta[n] for n in ("part", "gaps") if n in meta})
+            if meta.get("digest") != self.digest.encode():
+                raise reader.damaged("its rows are not those that were written")
+            self._decode(families, fragments)
+            #: Which part of a build it is; None if it is complete.
             self.part = None if part is None else serialization.decode_part(part)
-            #: The fragments that belong to the whole and that a merge has left out, for no part held them; sorted.
+            #: The fragments that a merge left out, because no part held them; sorted.
             self.gaps = () if gaps is None else serialization.decode_gaps(gaps)
-        # A hand-made file, whose checksums are right and whose records are not ours.
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError, JitltoError) as error:
-            self._connection.close()
-            raise self._damaged(f"a record is not what schema {SCHEMA} says ({error!r:.200})") from error
+        except BaseException as error:
+            reader.close()
+            if isinstance(error, serialization.InvalidRecordError | JitltoError) and not isinstance(
+                error, DatabaseError
+            ):
+                # Hand-made: its checksums are right.
+                raise reader.damaged(f"a record is not what schema {SCHEMA} says ({error!r:.200})") from error
+            raise
 
-    def _connect(self) -> None:
-        self._process = os.getpid()
-        self._connection = connection = sqlite3.connect(self._uri, uri=True, check_same_thread=False)
-        connection.text_factory = bytes
-        for limit, value in _LIMITS.items():
-            connection.setlimit(limit, value)
-        size = min(self.identity[2], _LARGEST // 2)
-        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size + 10_000)  # no value is longer than its file
-        # Nor does any of our statements take more steps than the file has bytes, unless pages refer to each other in a
-        # circle. SQLite's own reading of the list of tables is such a statement.
-        connection.set_progress_handler(lambda: True, size + 100_000)
-        connection.executescript(_PRAGMAS)
+    def _check_header(self) -> None:
+        if self._reader.pragma("application_id") != _APPLICATION_ID:
+            raise self._reader.foreign()
+        schema = self._reader.pragma("user_version")
+        if schema != SCHEMA:
+            raise DatabaseError(
+                f"has schema {schema!r}; this jitlto reads schema {SCHEMA}",
+                code="database-schema",
+                where=str(self.path),
+                hint="upgrade jitlto, or build the database again",
+            )
+        # No view, trigger, virtual table, index or default of its own: SQLite runs nothing for which these would count.
+        if self._reader.schema() != _SCHEMA_ROWS:
+            raise self._reader.damaged(f"its tables are not those of schema {SCHEMA}")
+
+    def _rows(self, table: str, name: str) -> dict[str, bytes]:
+        """Read the records of a table by name, and check their hashes."""
+        rows = {}
+        for key, record, sha in self._reader.scan(table, name, "record", "sha256"):
+            if _sha(record).encode() != sha:
+                raise self._reader.damaged(f"invalid row in table {table}")
+            rows[key.decode("utf-8", "replace")] = record
+        return rows
+
+    def _decode(self, families: Mapping[str, bytes], fragments: Mapping[str, bytes]) -> None:
+        self._families = {name: serialization.decode_family(record) for name, record in families.items()}
+        self._fragments: dict[str, dict[FragmentKey, Fragment]] = {}
+        for key, record in fragments.items():
+            fragment = serialization.decode_fragment(record)
+            if str(fragment.key) != key:
+                raise InvalidRecordError(f"{key} is the name of another fragment")
+            self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
+        if any(name != family.name for name, family in self._families.items()):
+            raise InvalidRecordError("a family stands under another's name")
 
     @property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -160,34 +153,27 @@ class FragmentDatabase:
         return self._families
 
     def fragments(self, family: str | None = None) -> list[Fragment]:
-        """All fragments, or those of one family, sorted by key."""
+        """Return all fragments, or those of one family, sorted by key."""
         names = sorted(self._fragments) if family is None else [family]
         return [f for name in names for _, f in sorted(self._fragments.get(name, {}).items())]
 
     def get(self, key: FragmentKey) -> Fragment | None:
-        """The fragment of that key, None if there is none."""
+        """Return the fragment of that key, None if there is none."""
         return self._fragments.get(key.family, {}).get(key)
 
     def read(self, image: Image) -> bytes:
-        """The bytes of an image.
+        """Return the bytes of an image.
 
         Raises
         ------
         DatabaseError
             If they are missing or are not the bytes that were written.
         """
-        if self._process != os.getpid():
-            # A fork: SQLite's connections do not survive one, and a thread of the parent may have held the lock.
-            self._lock = threading.Lock()
-            with self._reading(), self._lock:
-                self._connect()
-        with self._reading(), self._lock:
-            row = self._connection.execute("SELECT data FROM blob WHERE sha256 = ?", (image.sha256,)).fetchone()
-        if row is None:
-            raise self._damaged(f"image {image.sha256} is missing")
-        data = row[0]
+        data = self._reader.find("blob", "sha256", image.sha256, "data")
+        if data is None:
+            raise self._reader.damaged(f"image {image.sha256} is missing")
         if not isinstance(data, bytes) or _sha(data) != image.sha256:
-            raise self._damaged(f"image {image.sha256} has other bytes")
+            raise self._reader.damaged(f"image {image.sha256} has other bytes")
         return data
 
     def verify(self) -> int:
@@ -203,89 +189,27 @@ class FragmentDatabase:
         DatabaseError
             At the first thing that does not hold.
         """
-        with self._reading():
-            verdict = self._connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-            if verdict != b"ok":
-                raise self._damaged(verdict.decode("utf-8", "replace"))
-            stored = {row[0].decode("ascii", "replace") for row in self._scan("blob", "sha256")}
+        verdict = self._reader.pragma("integrity_check(1)")
+        if isinstance(verdict, bytes) and verdict != b"ok":
+            raise self._reader.damaged(verdict.decode("utf-8", "replace"))
+        stored = {row[0].decode("ascii", "replace") for row in self._reader.scan("blob", "sha256")}
         images = {image.sha256: image for fragment in self.fragments() for image in fragment.images}
         for image in images.values():
             if len(self.read(image)) != image.size:
-                raise self._damaged(f"image {image.sha256} is not {image.size} bytes long")
+                raise self._reader.damaged(f"image {image.sha256} is not {image.size} bytes long")
         if stored - images.keys():
-            raise self._damaged(f"{len(stored - images.keys())} images belong to no fragment")
+            raise self._reader.damaged(f"{len(stored - images.keys())} images belong to no fragment")
         return len(images)
 
     def close(self) -> None:
         """Close the file; the database can be used no longer."""
-        self._connection.close()
+        self._reader.close()
 
     def __enter__(self) -> FragmentDatabase:
-        """Use as a context manager: closed at the end."""
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _check_header(self) -> None:
-        (application,) = self._connection.execute("PRAGMA application_id").fetchone()
-        (schema,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION_ID:
-            raise self._error("is not a fragment database", MAKE)
-        if schema != SCHEMA:
-            raise self._error(
-                f"has schema {schema}; this jitlto reads schema {SCHEMA}", "upgrade jitlto, or build the database again"
-            )
-        # No view, trigger, virtual table, index or default of its own: SQLite runs nothing for which these would count.
-        if sorted(self._connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master")) != _CONTENT:
-            raise self._damaged(f"its tables are not those of schema {SCHEMA}")
-
-    def _rows(self, table: str, name: str) -> dict[str, tuple[bytes, str]]:
-        rows = {}
-        for key, record, sha in self._scan(table, name, "record", "sha256"):
-            if _sha(record).encode() != sha:
-                raise self._damaged(f"a row of table {table} does not check")
-            rows[key.decode("utf-8", "replace")] = (record, sha.decode())
-        return rows
-
-    def _scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
-        """All rows of a table, sorted by the first of some columns, its key; no more than the file can hold.
-
-        Pages may refer to each other so that few of them make more rows, or longer ones, than any machine can read.
-        """
-        last, left = b"", self.identity[2]
-        # A full scan: a look-up through a damaged index could miss a row in silence.
-        query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
-        for row in self._connection.execute(query):
-            if not all(isinstance(value, bytes) for value in row):
-                raise self._damaged(f"a row of table {table} does not check")
-            left -= sum(map(len, row))
-            if row[0] <= last or left < 0:
-                raise self._damaged(f"the rows of table {table} are not in order, or longer than the file")
-            last = row[0]
-            yield row
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.ProgrammingError as error:
-            raise self._error(f"cannot be read: {error}", "open it again") from error
-        # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may ask for the moon.
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
-            if str(error) == "interrupted":
-                raise self._damaged("its pages refer to each other in a circle") from error
-            if "unable to open" in str(error):
-                raise self._error("cannot be read: permission denied", "read it as a user who may") from error
-            if "not a database" in str(error):
-                raise self._error("is not a fragment database", MAKE) from error
-            raise self._damaged(str(error)) from error
-
-    def _damaged(self, why: str) -> DatabaseError:
-        return self._error(f"is damaged: {why}", AGAIN)
-
-    def _error(self, what: str, hint: str) -> DatabaseError:
-        return DatabaseError(what, where=str(self.path), hint=hint)
 
 
 def write(
@@ -297,7 +221,7 @@ def write(
     part: PartRecord | None = None,
     gaps: Iterable[FragmentKey] = (),
 ) -> str:
-    """Write a database, whole or not at all; an existing file is replaced.
+    """Write a database, whole or not at all; an existing one is replaced.
 
     Parameters
     ----------
@@ -308,14 +232,14 @@ def write(
     blobs : mapping of str to bytes
         The bytes of every image, by SHA-256 in hexadecimal.
     part : PartRecord, optional
-        Which part of a whole it is, where it is not complete.
+        Which part of a build it is, where it is not complete.
     gaps : iterable of FragmentKey, optional
         What a merge has left out.
 
     Returns
     -------
     str
-        The digest: what «the same database» means.
+        The digest: equal digests mean equal databases.
 
     Raises
     ------
@@ -329,25 +253,14 @@ def write(
     meta = {} if part is None else {"part": serialization.encode_part(part)}
     if left_out := sorted(gaps):
         meta["gaps"] = serialization.encode_gaps(left_out)
-    digest = _digest(
-        [("family", name, _sha(record)) for name, record in family_rows.items()]
-        + [("fragment", key, _sha(record)) for key, record in fragment_rows.items()]
-        + [("meta", name, _sha(value)) for name, value in meta.items()]
-    )
+    digest = _digest(family_rows, fragment_rows, meta)
     try:
         with files.replacing(path) as temporary:
-            try:
-                temporary.touch(exist_ok=False)
-            except OSError as error:
-                raise DatabaseError(
-                    f"cannot be written: {error.strerror}",
-                    where=str(path),
-                    hint="give a path in a directory that exists and that you may write",
-                ) from error
+            temporary.touch(exist_ok=False)
             rows_of_meta = {"digest": digest.encode()} | meta
             _fill(temporary, rows_of_meta, {"family": family_rows, "fragment": fragment_rows}, blobs)
     except (sqlite3.Error, OSError) as error:
-        raise DatabaseError(f"cannot be written: {error}", where=str(path)) from error
+        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
     return digest
 
 
@@ -358,7 +271,7 @@ def _fill(
     blobs: Mapping[str, bytes],
 ) -> None:
     """Write the tables into an empty file: the same bytes for the same rows."""
-    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={_APPLICATION_ID};"
             f"PRAGMA user_version={SCHEMA}; BEGIN; {_DDL}"
@@ -387,28 +300,25 @@ def check_writable(path: Path) -> None:
         If something else lies there, or its directory takes no files.
     """
     if path.exists() and not path.is_file():
-        raise DatabaseError(
-            "cannot be written: it exists and is no regular file", where=str(path), hint="give another name with -o"
-        )
+        raise _unwritable(path, "it exists and is not a regular file")
     if path.is_file() and path.stat().st_size and not is_database(path):
         raise DatabaseError(
-            "exists and is no fragment database: it is not replaced", where=str(path), hint="give another name with -o"
+            "exists and is not a fragment database: not overwritten",
+            code="database-overwrite",
+            where=str(path),
+            hint="give another name with -o",
         )
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise DatabaseError(
-            "cannot be written: permission denied",
-            where=str(path),
-            hint="give a path in a directory that exists and that you may write",
-        )
+        raise _unwritable(path, "permission denied")
 
 
-def _no_file(path: Path) -> tuple[str, str]:
-    """What stands there in the place of a file, and what to do about it."""
-    if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
-        return "is a directory", MAKE
-    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
-        return f"is a link to {path.readlink()}, which leads to no file", "make the link anew, or name the file"
-    return "is no regular file" if os.path.lexists(path) else "there is no such file", MAKE
+def _unwritable(path: Path, why: str) -> DatabaseError:
+    return DatabaseError(
+        f"cannot be written: {why}",
+        code="database-unwritable",
+        where=str(path),
+        hint="give a path in a directory that exists and that you may write",
+    )
 
 
 def is_database(path: Path) -> bool:
@@ -428,5 +338,7 @@ def _sha(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _digest(rows: Iterable[tuple[str, str, str]]) -> str:
-    return _sha("\n".join(" ".join(row) for row in sorted(rows)).encode())
+def _digest(families: Mapping[str, bytes], fragments: Mapping[str, bytes], meta: Mapping[str, bytes]) -> str:
+    tables = {"family": families, "fragment": fragments, "meta": meta}
+    rows = sorted((kind, name, _sha(record)) for kind, table in tables.items() for name, record in table.items())
+    return _sha("\n".join(" ".join(row) for row in rows).encode())

@@ -238,7 +238,7 @@ def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_famil
 def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
     path = write_family(tmp_path / "mini", MINI)
     before = path.read_bytes()
-    with pytest.raises(DatabaseError, match="is not replaced"):
+    with pytest.raises(DatabaseError, match="database-overwrite"):
         build([declaration.load(path)], path, jobs=1)
     assert path.read_bytes() == before
 

@@ -89,7 +89,7 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
     found = {str(f["value"]).partition(":")[0]: f for f in _findings() if f["name"] == "installed family"}
     assert found["mini of whole 1.0"]["ok"] is True
     assert str(whole) in str(found["mini of whole 1.0"]["value"])
-    for name, why in (("cut 2.0", "is damaged"), ("empty 3.0", "is not a"), ("gone 4.0", "there is no such file")):
+    for name, why in (("cut 2.0", "is damaged"), ("empty 3.0", "is not a"), ("gone 4.0", "no such file")):
         finding = found[f"mini of {name}"]
         assert (finding["ok"], why in str(finding["value"])) == (False, True), finding
         assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")

@@ -100,7 +100,7 @@ def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path:
     install_mini(site, mini_path)
     fails(jitlto("ls", "mimi"), 1, "no database holds the family 'mimi'", "did you mean mini?")
     fails(jitlto("verify", "other:mini"), 1, "no installed package 'other'", "my-package")
-    fails(jitlto("ls", tmp_path / "mini"), 1, "there is no such file")
+    fails(jitlto("ls", tmp_path / "mini"), 1, "no such file")
     fails(jitlto("ls"), 2, "--installed")
     fails(jitlto("ls", "mini", "--installed"), 2, "--installed")
     fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "give one of the two")

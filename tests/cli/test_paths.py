@@ -44,7 +44,7 @@ def locked(mini_path: Path, tmp_path: Path) -> Iterator[Path]:
 def test_a_database_that_may_not_be_read_is_said_as_one_that_is_missing(locked: Path, command: tuple[str, ...]) -> None:
     assert f"error: {locked}: cannot be read: permission denied" in _said(1, *command, locked)
     missing = locked.with_name("missing.fragdb")
-    assert f"error: {missing}: there is no such file" in _said(1, *command, missing)
+    assert f"error: {missing}: no such file" in _said(1, *command, missing)
 
 
 def test_a_dump_that_may_not_be_written_is_one_error(locked: Path, mini_path: Path) -> None:

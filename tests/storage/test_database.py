@@ -546,7 +546,7 @@ def test_a_forked_process_reads_by_itself_though_a_thread_was_reading(mini_path:
     with FragmentDatabase(mini_path) as database:
         image = next(iter(database.fragments()[0].images_of(ImageKind.LTOIR)))
         data = database.read(image)
-        with database._lock:  # as a thread of the parent holds it
+        with database._reader._lock:  # as a thread of the parent holds it
             child = os.fork()
             if child == 0:
                 signal.alarm(20)  # a child that hangs is killed

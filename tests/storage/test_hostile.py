@@ -116,7 +116,7 @@ def test_the_connection_attaches_nothing_loads_nothing_and_writes_nothing(copy: 
             ("DELETE FROM meta", "readonly"),
         ]:
             with pytest.raises(sqlite3.Error, match=why):
-                database._connection.execute(statement).fetchall()
+                database._reader.connection.execute(statement).fetchall()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mini.fragdb"]
 
 
@@ -382,7 +382,7 @@ def test_a_record_under_another_name_is_refused(copy: Path) -> None:
         if one[0] == "fragment":
             one[1] = one[1].replace("float", "half")
     with_rows(copy, content)
-    with pytest.raises(DatabaseError, match="is the name of another"):
+    with pytest.raises(DatabaseError, match="is the name of another fragment"):
         FragmentDatabase(copy)
 
 

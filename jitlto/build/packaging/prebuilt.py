@@ -97,7 +97,7 @@ def check_prebuilt(found: FragmentDatabase, families: Sequence[Family]) -> None:
         raise ProjectError(
             f"JITLTO_PREBUILT: is {found.part} of a build",
             where=str(found.path),
-            hint=database.MERGE,
+            hint=database.MERGE_HINT,
         )
     names = {family.name for family in families}
     if missing := sorted(names - found.families.keys()):

@@ -217,9 +217,9 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            from jitlto.storage.database import AGAIN, MAKE
+            from jitlto.storage.database import BUILD_HINT, REBUILD_HINT
 
-            if package.source is None and error.hint in (AGAIN, MAKE):
+            if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
                 error.hint = package.reinstall
             raise
 

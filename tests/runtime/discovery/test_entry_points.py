@@ -253,7 +253,7 @@ def test_a_missing_database_names_the_package_and_the_remedy(site: Path, mini_pa
     with pytest.raises(DatabaseError) as caught:
         jitlto.family("mini")
     assert caught.value.where == str(path)
-    assert "my-package 1.0 names this database for the family 'mini', and there is no such file" in caught.value.what
+    assert "my-package 1.0 names this database for the family 'mini', and no such file" in caught.value.what
     assert "pip install --force-reinstall --no-deps my-package" in str(caught.value.hint)
 
 
@@ -267,7 +267,7 @@ def test_a_wheel_that_was_built_without_its_database_is_its_authors_to_mend(site
     assert "[tool.hatch.build.hooks.jitlto]" in str(caught.value.hint)
     assert "--force-reinstall" not in str(caught.value.hint)
     record.write_text(f"{path.relative_to(site)},sha256=x,9\n")
-    with pytest.raises(DatabaseError, match=r"there is no such file\n.*--force-reinstall"):
+    with pytest.raises(DatabaseError, match=r"no such file\n.*--force-reinstall"):
         jitlto.family("mini")
 
 
