@@ -54,10 +54,10 @@ def test_an_error_crosses_processes_whole() -> None:
 @pytest.mark.parametrize(
     ("where", "hint", "text"),
     [
-        (None, None, "it broke"),
-        ("file:3", None, "file:3: it broke"),
-        (None, "mend it", "it broke\n  hint: mend it"),
-        ("file:3", "mend it", "file:3: it broke\n  hint: mend it"),
+        (None, None, "it broke [jitlto]"),
+        ("file:3", None, "file:3: it broke [jitlto]"),
+        (None, "mend it", "it broke [jitlto]\n  hint: mend it"),
+        ("file:3", "mend it", "file:3: it broke [jitlto]\n  hint: mend it"),
     ],
 )
 def test_the_text_says_where_what_and_what_to_do(where: str | None, hint: str | None, text: str) -> None:

@@ -224,6 +224,7 @@ def run_page(page: Path, environment: dict[str, str], request: pytest.FixtureReq
         runner.run(block)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_what_a_page_shows_runs_as_written(
     page: Path, environment: dict[str, str], request: pytest.FixtureRequest

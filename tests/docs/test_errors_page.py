@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
 from jitlto import errors
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
+from tests.support.source_code import syntax_trees
 
 PAGE = ROOT / "docs" / "errors.md"
-SOURCES = sorted((ROOT / "jitlto").rglob("*.py"))
 CLASSES = {
     value.code: name
     for name, value in vars(errors).items()
@@ -23,9 +22,9 @@ CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 OTHER_TEXTS = {"jitlto-link", "jitlto-warm"}
 
 
-def codes_in(path: Path) -> set[str]:
+def codes_in(tree: ast.Module) -> set[str]:
     """The texts in a module that are spelled like a code: the code of a class, or one that begins with it."""
-    texts = {node.value for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)}
+    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     codes = {text for text in texts if isinstance(text, str) and CODE.fullmatch(text) and "-" in text}
     return {code for code in codes if belongs_to(code) is not None} - OTHER_TEXTS
 
@@ -50,7 +49,7 @@ def test_every_error_class_has_a_section(name: str) -> None:
 
 
 def test_the_page_lists_the_codes_of_the_package_and_no_others() -> None:
-    given = set(CLASSES).union(*map(codes_in, SOURCES))
+    given = set(CLASSES).union(*map(codes_in, syntax_trees().values()))
     listed = {code for name in CLASSES.values() for code in rows_of(name)}
     assert given - listed == set(), "not in docs/errors.md"
     assert listed - given == set(), "in docs/errors.md, but nothing raises them"
@@ -65,8 +64,8 @@ def test_each_code_stands_with_its_class_and_has_cause_and_remedy(name: str) -> 
 
 
 def test_every_code_that_is_given_begins_with_that_of_a_class() -> None:
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for path, tree in syntax_trees().items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.keyword) and node.arg == "code" and isinstance(node.value, ast.Constant):
                 code = node.value.value
                 if isinstance(code, str):

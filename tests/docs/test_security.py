@@ -5,17 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-import jitlto
 from jitlto.model.types import Parameter
 from jitlto.runtime.launch import fast_path
 from jitlto.runtime.launch.arguments import converter
 from tests.support.process import ROOT
+from tests.support.source_code import PACKAGE, syntax_trees
 
-PACKAGE = Path(jitlto.__file__).parent
 PAGE = ROOT / "docs" / "security.md"
 # Modules that run what they read, and functions that run text.
 UNSAFE_MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "dbm", "yaml",
@@ -55,14 +53,8 @@ def used(tree: ast.AST) -> Iterator[str]:
         yield from (root for name in names if (root := name.partition(".")[0]) in UNSAFE_MODULES)
 
 
-def sources() -> list[Path]:
-    return [path for path in sorted(PACKAGE.rglob("*.py")) if "share" not in path.relative_to(PACKAGE).parts]
-
-
 def test_nothing_runs_what_it_reads_but_what_the_page_lists() -> None:
-    found = {
-        (str(path.relative_to(PACKAGE)), what) for path in sources() for what in used(ast.parse(path.read_bytes()))
-    }
+    found = {(str(path), what) for path, tree in syntax_trees().items() for what in used(tree)}
     assert found == EXCEPTIONS
     page = PAGE.read_text("utf-8")
     assert {name for name, _ in EXCEPTIONS} == set(re.findall(r"^\| `([\w/]+\.py)` \|", page, re.M))

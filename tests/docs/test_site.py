@@ -7,7 +7,7 @@ import inspect
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
@@ -32,7 +32,13 @@ MISSING = [
     for name in ("sphinx", "myst_parser", "pydata_sphinx_theme", "sphinx_click")
     if importlib.util.find_spec(name) is None
 ]
-needs_sphinx = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (the extra `docs`)")
+
+
+def needs_sphinx(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that reads the site, which takes seconds to build."""
+    skip = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)} (the extra `docs`)")
+    return pytest.mark.slow(skip(test))
+
 
 # What a browser fetches by itself, as element → attribute.
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "embed": "src", "object": "data"}

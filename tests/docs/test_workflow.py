@@ -104,6 +104,7 @@ def evaluate(text: str, context: dict[str, str]) -> str:
     return re.sub(r"\$\{\{ (\S+) \}\}", lambda match: context[match[1]], text)
 
 
+@pytest.mark.slow
 def test_the_workflow_builds_in_shards_what_one_build_gives(workflow: dict[str, Any], tmp_path: Path) -> None:
     """Every script of every job is run, each job where it has nothing but its checkout and its artifacts."""
     if shutil.which("bash") is None:
