@@ -1,4 +1,4 @@
-"""Sharding a build: which fragments each of N jobs compiles, the same on every machine, and what a part says of it."""
+"""Sharding: which fragments each of N jobs compiles, the same on every machine, and the record of such a part."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jitlto.model.fragment import FragmentKey
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """One of the jobs of a build: number ``number`` of ``count``, counted from 1."""
+    """Job ``number`` of the ``count`` jobs of a build, counted from 1."""
 
     number: int
     count: int
@@ -30,16 +30,14 @@ class Shard:
         Raises
         ------
         BuildError
-            If ``text`` is something else, or I is not from 1 to N.
+            ``text`` is something else, or I is not from 1 to N.
         """
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
-        if not match:
-            raise BuildError(f"not a shard: {text!r}", hint="write I/N: 2/4 is the second of four")
-        number, count = int(match[1]), int(match[2])
-        if not 1 <= number <= count:
-            counted = f"from 1/{count} to {count}/{count}" if count else "from 1/N to N/N"
-            raise BuildError(f"there is no shard {text}", hint=f"shards are counted {counted}")
-        return cls(number, count)
+        shard = cls(int(match[1]), int(match[2])) if match else None
+        if shard is None or not 1 <= shard.number <= shard.count:
+            hint = "write I/N with I from 1 to N: 2/4 is the second of four"
+            raise BuildError(f"invalid shard {text!r}", code="build-invalid-shard", hint=hint)
+        return shard
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
@@ -47,101 +45,71 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class ShardItem:
-    """A fragment to compile.
-
-    Parameters
-    ----------
-    key : FragmentKey
-        Its name.
-    compile : str
-        Equal for fragments that one compile makes: they go to one shard, at the cost of one.
-    cost : int
-        In milliseconds.
-    """
+    """A fragment to compile."""
 
     key: FragmentKey
-    compile: str
-    cost: int
+    compile: str  # equal for fragments that one compile makes: they go to one shard, at the cost of one
+    cost: int  # in milliseconds
 
 
 def balance(costs: Sequence[int], count: int) -> list[int]:
-    """Spread costs evenly: the longest first, each to whoever has the least so far.
+    """Balance costs over shards: the largest first, each to the shard with the smallest sum so far.
 
     The largest sum is at most 4/3 of the least possible (R. L. Graham, *Bounds on multiprocessing timing anomalies*,
-    SIAM J. Appl. Math. 17, 1969). Of equal costs the earlier goes first, of equal sums the first one takes it.
-
-    Parameters
-    ----------
-    costs : sequence of int
-        Not negative.
-    count : int
-        Over how many, at least 1; more than there are costs leaves some without any.
+    SIAM J. Appl. Math. 17, 1969). Ties go to the earlier cost and the earlier shard.
 
     Returns
     -------
     list of int
-        For each cost, to whom it goes, from 0.
+        The shard of each cost, from 0 to ``count`` - 1.
     """
     sums = [(0, number) for number in range(count)]
-    taken = [0] * len(costs)
+    shards = [0] * len(costs)
     for position in sorted(range(len(costs)), key=lambda position: (-costs[position], position)):
         total, number = sums[0]
-        taken[position] = number
+        shards[position] = number
         heapq.heapreplace(sums, (total + costs[position], number))
-    return taken
+    return shards
 
 
 def assign_shards(items: Iterable[ShardItem], count: int) -> dict[FragmentKey, int]:
-    """The number of the shard that compiles each fragment, from 1 to ``count``; the order of items does not matter."""
+    """Assign each fragment to a shard from 1 to ``count``; the order of the items does not matter."""
     compiles: dict[str, list[ShardItem]] = {}
     for item in sorted(items, key=lambda item: item.key):
         compiles.setdefault(item.compile, []).append(item)
-    taken = balance([max(item.cost for item in same) for same in compiles.values()], count)
-    return {item.key: number + 1 for same, number in zip(compiles.values(), taken, strict=True) for item in same}
+    shards = balance([max(item.cost for item in same) for same in compiles.values()], count)
+    return {item.key: shard + 1 for same, shard in zip(compiles.values(), shards, strict=True) for item in same}
 
 
 def select_fragments(items: Iterable[ShardItem], shard: Shard) -> frozenset[FragmentKey]:
-    """The fragments that one shard compiles. Every fragment is in exactly one of the ``shard.count`` shards."""
+    """Select the fragments that a shard compiles. Every fragment is in exactly one of the ``shard.count`` shards."""
     return frozenset(key for key, number in assign_shards(items, shard.count).items() if number == shard.number)
 
 
 def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dict[str, object]]]:
-    """The shards in the form of GitHub Actions' ``strategy.matrix``.
+    """Describe the shards in the form of GitHub Actions' ``strategy.matrix``.
 
     Returns
     -------
     dict
-        ``{"include": [{"shard": "1/4", "fragments": 12, "cost": 3400}, ...]}``: the argument of ``--shard``, how many
-        fragments it compiles, and what it costs in milliseconds.
+        ``{"include": [{"shard": "1/4", "fragments": 12, "cost": 3400}, ...]}``: the argument of ``--shard``, the number
+        of fragments that it compiles, and their cost in milliseconds.
     """
     numbers = assign_shards(items, count)
-    fragments, compiles = [0] * count, [dict[str, int]() for _ in range(count)]
-    for item in items:
-        index = numbers[item.key] - 1
-        fragments[index] += 1
-        compiles[index][item.compile] = max(item.cost, compiles[index].get(item.compile, 0))
-    return {
-        "include": [
-            {
-                "shard": str(Shard(index + 1, count)),
-                "fragments": fragments[index],
-                "cost": sum(compiles[index].values()),
-            }
-            for index in range(count)
-        ]
-    }
+    include: list[dict[str, object]] = []
+    for number in range(1, count + 1):
+        own = [item for item in items if numbers[item.key] == number]
+        costs: dict[str, int] = {}
+        for item in own:
+            costs[item.compile] = max(item.cost, costs.get(item.compile, 0))
+        include.append({"shard": str(Shard(number, count)), "fragments": len(own), "cost": sum(costs.values())})
+    return {"include": include}
 
 
 def digest_source(rendered: RenderedSource, recipe: Recipe) -> str:
-    """SHA-256 of what the author wrote that makes a fragment.
+    """Return the SHA-256 of everything that the author wrote and that a fragment is made from.
 
-    Parameters
-    ----------
-    rendered : RenderedSource
-        The source.
-    recipe : Recipe
-        How it is compiled. Of the headers only the family's own count: the toolkit's belong to the compiler, which a
-        part names apart.
+    Of the headers only the family's own count: the toolkit's belong to the compiler, which a part names separately.
     """
     source = recipe.own.closure(rendered.source.encode()).sha256
     how = [" ".join(recipe.images), " ".join(map(str, recipe.architectures)), *recipe.options]
@@ -157,12 +125,10 @@ def make_part_record(
     toolchains: Mapping[str, str],
     advice: Sequence[str],
 ) -> PartRecord:
-    """What a shard's database says of itself and leaves to the merge.
+    """Make the record of a shard, with what it leaves to the merge.
 
     Parameters
     ----------
-    shard : Shard
-        Which one.
     contents : mapping of FragmentKey to str
         :func:`digest_source` of every fragment of the whole.
     families : iterable of FamilyRecord

@@ -1,4 +1,4 @@
-"""What must hold between the fragments of a family, so that any plan made of them means what each of them says."""
+"""Checks between the fragments of a family: any plan made of them must mean what each of them means alone."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
 from jitlto.model.mangling import base_name, demangle
 
-_Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, who holds it, and the interfaces that it meets
+_Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, its fragment, and the interfaces it provides
 
 
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
     """Check a family's fragments against each other.
-
-    Parameters
-    ----------
-    family : FamilyRecord
-    fragments : sequence of Fragment
-        All of the family.
 
     Returns
     -------
@@ -34,29 +28,26 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
     Raises
     ------
     BuildError
-        If two fragments that can meet in a plan define one inline function differently, or a provider's layout is
-        not that which a requirer asks for.
+        Two fragments that can meet in a plan define one inline function differently, or the layout of a provider is
+        not that which a requirer expects.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
     _check_weak(fragments, interface)
     _check_layouts(fragments)
-    return [*_unmet(family, fragments), *_strong_helpers(fragments, interface)]
+    return [*_report_unmet(family, fragments), *_report_strong_helpers(fragments, interface)]
 
 
 def check_interface_includes(
     family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, frozenset[str]]
 ) -> None:
-    """Check that whoever requires what an interface header declares has included that header.
+    """Check that every fragment that requires a symbol of an interface header includes that header.
 
-    A requirer with a declaration of its own may have other types, which neither names nor layouts need show.
+    A declaration of its own may have other types, which show neither in names nor in layouts.
 
     Parameters
     ----------
-    family : FamilyRecord
-    fragments : sequence of Fragment
-        All of the family.
     includes : mapping of FragmentKey to frozenset of str
-        The headers that each one's source can reach.
+        The headers that the source of each fragment can reach.
 
     Raises
     ------
@@ -73,13 +64,14 @@ def check_interface_includes(
             header = headers.get(symbol.name)
             if header is not None and header not in includes[fragment.key]:
                 raise BuildError(
-                    f"{fragment.key} requires {demangle(symbol.name)} without including its interface {header}",
-                    hint=f'#include "{header}" instead of declaring it again: only so are its types checked',
+                    f"{fragment.key} requires {demangle(symbol.name)} but does not include its interface {header}",
+                    code="build-interface-not-included",
+                    hint=f'#include "{header}" instead of declaring it again, so that its types are checked',
                 )
 
 
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
-    """The linker keeps the first of several weak definitions in silence, so all must be the same."""
+    """Check that weak definitions are the same, because the linker keeps the first one silently."""
     bodies: dict[str, list[_Definition]] = defaultdict(list)
     strong: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
@@ -92,26 +84,28 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
                 strong[symbol.name].append(("", fragment, chosen))
     for name in sorted(bodies.keys() & strong.keys()):  # a strong definition wins over weak ones, whatever they say
         weak = [("inline", fragment, chosen) for _, fragment, chosen in bodies[name]]
-        if pair := _meeting([*strong[name], *weak]):
+        if pair := _find_clash([*strong[name], *weak]):
             one, other = (fragment for _, fragment, _ in sorted(pair, key=itemgetter(0)))
             raise BuildError(
                 f"{demangle(name)} is inline in {other.key}, but not in {one.key}",
+                code="build-conflicting-definitions",
                 hint="define it inline in both, in one header, or rename one of them",
             )
     for name, definitions in bodies.items():
-        if pair := _meeting(definitions):
+        if pair := _find_clash(definitions):
             raise BuildError(
                 f"{demangle(plain_name(name))} is defined differently in {pair[0][1].key} and {pair[1][1].key}",
-                hint="a link keeps one of them for both: give them different names, or put them into namespaces "
-                "of their own or an anonymous one",
+                code="build-conflicting-definitions",
+                hint="the linker would keep one for both: rename one of them, or put each into a namespace of its own "
+                "or an anonymous one",
             )
 
 
-def _meeting(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
-    """Two definitions that differ and that one plan can hold.
+def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
+    """Find two definitions that differ and that one plan can hold.
 
-    It cannot hold two kernels, two choices for one symbol, or two values of one parameter. Families have thousands of
-    fragments, so those that agree are looked up by the values of the parameters that they share.
+    A plan cannot hold two kernels, two choices for one symbol, or two values of one parameter. Families have thousands
+    of fragments, so those that agree are looked up by the values of the parameters that they share.
     """
     if len({body for body, _, _ in definitions}) < 2:
         return None
@@ -149,12 +143,13 @@ def _check_layouts(fragments: Sequence[Fragment]) -> None:
                     raise BuildError(
                         f"{fragment.key} requires {demangle(required.name)} with layout {required.layout}, but "
                         f"{provider.key} provides it with layout {provided.layout}",
+                        code="build-layout-mismatch",
                         hint="declare it once, in an interface header that both include",
                     )
 
 
-def _unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:
-    """Requirements that no fragment meets; those of a group that callers supply cannot be told from them."""
+def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:
+    """Report requirements that no fragment meets, unless callers may meet them with a group of their own."""
     if any(group.supplied for group in family.groups):
         return
     provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
@@ -174,11 +169,10 @@ def _unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]
         yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
 
 
-def _strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -> Iterable[str]:
+def _report_strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -> Iterable[str]:
     owners: dict[str, list[Fragment]] = defaultdict(list)
-    called = {
-        base_name(name) for name in interface
-    }  # an overload of an interface is no helper, but a slip in its types
+    # An overload of an interface function is a slip in its types rather than a helper.
+    called = {base_name(name) for name in interface}
     for fragment in fragments:
         for symbol in fragment.provides:
             if not symbol.weak and base_name(symbol.name) not in called and symbol.kind is not SymbolKind.KERNEL:

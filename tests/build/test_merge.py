@@ -27,6 +27,7 @@ from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage import database, declaration
 from jitlto.storage.database import FragmentDatabase
+from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
 
@@ -74,10 +75,11 @@ def whole(path: Path, includes: dict[FragmentKey, frozenset[str]], contents: dic
 def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini_path: Path, tmp_path: Path) -> None:
     loaded = declaration.load(write_family(tmp_path / "mini", MINI))
     part = build([loaded], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
-    with pytest.raises(BuildError, match=r"mini\.fragdb holds the whole family mini, and this is part 1 of 2"):
+    with raises(BuildError, "build-part-and-whole", str(mini_path), "part 1 of 2", where="part.fragdb"):
         merge_databases([mini_path, part], tmp_path / "out.fragdb")
 
 
+@pytest.mark.slow
 def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path) -> None:
     loaded = declaration.load(write_family(tmp_path / "mini", MINI))
     for count in (4, 9):
@@ -88,6 +90,7 @@ def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, 
         assert (tmp_path / "out.fragdb").read_bytes() == mini_path.read_bytes()
 
 
+@pytest.mark.slow
 def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
     other = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"mini"\nimages = ["ltoir"]', 1)}
     parts = [
@@ -99,7 +102,7 @@ def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
         ).path
         for n, files in ((1, MINI), (2, other))
     ]
-    with pytest.raises(BuildError, match="is no part of the build"):
+    with raises(BuildError, "build-foreign-part", "sources", where="2.fragdb"):
         merge_databases(parts, tmp_path / "out.fragdb")
 
 
@@ -176,6 +179,7 @@ def test_parts_in_any_order_give_the_bytes_of_the_build_in_one_piece(mini: Whole
         assert (opened.part, opened.digest) == (None, report.digest)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_split_merges_to_the_same_bytes(mini: Whole, tmp_path: Path, data: st.DataObject) -> None:
@@ -211,34 +215,31 @@ def test_complete_databases_of_different_families_are_joined(hand: Whole, mini: 
 # --- What is refused ---
 
 
-def refused(paths: list[Path], *words: str, **options: Any) -> BuildError:
+def refused(paths: list[Path], code: str, *names: str, where: str | None = None, **options: Any) -> None:
     """Merge what must not be merged: one error, and no file."""
     output = paths[0].parent / "refused.fragdb"
-    with pytest.raises(BuildError) as caught:
+    with raises(BuildError, code, *names, where=where):
         merge_databases(paths, output, **options)
     assert not output.exists()
-    for word in words:
-        assert word in str(caught.value)
-    return caught.value
 
 
 def test_a_missing_part_is_named(hand: Whole, tmp_path: Path) -> None:
     one, two, three = hand.parts(tmp_path, 3)
-    refused([one, three], "part 2 of 3 is missing: no part holds f/op[n=a], f/op[n=d]", "--shard 2/3", "--allow-gaps")
-    refused([three], "parts 1, 2 of 3 are missing", "f/kern[t=float]", "... (4 in all)")
+    code = "build-missing-parts"
+    refused([one, three], code, "part 2 of 3", "f/op[n=a], f/op[n=d]", "--shard 2/3", "--allow-gaps")
+    refused([three], code, "parts 1, 2 of 3", "4 fragments", "f/kern[t=float]", "...")
     report = merge_databases([one, three], tmp_path / "merged", allow_gaps=True)
     assert [str(fragment.key) for fragment in report.fragments] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=c]"]
-    assert "part 2 of 3 is missing" in report.advice[0] + report.advice[1]
+    assert any("part 2 of 3" in advice for advice in report.advice)
     assert two.exists()
 
 
 def test_parts_that_were_cut_differently_say_so(hand: Whole, tmp_path: Path) -> None:
     keys = [fragment.key for fragment in hand.fragments]
     one = hand.part(tmp_path / "1", "1/2", keys[:2])
-    refused(
-        [one, hand.part(tmp_path / "2", "2/2", keys[3:])], "the 2 parts do not make a whole", str(keys[2]), "--costs"
-    )
-    refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], "parts of 2 and of 3 do not make a whole", str(keys[2]))
+    code = "build-missing-parts"
+    refused([one, hand.part(tmp_path / "2", "2/2", keys[3:])], code, "the 2 parts", str(keys[2]), "--costs")
+    refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], code, "parts of 2 and of 3", str(keys[2]))
     merge_databases([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
@@ -247,7 +248,7 @@ def test_one_key_with_two_contents_is_refused_or_the_preferred_one_is_taken(hand
     one, two = hand.parts(tmp_path, 2)
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
     again = other.part(tmp_path / "again.fragdb", "1/2", [fragment.key for fragment in other.fragments[:1]])
-    refused([one, two, again], "f/kern[t=float]", str(one), str(again), "--prefer")
+    refused([one, two, again], "build-conflict", "f/kern[t=float]", str(one), str(again), "--prefer")
     report = merge_databases([one, two, again], tmp_path / "merged", prefer="first")
     assert report.fragments == hand.fragments
     assert any(f"taken from {one}" in advice for advice in report.advice)
@@ -261,25 +262,24 @@ def test_one_key_with_two_contents_is_refused_or_the_preferred_one_is_taken(hand
 def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_path: Path) -> None:
     one, two = hand.parts(tmp_path, 2)
     (tmp_path / "mini").mkdir()
-    refused(
-        [one, mini.parts(tmp_path / "mini", 2)[0]], str(one), "mini/part-1.fragdb", "is no part of the build", "only"
-    )
+    code = "build-foreign-part"
+    odd = mini.parts(tmp_path / "mini", 2)[0]
+    refused([one, odd], code, str(one), str(min([*hand.contents, *mini.contents])), where=str(odd))
     keys = [fragment.key for fragment in hand.fragments[1::2]]
     changed = replace(hand, contents=dict.fromkeys(hand.contents, "another source"))
-    error = refused([one, changed.part(tmp_path / "x", "2/2", keys)], str(one), "the sources were not the same")
-    assert error.where == str(tmp_path / "x")
+    refused([one, changed.part(tmp_path / "x", "2/2", keys)], code, str(one), "sources", where=str(tmp_path / "x"))
     declared = replace(hand, families=(replace(hand.families[0], options=("-DX",)),))
-    refused([one, declared.part(tmp_path / "y", "2/2", keys)], "family f is declared differently")
-    refused(
-        [one, two, declared.part(tmp_path / "y", "2/2", keys)], "declared differently", prefer="last", allow_gaps=True
-    )
+    third = declared.part(tmp_path / "y", "2/2", keys)
+    refused([one, third], code, "family f is declared differently")
+    refused([one, two, third], code, "declared differently", prefer="last", allow_gaps=True)
 
 
-def test_parts_of_different_compilers_are_refused_or_mixed_as_asked(hand: Whole, tmp_path: Path) -> None:
+def test_parts_of_different_compilers_are_refused_or_mixed_as_requested(hand: Whole, tmp_path: Path) -> None:
     one, two = hand.parts(tmp_path, 2)
     keys = [fragment.key for fragment in hand.fragments[1::2]]
     other = hand.part(tmp_path / "other", "2/2", keys, toolchains=(("f", "nvrtc 12.8.93"),))
-    refused([one, other], "family f", "nvrtc 12.9.86 in", "nvrtc 12.8.93 in", str(one), str(other), "--allow-mixed")
+    names = ["family f", "nvrtc 12.9.86 in", "nvrtc 12.8.93 in", str(one), str(other), "--allow-mixed"]
+    refused([one, other], "build-mixed-compilers", *names)
     report = merge_databases([one, other], tmp_path / "merged", allow_mixed=True)
     assert report.fragments == hand.fragments
     assert "nvrtc 12.8.93" in report.advice[0]
@@ -290,17 +290,18 @@ def test_parts_of_different_compilers_are_refused_or_mixed_as_asked(hand: Whole,
 
 def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp_path: Path) -> None:
     other = by_hand(tmp_path / "other.fragdb", data=b"!")
-    refused([hand.path, other.path], "both hold the family f: f/kern[t=float] is not the same", "--prefer")
+    code = "build-conflict"
+    refused([hand.path, other.path], code, "the family f", "f/kern[t=float] differs", "--prefer")
     for prefer, taken in (("first", hand), ("last", other)):
         merge_databases([hand.path, other.path], tmp_path / "merged", prefer=prefer)
         assert (tmp_path / "merged").read_bytes() == taken.path.read_bytes()
     blobs = {image.sha256: hand.blobs[image.sha256] for f in hand.fragments[:-1] for image in f.images}
     database.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
-    refused([hand.path, tmp_path / "less"], f"f/op[n=d] is in {hand.path} only")
+    refused([hand.path, tmp_path / "less"], code, f"f/op[n=d] is in {hand.path} only")
     database.write(tmp_path / "new", [replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
-    refused([tmp_path / "new", hand.path], "it is declared differently")
+    refused([tmp_path / "new", hand.path], code, "declared differently")
     parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
-    refused([*parts, hand.path], "holds the whole family f")
+    refused([*parts, hand.path], "build-part-and-whole", str(hand.path), "family f", where=str(parts[0]))
     merge_databases([hand.path, *parts], tmp_path / "merged", prefer="first")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
@@ -308,9 +309,9 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
 def test_what_only_the_whole_shows_is_checked_at_the_merge(tmp_path: Path) -> None:
     """Kernel and device function meet in no part: only the merge can see that the kernel declares it by itself."""
     unsound = by_hand(tmp_path / "whole.fragdb", include="else.cuh")
-    refused(unsound.parts(tmp_path, 5), "f/kern[t=float] requires", "without including its interface op.cuh")
+    refused(unsound.parts(tmp_path, 5), "build-interface-not-included", "f/kern[t=float]", "op.cuh")
     unsound = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z2opf", SymbolKind.FUNCTION, "(8)(8)"))
-    refused(unsound.parts(tmp_path, 5), "with layout (8)(8)", "provides it with layout (4)(4)")
+    refused(unsound.parts(tmp_path, 5), "build-layout-mismatch", "f/kern[t=float]", "(8)(8)", "(4)(4)")
 
 
 def test_advice_on_the_whole_is_given_at_the_merge(tmp_path: Path) -> None:
@@ -351,7 +352,7 @@ def test_a_database_that_is_merged_may_be_the_one_that_is_written(hand: Whole, m
 
 
 def test_nothing_to_merge_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match="nothing to merge"):
+    with raises(BuildError, "build-no-parts"):
         merge_databases([], tmp_path / "merged")
 
 
@@ -368,7 +369,7 @@ def test_the_command_merges_and_says_what(hand: Whole, tmp_path: Path) -> None:
     done = CliRunner().invoke(cli, ["merge", "--allow-gaps", "--json", "-o", str(tmp_path / "merged"), one])
     report = json.loads(done.stdout)
     assert report["fragments"] == ["f/kern[t=float]", "f/op[n=b]", "f/op[n=d]"]
-    assert any("part 2 of 2 is missing" in advice for advice in report["advice"])
+    assert any("part 2 of 2" in advice for advice in report["advice"])
     assert len(report["digest"]) == 64
 
 

@@ -19,6 +19,7 @@ from jitlto.model.headers import Source
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 from tests.conftest import BuildFamily
+from tests.support.errors import raises
 from tests.support.families import MINI
 
 
@@ -64,12 +65,9 @@ def pair(kind: str, one: str, other: str) -> tuple[Fragment, Fragment]:
 
 @pytest.mark.parametrize("kind", HELPERS)
 def test_one_helper_with_two_bodies_is_refused(kind: str) -> None:
-    with pytest.raises(BuildError, match="is defined differently in") as caught:
+    name = "help" if kind != "variable" else "value"
+    with raises(BuildError, "build-conflicting-definitions", "f/kern[]", "f/op[]", name, hint="anonymous"):
         check(*pair(kind, "2", "3"))
-    assert "f/kern[]" in caught.value.what
-    assert "f/op[]" in caught.value.what
-    assert ("help" if kind != "variable" else "value") in caught.value.what
-    assert "anonymous" in str(caught.value.hint)
 
 
 @pytest.mark.parametrize("kind", HELPERS)
@@ -107,7 +105,7 @@ def test_fragments_that_never_meet_may_differ() -> None:
     assert check(*kernels, op) == []
     other = fragment("op", OP.format(helper=helper % "3", call=call), data_type="double")
     assert check(*kernels, other) == []
-    with pytest.raises(BuildError, match=r"f/kern\[data_type=float\]"):
+    with raises(BuildError, "build-conflicting-definitions", "f/kern[data_type=float]"):
         check(*kernels, fragment("op", OP.format(helper=helper % "3", call=call), data_type="float"))
 
 
@@ -124,7 +122,8 @@ def test_advice_on_a_strong_helper_in_several_fragments() -> None:
 def test_advice_on_what_nobody_provides() -> None:
     kernel = fragment("kern", KERNEL.format(helper="", call="1"), Role.ENTRYPOINT)
     (advice,) = check(kernel)
-    assert advice == "op(float) is required by f/kern[], and no fragment of f provides it"
+    assert "op(float)" in advice
+    assert "f/kern[]" in advice
     assert check(kernel, supplied=True) == []
 
 
@@ -142,10 +141,8 @@ def test_advice_on_what_nobody_provides() -> None:
 )  # fmt: skip
 def test_extern_c_declarations_that_differ_in_layout(declaration: str, call: str, definition: str) -> None:
     kernel = f'extern "C" {{ {declaration} }} __global__ void k(float* x) {{ x[0] = {call}; }}'
-    with pytest.raises(BuildError, match="with layout") as caught:
+    with raises(BuildError, "build-layout-mismatch", "f/kern[] requires op", "f/op[] provides it"):
         check(fragment("kern", kernel, Role.ENTRYPOINT), fragment("op", f'extern "C" {{ {definition} }}'))
-    assert "f/kern[] requires op" in caught.value.what
-    assert "f/op[] provides it" in caught.value.what
 
 
 def test_a_declaration_of_an_unsized_array_fits_any_size() -> None:
@@ -167,10 +164,11 @@ def test_a_helper_that_is_inline_in_one_fragment_and_strong_in_another_is_refuse
     files["op.cu.jinja"] = (
         "__device__ float h(float x) { return x * 77; }\n__device__ float op(float a) { return h(a); }\n"
     )
-    with pytest.raises(BuildError, match=r"h\(float\) is inline in mini/kern.* but not in mini/op"):
+    with raises(BuildError, "build-conflicting-definitions", "h(float)", "in mini/kern", "in mini/op"):
         build_family(files)
 
 
+@pytest.mark.slow
 def test_bodies_are_compared_for_every_architecture(build_family: BuildFamily) -> None:
     files = dict(MINI)
     files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
@@ -185,18 +183,21 @@ def test_bodies_are_compared_for_every_architecture(build_family: BuildFamily) -
         '#include "op.cuh"\n' + helper % 1 + "__global__ void kern(float* x, unsigned n) { x[0] = op(h(x[0])); }\n"
     )
     files["op.cu.jinja"] = helper % 2 + "__device__ float op(float a) { return h(a); }\n"
-    with pytest.raises(BuildError, match=r"h\(float\) is defined differently"):
+    with raises(BuildError, "build-conflicting-definitions", "h(float)"):
         build_family(files)
     files["op.cu.jinja"] = helper % 1 + "__device__ float op(float a) { return h(a); }\n"
     assert len(build_family(files, "same").fragments) == 2
 
 
+@pytest.mark.slow
 def test_a_kernel_must_exist_for_every_architecture(build_family: BuildFamily) -> None:
     files = dict(MINI)
     files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\narchs = ["75", "90"]')
     files["kern.cu.jinja"] = "#if __CUDA_ARCH__ < 900\n" + files["kern.cu.jinja"] + "\n#endif\n"
-    with pytest.raises(CompileError, match=r"not the same for compute_75 and compute_90"):
+    with pytest.raises(CompileError) as caught:
         build_family(files)
+    assert "compute_75" in caught.value.what
+    assert "compute_90" in caught.value.what
 
 
 def _symbols(names: set[str]) -> tuple[Symbol, ...]:
@@ -234,7 +235,7 @@ def test_no_two_that_can_meet_and_differ_are_missed_and_no_others_refused(fragme
     try:
         check(*fragments)
     except BuildError as error:
-        refused = "is inline in" in error.what or "is defined differently" in error.what
+        refused = error.code == "build-conflicting-definitions"
         assert refused
     else:
         refused = False
