@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 
-from jitlto.build.compilers.compiled_source import Unit
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
@@ -14,14 +14,14 @@ from jitlto.model.type_spelling import same_type
 from jitlto.model.types import Parameter, scalar
 
 
-def assemble(rendered: RenderedSource, unit: Unit) -> tuple[Fragment, dict[str, bytes]]:
+def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
     """Make the fragment of one compiled source.
 
     Parameters
     ----------
     rendered : RenderedSource
         The source.
-    unit : Unit
+    compiled : CompiledSource
         What it became.
 
     Returns
@@ -34,27 +34,27 @@ def assemble(rendered: RenderedSource, unit: Unit) -> tuple[Fragment, dict[str, 
     BuildError
         If the source does not hold what its group's role promises, or the declared ``params`` contradict it.
     """
-    kernels = [s for s in unit.provides if s.kind is SymbolKind.KERNEL]
+    kernels = [s for s in compiled.provides if s.kind is SymbolKind.KERNEL]
     if rendered.group.role is Role.ENTRYPOINT:
         entry = _entry(rendered, kernels)
-        signature = _signature(rendered, entry, dict(unit.kernels)[entry])
+        signature = _signature(rendered, entry, dict(compiled.kernels)[entry])
     else:
         entry, signature = "", ()
-        _check_device(rendered, kernels, unit.provides)
+        _check_device(rendered, kernels, compiled.provides)
     images, blobs = [], {}
-    for kind, architecture, data in unit.images:
+    for kind, architecture, data in compiled.images:
         sha = hashlib.sha256(data).hexdigest()
-        isa = unit.isa if kind is ImageKind.PTX else None
-        images.append(Image(kind, architecture, sha, len(data), unit.toolchain, unit.version, isa))
+        isa = compiled.isa if kind is ImageKind.PTX else None
+        images.append(Image(kind, architecture, sha, len(data), compiled.toolchain, compiled.version, isa))
         blobs[sha] = data
     fragment = Fragment(
         rendered.key,
         rendered.group.role,
         entry,
         signature,
-        unit.provides,
-        unit.requires,
-        unit.weak,
+        compiled.provides,
+        compiled.requires,
+        compiled.weak,
         tuple(sorted(images, key=lambda image: (image.kind, image.architecture))),
     )
     return fragment, blobs

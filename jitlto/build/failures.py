@@ -61,7 +61,7 @@ class FailedFragmentsError(BuildError):
     Parameters
     ----------
     failures : sequence of FailureGroup
-        As :func:`group` gives them; at least one.
+        As :func:`group_failures` gives them; at least one.
     total : int
         How many fragments the build has.
     """
@@ -76,7 +76,7 @@ class FailedFragmentsError(BuildError):
         self.failures = tuple(failures)
 
 
-def group(failures: Iterable[Failure], sources: Iterable[RenderedSource]) -> list[FailureGroup]:
+def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource]) -> list[FailureGroup]:
     """Group failures by cause, those of most fragments first.
 
     Parameters

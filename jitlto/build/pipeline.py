@@ -1,31 +1,28 @@
-"""The whole build: from families to a fragment database."""
+"""The whole build: load, render, compile, assemble, validate, write."""
 
 from __future__ import annotations
 
 import re
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor, Future
-from dataclasses import dataclass
-from functools import cached_property
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 
-from jitlto.build import failures, shards, validate
+from jitlto.build import shards, validate
 from jitlto.build.assemble import assemble
-from jitlto.build.cache import rebuild_reason as explaining
+from jitlto.build.cache import rebuild_reason
 from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.keys import Recipe
-from jitlto.build.compilers import base
-from jitlto.build.compilers.base import Toolchain
-from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution import transport
-from jitlto.build.execution.compile_result import Report, compile_reported
-from jitlto.build.execution.costs import costs as costs_of
-from jitlto.build.execution.costs import estimate
+from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.execution.events import NO_OBSERVER, Observer
-from jitlto.build.execution.scheduler import Engine, Outcome, Request
+from jitlto.build.execution.scheduler import CompileRequest, Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
+from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import nvrtc
@@ -70,6 +67,8 @@ class BuildReport:
 class Project:
     """Families that are built together, rendered, with how each is compiled.
 
+    Matrices are parsed, templates rendered and headers read once, whatever is then asked of it.
+
     Parameters
     ----------
     families : sequence of Family
@@ -80,7 +79,7 @@ class Project:
     Raises
     ------
     JitltoError
-        If a matrix, a template or an interface does not hold, or a compiler is missing.
+        If a matrix, a template or an interface is invalid, or a compiler is missing.
     """
 
     def __init__(self, families: Sequence[Family], *, keep_going: bool = False) -> None:
@@ -88,119 +87,122 @@ class Project:
         for family in families:
             if names.count(family.name) > 1:
                 raise FamilyError(
-                    f"two families are called {family.name!r}",
+                    f"duplicate family {family.name!r}",
+                    code="family-duplicate",
                     where=str(family.path),
-                    hint="give each a name of its own",
+                    hint="give each family a name of its own",
                 )
-        compilers: dict[str, Toolchain] = {}
-        self.requests: list[Request] = []
-        self.failures: list[failures.Failure] = []
+        toolchains: dict[str, Toolchain] = {}
+        self.requests: list[CompileRequest] = []
+        self.failures: list[Failure] = []
         self.advice: list[str] = []
         for family in families:
-            compiler = compilers.get(family.toolchain) or base.find(family.toolchain)
-            compilers[family.toolchain] = compiler
-            search = HeaderSearch([*family.include, *compiler.header_roots()])
-            own = HeaderSearch(family.include)
-            recipe = Recipe(compiler, search, own, family.architectures, family.compiler_options(), family.images)
-            on_error = self._keep if keep_going else None
-            sources = render_family(family, on_error=on_error, on_warning=self.advice.append)
-            self.requests += [Request(rendered, recipe) for rendered in sources]
+            toolchain = toolchains.get(family.toolchain) or find_toolchain(family.toolchain)
+            toolchains[family.toolchain] = toolchain
+            search, own = HeaderSearch([*family.include, *toolchain.header_roots()]), HeaderSearch(family.include)
+            options, images = family.compiler_options(), family.images
+            config = CompileConfig(toolchain, search, own, family.architectures, options, images)
+            on_error = self._add_failure if keep_going else None
+            rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
+            self.requests += [CompileRequest(source, config) for source in rendered]
         self.records = {family.name: family_record(family) for family in families}
 
-    def _keep(self, rendered: RenderedSource, error: JitltoError) -> None:
-        self.failures.append(failures.Failure(rendered, error))
+    def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
+        self.failures.append(Failure(rendered, error))
 
     @cached_property
     def keys(self) -> tuple[FragmentKey, ...]:
         """All fragments, in the order of rendering."""
         return tuple(request.rendered.key for request in self.requests)
 
-    def refuse_clock(self) -> None:
-        """Refuse what gives other bytes at every build, in the templates and in the families' own headers.
+    def check_reproducible(self) -> None:
+        """Check that neither a template nor a header of the families uses the clock.
 
         Raises
         ------
         BuildError
             At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
         """
-        clean: set[tuple[str, str]] = set()  # headers that a source before has reached
+        checked: set[tuple[str, str]] = set()  # headers that an earlier source includes
         for request in self.requests:
-            rendered = request.rendered
-            closure = request.recipe.own.closure(rendered.source.encode())
-            headers = {n: t for n, t in closure.headers.items() if (rendered.key.family, n) not in clean}
-            clean.update((rendered.key.family, name) for name in headers)
-            for name, text in ((str(rendered.group.template), closure.text), *headers.items()):
+            rendered, source = request.rendered, request.config.own_closure(request.rendered.source)
+            headers = {n: text for n, text in source.headers.items() if (rendered.key.family, n) not in checked}
+            checked.update((rendered.key.family, name) for name in headers)
+            for name, text in ((str(rendered.group.template), source.text), *headers.items()):
                 if match := _CLOCK.search(text):
                     raise BuildError(
-                        f"{match[0].decode()} makes every build another one",
+                        f"{match[0].decode()} makes every build different",
+                        code="build-not-reproducible",
                         where=f"{name}:{text[: match.start()].count(bytes([10])) + 1}",
-                        hint="pass what is wanted through the matrix, or as an option -DNAME=value",
+                        hint="pass the value through the matrix, or as an option -DNAME=value",
                     )
 
-    def contents(self) -> dict[FragmentKey, str]:
+    def source_digests(self) -> dict[FragmentKey, str]:
         """What the author wrote of each fragment, see :func:`jitlto.build.shards.digest_source`."""
-        return {r.rendered.key: shards.digest_source(r.rendered, r.recipe) for r in self.requests}
+        return {r.rendered.key: shards.digest_source(r.rendered, r.config) for r in self.requests}
 
-    def identities(self) -> dict[str, str]:
+    def toolchain_identities(self) -> dict[str, str]:
         """The identity of each family's compiler."""
-        return {request.rendered.key.family: request.recipe.toolchain.identity for request in self.requests}
+        return {r.rendered.key.family: r.config.toolchain.identity for r in self.requests}
 
-    def items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
+    def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
         """What :mod:`~jitlto.build.shards` balances: each fragment with its compile and cost.
 
         Parameters
         ----------
         recorded : mapping of str to int
-            Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` gives them.
+            Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
         """
-        estimates = {}
-        for request in self.requests:
-            closure = request.recipe.search.closure(request.rendered.source.encode())
-            estimates[str(request.rendered.key)] = estimate(closure, len(request.recipe.architectures))
-        cost = costs_of(estimates, recorded)
-        return [
-            shards.ShardItem(
-                request.rendered.key,
-                f"{request.rendered.key.family} {request.recipe.first(request.rendered.source)}",
-                cost[str(request.rendered.key)],
-            )
-            for request in self.requests
-        ]
-
-    def missing(self, cache: Cache | None) -> list[FragmentKey]:
-        """The fragments that a build would compile."""
-        return [
-            r.rendered.key
+        estimates = {
+            str(r.rendered.key): estimate(r.config.closure(r.rendered.source), len(r.config.architectures))
             for r in self.requests
-            if cache is None or cache.find(r.recipe.first(r.rendered.source), r.recipe) is None
+        }
+        cost = costs(estimates, recorded)
+        return [
+            shards.ShardItem(key, f"{key.family} {r.config.source_key(r.rendered.source)}", cost[str(key)])
+            for key, r in zip(self.keys, self.requests, strict=True)
         ]
 
-    def explain(self, key: FragmentKey, cache: Cache | None) -> list[str]:
-        """Why a fragment would be compiled, field by field.
+    def select(self, shard: Shard | None, recorded: Mapping[str, int]) -> list[CompileRequest]:
+        """The requests of one shard, or all."""
+        if shard is None:
+            return self.requests
+        keys = shards.select_fragments(self.shard_items(recorded), shard)
+        return [request for request in self.requests if request.rendered.key in keys]
+
+    def find_uncached(self, cache: Cache | None) -> list[FragmentKey]:
+        """The fragments that a build would compile."""
+        return [request.rendered.key for request in self.requests if not _is_cached(request, cache)]
+
+    def explain_rebuild(self, key: FragmentKey, cache: Cache | None) -> list[str]:
+        """Explain why a fragment would be compiled, field by field.
 
         Raises
         ------
         BuildError
             If no family has such a fragment.
         """
-        request = next((r for r in self.requests if r.rendered.key == key), None)
+        request = next((request for request in self.requests if request.rendered.key == key), None)
         if request is None:
-            raise BuildError(f"no fragment {key}", hint="`jitlto build --dry-run` lists the fragments of a build")
+            raise BuildError(
+                f"no fragment {key}",
+                code="build-unknown-fragment",
+                hint="`jitlto build --dry-run` lists the fragments of a build",
+            )
         if cache is None:
             return ["there is no cache: everything is compiled"]
-        source = request.rendered.source
-        now: dict[str, str | Mapping[str, str]] = {**request.recipe.fields(source)}
+        now: dict[str, str | dict[str, str]] = {**request.config.fields(request.rendered.source)}
         before = cache.history(key)
         if before is not None:
-            known = before.get("headers", {})
-            now["headers"] = request.recipe.states(known) if isinstance(known, dict) else {}
-        differences, none = explaining.explain(before, now), explaining.explain(now, now)
-        found = cache.find(request.recipe.first(source), request.recipe) is not None
-        if found and before is not None and differences != none:
-            return [*differences, "but the cache has it from an earlier build: it would be taken from there"]
-        if not found and differences == none:
-            return ["nothing differs, but the cache has lost it: removed for space, or damaged"]
-        return differences
+            headers = before.get("headers", {})
+            now["headers"] = request.config.current_headers(headers) if isinstance(headers, dict) else {}
+        return rebuild_reason.explain(before, now, is_cached=_is_cached(request, cache))
+
+
+def _is_cached(request: CompileRequest, cache: Cache | None) -> bool:
+    if cache is None:
+        return False
+    return cache.find(request.config.source_key(request.rendered.source), request.config) is not None
 
 
 def build(
@@ -224,13 +226,13 @@ def build(
     output : Path
         The database file.
     jobs : int, optional
-        Compilers at once; by default as many as cores and memory bear, or as many as ``executor`` has workers.
+        Compilers at once; by default as many as cores and memory allow, or as many as ``executor`` has workers.
     executor : concurrent.futures.Executor, optional
         Where to compile; by default worker processes of this build.
     cache : Cache, optional
-        Where units are looked for and kept.
+        Where compiled sources are looked up and stored.
     observer : Observer
-        Told what happens.
+        Notified of what happens.
     keep_going : bool
         Compile all that compiles before the failures are reported, together.
     shard : Shard, optional
@@ -250,57 +252,33 @@ def build(
     """
     begin = time.perf_counter()
     if not output.parent.is_dir():
-        raise BuildError(f"the directory {output.parent} does not exist", where=str(output), hint="create it first")
+        raise BuildError(
+            f"the directory {output.parent} does not exist",
+            code="build-no-directory",
+            where=str(output),
+            hint="create it first",
+        )
     observer.phase("render")
     project = families if isinstance(families, Project) else Project(families, keep_going=keep_going)
     database.check_writable(output)
-    project.refuse_clock()
-    requests = project.requests
-    if shard is not None:
-        mine = shards.select_fragments(project.items(recorded or {}), shard)
-        requests = [request for request in requests if request.rendered.key in mine]
+    project.check_reproducible()
+    requests = project.select(shard, recorded or {})
     observer.started([request.rendered.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
     outcome = _compile(requests, begin, jobs, executor, cache, observer, keep_going=keep_going)
     observer.phase("check")
-    failed = [*project.failures, *(failure for _, failure in outcome.failures)]
-    fragments, blobs, includes = [], {}, {}
-    for position, unit in sorted(outcome.units.items()):
-        rendered = requests[position].rendered
-        try:
-            fragment, images = assemble(rendered, unit)
-        except BuildError as error:
-            if not keep_going:
-                raise
-            failed.append(failures.Failure(rendered, error))
-            continue
-        fragments.append(fragment)
-        includes[fragment.key] = requests[position].recipe.own.reachable(rendered.source.encode())
-        blobs.update(images)
-    if failed:
-        sources = [failure.rendered for failure in project.failures] + [request.rendered for request in requests]
-        raise failures.FailedFragmentsError(failures.group(failed, sources), len(sources))
-    fragments.sort(key=lambda fragment: fragment.key)
-    unseen = sorted(requests[p].rendered.key for p, unit in outcome.units.items() if nvrtc.NOT_PROBED in unit.log)
-    advice = [*project.advice, *(f"{key}: {nvrtc.NOT_PROBED}" for key in unseen)]
-    part: PartRecord | None = None
-    records = list(project.records.values())
-    if shard is None:
-        for record in records:
-            own = [fragment for fragment in fragments if fragment.key.family == record.name]
-            validate.check_interface_includes(record, own, includes)
-            advice += validate.check_fragments(record, own)
-    else:
-        part = shards.make_part_record(shard, project.contents(), records, includes, project.identities(), advice)
+    made = _assemble(project, requests, outcome, keep_going=keep_going)
+    advice, part = _validate(project, made, shard)
     observer.phase("write")
-    digest = database.write(output, records, fragments, blobs, part=part)
+    fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
+    digest = database.write(output, list(project.records.values()), fragments, made.blobs, part=part)
     if cache is not None:
         cache.store.prune()
-    return BuildReport(output, digest, tuple(fragments), outcome.compiled, tuple(advice), time.perf_counter() - begin)
+    return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin)
 
 
 def _compile(
-    requests: Sequence[Request],
+    requests: Sequence[CompileRequest],
     begin: float,
     jobs: int | None,
     executor: Executor | None,
@@ -309,29 +287,75 @@ def _compile(
     *,
     keep_going: bool,
 ) -> Outcome:
-    own = None if executor else ProcessExecutor(jobs or default_jobs())
-    pool = executor or own
-    assert pool is not None  # noqa: S101 - one of the two
-    width = jobs or transport.capacity(pool)
-
-    def submit(job: Job) -> Future[Report]:
-        return transport.submit(pool, job, compile_reported)
-
-    engine = Engine(submit, width, cache, observer, begin, keep_going=keep_going)
-    if isinstance(pool, DaskExecutor):  # before anything is compiled; each job is checked again
-        pool.check({r.recipe.toolchain.name: r.recipe.toolchain.identity for r in requests})
+    pool = executor or ProcessExecutor(jobs or default_jobs())
     try:
-        outcome = engine.run(requests)
+        if isinstance(pool, DaskExecutor):  # before anything is compiled; each job is checked again
+            pool.check({r.config.toolchain.name: r.config.toolchain.identity for r in requests})
+        submit = partial(transport.submit, pool, run=transport.compile_job)
+        width = jobs or transport.capacity(pool)
+        outcome = Scheduler(submit, width, cache, observer, begin, keep_going=keep_going).run(requests)
     finally:
-        if own is not None:
-            own.shutdown(cancel_futures=True)
+        if executor is None:
+            pool.shutdown(cancel_futures=True)
     if outcome.failures and not keep_going:
         raise outcome.failures[0][1].error
     return outcome
 
 
+@dataclass
+class _Assembled:
+    """The fragments of a build, the bytes of their images by SHA-256, and the family's headers that each includes."""
+
+    fragments: list[Fragment] = field(default_factory=list)
+    blobs: dict[str, bytes] = field(default_factory=dict)
+    includes: dict[FragmentKey, frozenset[str]] = field(default_factory=dict)
+    advice: list[str] = field(default_factory=list)
+
+
+def _assemble(
+    project: Project, requests: Sequence[CompileRequest], outcome: Outcome, *, keep_going: bool
+) -> _Assembled:
+    """Make fragments of compiled sources; raise what has failed up to here."""
+    made = _Assembled()
+    failed = [*project.failures, *(failure for _, failure in outcome.failures)]
+    for position, compiled in sorted(outcome.sources.items()):
+        rendered, config = requests[position].rendered, requests[position].config
+        try:
+            fragment, images = assemble(rendered, compiled)
+        except BuildError as error:
+            if not keep_going:
+                raise
+            failed.append(Failure(rendered, error))
+            continue
+        made.fragments.append(fragment)
+        made.blobs.update(images)
+        made.includes[fragment.key] = frozenset(config.own_closure(rendered.source).headers)
+        if nvrtc.NOT_PROBED in compiled.log:
+            made.advice.append(f"{fragment.key}: {nvrtc.NOT_PROBED}")
+    if failed:
+        sources = [failure.rendered for failure in project.failures] + [request.rendered for request in requests]
+        raise FailedFragmentsError(group_failures(failed, sources), len(sources))
+    return made
+
+
+def _validate(project: Project, made: _Assembled, shard: Shard | None) -> tuple[tuple[str, ...], PartRecord | None]:
+    """Check the fragments of each family against each other, which a shard leaves to the merge."""
+    records = list(project.records.values())
+    advice = [*project.advice, *sorted(made.advice)]
+    if shard is not None:
+        digests, identities = project.source_digests(), project.toolchain_identities()
+        part = shards.make_part_record(shard, digests, records, made.includes, identities, advice)
+        return tuple(advice), part
+    for record in records:
+        own = [fragment for fragment in made.fragments if fragment.key.family == record.name]
+        own.sort(key=lambda fragment: fragment.key)
+        validate.check_interface_includes(record, own, made.includes)
+        advice += validate.check_fragments(record, own)
+    return tuple(advice), None
+
+
 def family_record(family: Family) -> FamilyRecord:
-    """What the run side must know of a family: its groups, and the family's own headers behind its interfaces.
+    """Return what the run side must know of a family: its groups, and the headers of its own behind its interfaces.
 
     Raises
     ------
@@ -343,8 +367,9 @@ def family_record(family: Family) -> FamilyRecord:
         if group.interface and search.find(group.interface) is None:
             raise FamilyError(
                 f"interface {group.interface!r} does not exist",
+                code="family-no-interface",
                 where=f"{family.path} [{group.role}.{group.name}]",
-                hint=f"it is looked for in {', '.join(map(str, family.include))}",
+                hint=f"looked for in {', '.join(map(str, family.include))}",
             )
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
     headers = search.closure(include.encode()).headers

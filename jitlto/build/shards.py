@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from jitlto.build.cache.keys import Recipe
+from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord, PartRecord
@@ -106,13 +106,13 @@ def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dic
     return {"include": include}
 
 
-def digest_source(rendered: RenderedSource, recipe: Recipe) -> str:
+def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:
     """Return the SHA-256 of everything that the author wrote and that a fragment is made from.
 
     Of the headers only the family's own count: the toolkit's belong to the compiler, which a part names separately.
     """
-    source = recipe.own.closure(rendered.source.encode()).sha256
-    how = [" ".join(recipe.images), " ".join(map(str, recipe.architectures)), *recipe.options]
+    source = config.own_closure(rendered.source).sha256
+    how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
     parts = [source, rendered.group.entry or "", *rendered.params, *how]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

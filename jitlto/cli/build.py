@@ -247,7 +247,7 @@ def _executor(url: str | None) -> Iterator[Executor | None]:
 def _print_shards(project: Project, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
     from jitlto.build import shards
 
-    document = shards.make_ci_matrix(project.items(recorded), count)
+    document = shards.make_ci_matrix(project.shard_items(recorded), count)
     if as_json:
         # On one line: what a job writes to $GITHUB_OUTPUT.
         click.echo(json.dumps(document))
@@ -257,7 +257,7 @@ def _print_shards(project: Project, count: int, recorded: Mapping[str, int], as_
 
 
 def _print_reasons(project: Project, key: FragmentKey, cache: Cache | None, as_json: bool) -> None:
-    reasons = project.explain(key, cache)
+    reasons = project.explain_rebuild(key, cache)
     if as_json:
         print_json({"key": str(key), "reasons": reasons})
     else:
@@ -282,7 +282,7 @@ def _print_failures(error: FailedFragmentsError) -> None:
 
 
 def _print_missing(project: Project, cache: Cache | None, as_json: bool) -> None:
-    missing = project.missing(cache)
+    missing = project.find_uncached(cache)
     if as_json:
         print_json({"fragments": len(project.keys), "compile": [str(key) for key in missing]})
         return

@@ -26,7 +26,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
 
     One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
     """
-    from jitlto.build.execution.timings import read_costs
+    from jitlto.build.execution.costs import read_seconds
     from jitlto.report import model, page, verdict
 
     opened, family = open_database(database)
@@ -34,7 +34,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
         overwrite.refuse({"-o": output}, (opened.path, *timings, check_file))
         seconds: dict[str, float] = {}
         for path in timings:
-            seconds |= read_costs(path)
+            seconds |= read_seconds(path)
         found = verdict.read(check_file) if check_file else None
         described = model.describe(opened, family=family, seconds=seconds if timings else None, verdict=found)
     _write(page.to_html(described), output)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import os.path
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -53,11 +53,24 @@ class Source:
     @cached_property
     def sha256(self) -> str:
         """Of text, names and contents: what the compiler reads."""
-        digest = hashlib.sha256(hashlib.sha256(self.text).digest())
-        for name in sorted(self.headers):
-            digest.update(hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest())
-            digest.update(hashlib.sha256(self.headers[name]).digest())
-        return digest.hexdigest()
+        return hashlib.sha256(b"".join([_sha256(self.text), *_hashes(self.headers)])).hexdigest()
+
+
+def digest_headers(headers: Mapping[str, bytes]) -> str:
+    """SHA-256 over the names and contents of headers, in hexadecimal."""
+    return hashlib.sha256(b"".join(_hashes(headers))).hexdigest()
+
+
+def _hashes(headers: Mapping[str, bytes]) -> Iterator[bytes]:
+    for name in sorted(headers):
+        yield hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
+        yield _sha256(headers[name])
+
+
+@lru_cache(maxsize=4096)
+def _sha256(content: bytes) -> bytes:
+    # The sources of a build share their headers.
+    return hashlib.sha256(content).digest()
 
 
 def _read(path: str) -> bytes:

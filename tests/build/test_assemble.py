@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.assemble import assemble
-from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
@@ -21,11 +21,11 @@ from jitlto.storage.declaration import Group
 
 
 @cache
-def unit(text: str) -> Unit:
+def unit(text: str) -> CompiledSource:
     compiler = Compiler()
     architectures = (Architecture(75), Architecture(80))
     source, images = Source(text.encode(), {}), tuple(ImageKind)
-    return compiler.compile(Job("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), images))
+    return compiler.compile(CompileJob("nvrtc", compiler.identity, source, architectures, ("--std=c++17",), images))
 
 
 def make(

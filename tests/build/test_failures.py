@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group
+from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group_failures
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, CompileError
@@ -41,7 +41,7 @@ def grouped(tmp_path: Path) -> Grouped:
             except CompileError as error:
                 name = f"{rendered.key}.cu"
                 failures.append(Failure(rendered, nvrtc.annotate(error, name, rendered.text, rendered.origin)))
-        return group(failures, sources), sources
+        return group_failures(failures, sources), sources
 
     return make
 
@@ -127,7 +127,9 @@ def error_of(rendered: RenderedSource, message: str, line: int = 1) -> CompileEr
 
 
 def extent_of(failed: list[RenderedSource], sources: list[RenderedSource]) -> str:
-    ((extent,),) = [cause.extent for cause in group([Failure(r, error_of(r, "same")) for r in failed], sources)]
+    ((extent,),) = [
+        cause.extent for cause in group_failures([Failure(r, error_of(r, "same")) for r in failed], sources)
+    ]
     return extent
 
 
@@ -178,7 +180,7 @@ def test_a_parameter_that_some_combinations_lack_is_said() -> None:
 def test_a_value_of_one_combination_that_is_a_constant_of_another_does_not_split_a_cause() -> None:
     sources = product("g", veclen="4 8")
     failures = [Failure(r, error_of(r, f"{r.combination['veclen']} is not 4")) for r in sources]
-    assert len(group(failures, sources)) == 1
+    assert len(group_failures(failures, sources)) == 1
 
 
 def test_a_typedef_and_its_type_do_not_split_a_cause() -> None:
@@ -187,26 +189,26 @@ def test_a_typedef_and_its_type_do_not_split_a_cause() -> None:
         Failure(r, error_of(r, f'no conversion from "{t}"'))
         for r, t in zip(sources, ("unsigned int", "float"), strict=True)
     ]
-    assert len(group(failures, sources)) == 1
+    assert len(group_failures(failures, sources)) == 1
 
 
 def test_the_number_of_instances_of_a_diagnostic_does_not_split_a_cause() -> None:
     one, two = product("g", t="float double")
     twice = CompileError("x", log=error_of(two, "bad").log * 2)
-    assert len(group([Failure(one, error_of(one, "bad")), Failure(two, twice)], [one, two])) == 1
+    assert len(group_failures([Failure(one, error_of(one, "bad")), Failure(two, twice)], [one, two])) == 1
 
 
 def test_a_second_diagnostic_is_another_cause() -> None:
     one, two = product("g", t="float double")
     more = CompileError("x", log=error_of(two, "bad").log + error_of(two, "worse", 2).log)
-    assert len(group([Failure(one, error_of(one, "bad")), Failure(two, more)], [one, two])) == 2
+    assert len(group_failures([Failure(one, error_of(one, "bad")), Failure(two, more)], [one, two])) == 2
 
 
 def test_errors_of_other_tools_are_grouped_by_their_own_words() -> None:
     sources = product("g", t="float double int")
     logs = ["ptxas /tmp/a1/x.ptx, line 3; error : bad", "ptxas /tmp/b2/y.ptx, line 77; error : bad", "ptxas fatal: no"]
     failures = [Failure(r, CompileError("x", log=log)) for r, log in zip(sources, logs, strict=True)]
-    causes = group(failures, sources)
+    causes = group_failures(failures, sources)
     assert [len(cause.failures) for cause in causes] == [2, 1]
     assert causes[0].title == logs[0]
 
@@ -216,21 +218,23 @@ def test_the_name_of_the_source_does_not_split_a_cause() -> None:
     for names in (["a" * 64, "b" * 64], [str(r.key) for r in sources]):
         for form in ("{}.cu(1): error: bad", "{}.cu:1:7: error: bad"):
             errors = [CompileError("x", log=form.format(name)) for name in names]
-            assert len(group([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)) == 1
+            assert (
+                len(group_failures([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)) == 1
+            )
 
 
 def test_errors_without_a_log_are_grouped_by_what_they_say() -> None:
     sources = product("g", t="float double int")
     died = "a compiler process died with exit status -9"
     errors = [BuildError(died, where="a"), BuildError(died, where="b"), BuildError("another thing")]
-    causes = group([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)
+    causes = group_failures([Failure(r, error) for r, error in zip(sources, errors, strict=True)], sources)
     assert [(cause.title, len(cause.failures)) for cause in causes] == [(died, 2), ("another thing", 1)]
 
 
 def test_the_message_is_bounded() -> None:
     sources = [r for n in range(40) for r in product(f"g{n}", t=" ".join(f"v{i}" for i in range(n + 1)))]
     failures = [Failure(r, error_of(r, f"cause {'x' * len(r.key.group)}{r.key.group}")) for r in sources]
-    text = str(FailedFragmentsError(group(failures, sources), len(sources)))
+    text = str(FailedFragmentsError(group_failures(failures, sources), len(sources)))
     assert len(text) < 20_000
     assert text.count("does not compile") == 10
     assert "and 32 more" in text
@@ -239,7 +243,7 @@ def test_the_message_is_bounded() -> None:
 
 def test_the_error_of_a_build_carries_its_causes_between_processes() -> None:
     sources = product("g", t="float double")
-    error = FailedFragmentsError(group([Failure(r, error_of(r, "bad")) for r in sources], sources), 7)
+    error = FailedFragmentsError(group_failures([Failure(r, error_of(r, "bad")) for r in sources], sources), 7)
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert isinstance(copy, BuildError)
     assert str(copy) == str(error)
@@ -262,5 +266,5 @@ def test_whatever_the_values_are_one_bug_is_one_cause(values: list[str], before:
         Failure(r, error_of(r, f"nope [with T={value}, N={number}]", number + 1))
         for number, (r, value) in enumerate(zip(sources, values, strict=True))
     ]
-    (cause,) = group(failures, sources)
+    (cause,) = group_failures(failures, sources)
     assert len(cause.failures) == len(values)

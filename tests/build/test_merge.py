@@ -115,7 +115,7 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     own = HeaderSearch(loaded.include)
     rendered = list(render_family(loaded))
     includes = {source.key: own.reachable(source.source.encode()) for source in rendered}
-    return whole(path, includes, Project([loaded]).contents())
+    return whole(path, includes, Project([loaded]).source_digests())
 
 
 # --- A family by hand, for what need not be compiled ---

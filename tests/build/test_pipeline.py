@@ -160,7 +160,7 @@ def test_a_database_is_replaced_by_the_next_build(build_family: BuildFamily) -> 
 
 def test_two_families_of_one_name(tmp_path: Path) -> None:
     families = [declaration.load(write_family(tmp_path / place, MINI)) for place in ("a", "b")]
-    with pytest.raises(FamilyError, match="two families are called 'mini'"):
+    with pytest.raises(FamilyError, match="duplicate family 'mini'"):
         build(families, tmp_path / "x.fragdb")
 
 

@@ -146,7 +146,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
     loaded = declaration.load(write_family(directory, files))
-    return Project([loaded]).contents()
+    return Project([loaded]).source_digests()
 
 
 def test_the_whole_is_named_by_what_the_author_wrote_and_not_by_where_it_lies(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.build import matrix
-from jitlto.build.cache.cache import NOT_A_UNIT, Cache
-from jitlto.build.compilers.compiled_source import Unit
+from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.merge import merge_databases
 from jitlto.build.templates import render_family
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
@@ -381,7 +381,7 @@ def _pack_seeds(ground: Ground) -> list[bytes]:
 def _entry(ground: Ground, data: bytes) -> None:
     """An entry of the caches, whose checksum is right."""
     key = hashlib.sha256(data.partition(b"\n")[0]).hexdigest()
-    for kind in ("kernels", "units", "costs", "history", "headers", "sources", "databases"):
+    for kind in ("kernels", "compiled", "costs", "history", "headers", "sources", "databases"):
         ground.store.put(kind, key, data)
     kernel = CubinCache(ground.store).find(key, ground.directory / "x.fragdb")
     if kernel is not None:
@@ -389,8 +389,7 @@ def _entry(ground: Ground, data: bytes) -> None:
         kernel.architecture  # noqa: B018
     cache = Cache(ground.store)
     cache.costs()
-    with contextlib.suppress(*NOT_A_UNIT):
-        Unit.from_bytes(data)
+    decode_compiled(data)
     Shortcuts(ground.store).contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
@@ -399,11 +398,12 @@ def _entry(ground: Ground, data: bytes) -> None:
 def _entry_seeds(ground: Ground) -> list[bytes]:
     from jitlto.model.versions import Architecture, Version
 
-    unit = Unit("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),), (("w", "b"),),
-                ((ImageKind.PTX, Architecture(75), b"x"),), ("a.cuh",), "")  # fmt: skip
+    images = ((ImageKind.PTX, Architecture(75), b"x"),)
+    compiled = CompiledSource("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),),
+                              (("w", "b"),), images, (), "")  # fmt: skip
     with FragmentDatabase(ground.databases[0]) as database:
         contents = Contents.of(database)
-    return [*ground.kernels.values(), unit.to_bytes(), contents.to_json(), b'{"mini/kern[]": 1.5}']
+    return [*ground.kernels.values(), encode_compiled(compiled), contents.to_json(), b'{"mini/kern[]": 1.5}']
 
 
 def _raw_entry(ground: Ground, data: bytes) -> None:

@@ -1,80 +1,103 @@
-"""The build cache: what compilers made, by fingerprint, shared between processes and checkouts."""
+"""The build cache: what compilers made, by content, shared between processes and checkouts."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from jitlto import config
 from jitlto.build.cache import keys
-from jitlto.build.cache.keys import Recipe
-from jitlto.build.compilers.compiled_source import Unit
+from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.versions import Architecture
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 
-_MOST_MANIFESTS = 32  # header states remembered for one source
-#: What reading a unit may end with that somebody else has put there.
-NOT_A_UNIT = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError, JitltoError)
+_MOST_MANIFESTS = 32  # header states kept for one source
 _COSTS = keys.sha256(b"costs")
+_DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 
 
 class Cache:
-    """The build cache: compiled sources by key, costs and histories by fragment key, in a directory of the user's."""
+    """The build cache: compiled sources by source key and headers, costs and histories by fragment key.
+
+    Every entry that is damaged, or was written by other code, is a miss.
+
+    Parameters
+    ----------
+    store : CacheDir
+        A directory of the user's.
+    """
 
     def __init__(self, store: CacheDir) -> None:
         self.store = store
 
-    def find(self, first: str, recipe: Recipe) -> Unit | None:
-        """The unit of a source whose headers are what they were when it was made."""
-        for sha in self._manifests(first):
+    def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
+        """The compiled form of a source whose headers are what they were then."""
+        for sha in self._manifests(source_key):
             manifest = self.store.get("headers", sha)
-            if manifest is None or keys.sha256(manifest) != sha or not recipe.holds(sha, manifest):
+            if manifest is None or keys.sha256(manifest) != sha or not compile_config.is_current(sha, manifest):
                 continue
-            data = self.store.get("units", keys.second(first, sha))
-            if data is not None:
-                with contextlib.suppress(*NOT_A_UNIT):
-                    return Unit.from_bytes(data)
+            data = self.store.get("compiled", keys.entry_key(source_key, sha))
+            if data is not None and (compiled := decode_compiled(data)) is not None:
+                return compiled
         return None
 
-    def keep(self, first: str, manifest: bytes, unit: Unit) -> None:
-        """Store a unit under its fingerprint."""
+    def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> None:
+        """CacheDir what a source was compiled to with the headers of ``manifest``."""
         sha = keys.sha256(manifest)
         self.store.put("headers", sha, manifest)
-        self.store.put("units", keys.second(first, sha), unit.to_bytes())
-        known = [sha, *(other for other in self._manifests(first) if other != sha)]
-        self.store.put("sources", first, keys.joined(known[:_MOST_MANIFESTS]))
+        self.store.put("compiled", keys.entry_key(source_key, sha), encode_compiled(compiled))
+        manifests = [sha, *(other for other in self._manifests(source_key) if other != sha)]
+        self.store.put("sources", source_key, "\n".join(manifests[:_MOST_MANIFESTS]).encode())
 
     def costs(self) -> dict[str, float]:
-        """Seconds that fragments took to compile, by the text of their keys."""
-        data = self.store.get("costs", _COSTS)
-        try:
-            return {str(key): float(seconds) for key, seconds in json.loads(data or b"{}").items()}
-        except (ValueError, TypeError, AttributeError, RecursionError):
-            return {}
+        """Seconds that fragments took to compile, by the text form of their keys."""
+        with contextlib.suppress(*_DAMAGED):
+            return msgspec.json.decode(self.store.get("costs", _COSTS) or b"{}", type=dict[str, float])
+        return {}
 
     def record_costs(self, seconds: Mapping[str, float]) -> None:
         """Add to the costs."""
         if seconds:
             self.store.put("costs", _COSTS, json.dumps(self.costs() | dict(seconds), sort_keys=True).encode())
 
-    def history(self, key: FragmentKey) -> dict[str, object] | None:
-        """What a fragment was made from when it was last built with this cache."""
-        data = self.store.get("history", keys.history_key(key))
-        try:
-            return dict(json.loads(data)) if data else None
-        except (ValueError, TypeError, RecursionError):
-            return None
+    def history(self, key: FragmentKey) -> dict[str, str | dict[str, str]] | None:
+        """The fields that a fragment was made from when it was last built with this cache."""
+        if data := self.store.get("history", keys.sha256(str(key).encode())):
+            with contextlib.suppress(*_DAMAGED):
+                # Names of headers may be no UTF-8, which msgspec's own decoder refuses.
+                return msgspec.convert(json.loads(data), dict[str, str | dict[str, str]])
+        return None
 
     def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:
-        """Keep what a fragment was made from."""
-        self.store.put("history", keys.history_key(key), json.dumps(fields).encode())
+        """CacheDir the fields that a fragment is made from."""
+        self.store.put("history", keys.sha256(str(key).encode()), json.dumps(fields).encode())
 
-    def _manifests(self, first: str) -> list[str]:
-        data = self.store.get("sources", first)
+    def _manifests(self, source_key: str) -> list[str]:
+        data = self.store.get("sources", source_key)
         return data.decode("ascii", "replace").split("\n") if data else []
+
+
+def encode_compiled(compiled: CompiledSource) -> bytes:
+    """Serialise a compiled source as MessagePack, without the headers that it read: its manifest names them."""
+    return msgspec.msgpack.encode(replace(compiled, reads=()))
+
+
+def decode_compiled(data: bytes) -> CompiledSource | None:
+    """Deserialise a compiled source; None if ``data`` is damaged."""
+    with contextlib.suppress(*_DAMAGED):
+        compiled = msgspec.msgpack.decode(data, type=CompiledSource)
+        for architecture in (compiled.target, *(architecture for _, architecture, _ in compiled.images)):
+            Architecture.parse(str(architecture))
+        return compiled
+    return None
 
 
 def open_cache(directory: Path | None = None) -> Cache | None:

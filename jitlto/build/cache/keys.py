@@ -1,38 +1,38 @@
-"""What a compile depends on, in two levels, so that nothing is compiled again that would come out the same.
+"""What a compile depends on, in two levels, so that nothing is compiled again whose result would be the same.
 
-The first level is known before any header is looked at: source, options, architectures, images, compiler. Under it
-stand *manifests*: the headers that a compile of just that has read, with their contents. A unit is valid if a manifest
-of its first level holds. Names are relative to their include directory, so that directory, user and machine do not
-count; contents are compared by SHA-256, times never.
+The source key is known before any header is read: source, options, architectures, images, compiler. Under it the cache
+keeps *manifests*: the headers that a compile of that source has read, with their contents. A compiled source is valid
+if one of the manifests of its source key still holds. Names are relative to their include directory, so that
+directory, user and machine do not count; contents are compared by SHA-256, times never.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.build.compilers.base import Toolchain
-from jitlto.model.fragment import FragmentKey, ImageKind
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.versions import Architecture
 
-#: To be raised when the same inputs are made into other units.
-REVISION = 2
+#: To be raised when the same inputs give another compiled source, or its serialised form changes.
+REVISION = 3
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How the sources of one family are compiled.
+@dataclass(frozen=True, eq=False)
+class CompileConfig:
+    """How the sources of one family are compiled, and what is computed once for each distinct source of them.
 
     Parameters
     ----------
     toolchain : Toolchain
     search : HeaderSearch
-        Where headers are found that travel with a source.
+        Finds the headers that are sent with a source.
     own : HeaderSearch
-        The family's own among them.
+        Finds the family's own among them.
     architectures : tuple of Architecture
         Sorted.
     options : tuple of str
@@ -46,10 +46,31 @@ class Recipe:
     architectures: tuple[Architecture, ...]
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]
-    _held: dict[str, bool] = field(default_factory=dict, repr=False, compare=False)
+    _current: dict[str, bool] = field(default_factory=dict, repr=False)
+    _closures: dict[tuple[bool, str], Source] = field(default_factory=dict, repr=False)
+    _header_sets: dict[frozenset[str], Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+
+    def closure(self, source: str, extra: Sequence[str] = ()) -> Source:
+        """The source with all headers that it can reach, and those of ``extra``, which it includes through a macro.
+
+        Sources with the same headers share one mapping, which is then sent to a worker once.
+        """
+        if extra:
+            return self.search.closure(source.encode(), extra)
+        if (found := self._closures.get((False, source))) is None:
+            walked = self.search.closure(source.encode())
+            headers = self._header_sets.setdefault(frozenset(walked.headers), walked.headers)
+            found = self._closures[False, source] = Source(walked.text, headers)
+        return found
+
+    def own_closure(self, source: str) -> Source:
+        """The source with those headers of the family that it can reach."""
+        if (found := self._closures.get((True, source))) is None:
+            found = self._closures[True, source] = self.own.closure(source.encode())
+        return found
 
     def fields(self, source: str) -> dict[str, str]:
-        """The first level of a source, field by field."""
+        """What the source key is made of, by name."""
         return {
             "source": source,
             "options": " ".join(self.options),
@@ -58,34 +79,33 @@ class Recipe:
             "compiler": self.toolchain.identity,
         }
 
-    def first(self, source: str) -> str:
-        """The first level of a source: SHA-256 of its fields."""
-        document = json.dumps([REVISION, self.fields(source), self.options])
-        return hashlib.sha256(document.encode()).hexdigest()
+    def source_key(self, source: str) -> str:
+        """SHA-256 of the source and of how it is compiled."""
+        return sha256(json.dumps([REVISION, self.fields(source), self.options]).encode())
 
     def manifest(self, source: str, reads: Sequence[str]) -> bytes:
         """The headers of a compile as they are now: a line of SHA-256 and name for each that was read.
 
-        ``+ name`` and ``- name`` say of others only whether they exist, which decides what an include means.
+        ``+ name`` and ``- name`` tell only whether a header exists, which decides what an include means.
         """
         own = [name for name in reads if not name.startswith("<")]
         lines = [f"{self._state(name)} {name}" for name in reads]
-        asked = self.search.asked(source.encode(), own) - set(own)
-        lines += [f"{'-' if self.search.find(name) is None else '+'} {name}" for name in asked]
+        looked_up = self.search.asked(source.encode(), own) - set(own)
+        lines += [f"{'-' if self.search.find(name) is None else '+'} {name}" for name in looked_up]
         return "\n".join(sorted(lines)).encode("utf-8", "surrogateescape")
 
-    def holds(self, sha: str, manifest: bytes) -> bool:
-        """Whether every header of a manifest is now what it was; ``sha`` is the manifest's name."""
-        if sha not in self._held:
-            self._held[sha] = all(self._line_holds(state, name) for state, name in _lines(manifest))
-        return self._held[sha]
+    def is_current(self, manifest_sha256: str, manifest: bytes) -> bool:
+        """Whether every header of a manifest is unchanged."""
+        if manifest_sha256 not in self._current:
+            self._current[manifest_sha256] = all(self._line_holds(*line) for line in _lines(manifest))
+        return self._current[manifest_sha256]
 
     def headers(self, manifest: bytes) -> dict[str, str]:
         """The headers of a manifest with their SHA-256."""
         return {name: state for state, name in _lines(manifest) if state not in "+-"}
 
-    def states(self, names: Iterable[str]) -> dict[str, str]:
-        """Headers with their SHA-256 as they are now, without those that are gone."""
+    def current_headers(self, names: Iterable[str]) -> dict[str, str]:
+        """Headers with their SHA-256 now, without those that are gone."""
         return {name: state for name in names if (state := self._state(name)) != "gone"}
 
     def _line_holds(self, state: str, name: str) -> bool:
@@ -94,8 +114,7 @@ class Recipe:
         return self._state(name) == state
 
     def _state(self, name: str) -> str:
-        found = self.toolchain.external(name) if name.startswith("<") else self.search.sha256(name)
-        return found or "gone"
+        return (self.toolchain.external(name) if name.startswith("<") else self.search.sha256(name)) or "gone"
 
 
 def _lines(manifest: bytes) -> Iterator[tuple[str, str]]:
@@ -109,16 +128,6 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def second(first: str, manifest: str) -> str:
-    """The key of a unit: its first level and the SHA-256 of its manifest."""
-    return sha256(f"{first} {manifest}".encode())
-
-
-def history_key(key: FragmentKey) -> str:
-    """Where the fields of the last build of a fragment are kept."""
-    return sha256(str(key).encode())
-
-
-def joined(lines: Iterable[str]) -> bytes:
-    """Lines as one payload."""
-    return "\n".join(lines).encode()
+def entry_key(source_key: str, inputs_sha256: str) -> str:
+    """The key of a compile of one source with a manifest, or a closure, of that SHA-256."""
+    return sha256(f"{source_key} {inputs_sha256}".encode())

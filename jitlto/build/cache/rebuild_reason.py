@@ -13,8 +13,8 @@ _LONGEST_DIFF = 24  # lines
 _MOST_NAMES = 12
 
 
-def explain(before: Fields | None, now: Fields) -> list[str]:
-    """Say what differs between two makings of one fragment.
+def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]:
+    """Explain what differs between two builds of one fragment.
 
     Parameters
     ----------
@@ -22,6 +22,8 @@ def explain(before: Fields | None, now: Fields) -> list[str]:
         What it was made from when it was last built with this cache; None if it never was.
     now : mapping
         What it would be made from now.
+    is_cached : bool
+        Whether the cache has what would be made now.
 
     Returns
     -------
@@ -31,12 +33,22 @@ def explain(before: Fields | None, now: Fields) -> list[str]:
     """
     if before is None:
         return ["never built with this cache"]
-    # What one side lacks is as if it were empty there.
-    lines = [line for field in {**now, **before} for line in _differences(field, before.get(field), now.get(field))]
-    return lines or ["nothing differs: it would be taken from the cache"]
+    lines = differences(before, now)
+    if not lines and is_cached:
+        return ["nothing differs: it would be taken from the cache"]
+    if not lines:
+        return ["nothing differs, but the cache has lost it: removed for space, or damaged"]
+    if is_cached:
+        lines.append("but the cache has it from an earlier build: it would be taken from there")
+    return lines
 
 
-def _differences(field: str, before: object, now: object) -> list[str]:
+def differences(before: Fields, now: Fields) -> list[str]:
+    """The differences alone; none if there are none. A field that one side lacks is empty there."""
+    return [line for field in {**now, **before} for line in _field(field, before.get(field), now.get(field))]
+
+
+def _field(field: str, before: object, now: object) -> list[str]:
     if isinstance(before, Mapping) or isinstance(now, Mapping):
         old = before if isinstance(before, Mapping) else {}
         new = now if isinstance(now, Mapping) else {}

@@ -1,21 +1,117 @@
-"""The compilers that fragments can be made with, behind one interface."""
+"""The compilers behind one interface: what goes to one, what comes back, and :class:`Toolchain` itself.
+
+A job holds its source and headers by content and a compiled source its images, so that both cross between processes and
+machines.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
-from jitlto.build.compilers.compiled_source import Job, Unit
-from jitlto.model.versions import Version
+from jitlto.model.fragment import ImageKind, Symbol
+from jitlto.model.headers import Source
+from jitlto.model.versions import Architecture, Version
 
 #: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
 _MODULES = {"nvrtc": "jitlto.build.compilers.nvrtc", "nvcc": "jitlto.build.compilers.nvcc"}
 
 
+@dataclass(frozen=True, slots=True)
+class CompileJob:
+    """One source to compile, and how.
+
+    Parameters
+    ----------
+    toolchain : str
+        ``nvrtc`` or ``nvcc``.
+    identity : str
+        :attr:`Toolchain.identity` of the client's compiler. A worker with another compiler refuses the job.
+    source : Source
+        Text and headers.
+    architectures : tuple of Architecture
+        At least one, sorted.
+    options : tuple of str
+        Further compiler options.
+    images : tuple of ImageKind
+        What to make: LTO-IR, PTX for the lowest architecture, or both.
+    sharers : int
+        How many jobs of this build have the same includes; decides whether a snapshot may pay.
+    """
+
+    toolchain: str
+    identity: str
+    source: Source
+    architectures: tuple[Architecture, ...]
+    options: tuple[str, ...]
+    images: tuple[ImageKind, ...]
+    sharers: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledSource:
+    """What one source became.
+
+    Parameters
+    ----------
+    toolchain : str
+        ``nvrtc`` or ``nvcc``.
+    version : Version
+        The toolchain's.
+    target : Architecture
+        The lowest architecture, for which symbols were read.
+    isa : Version
+        The PTX ISA version that the compiler writes.
+    provides, requires : tuple of Symbol
+        Sorted.
+    kernels : tuple of (str, tuple of (int, int))
+        The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes; sorted.
+    weak : tuple of (str, str)
+        See :attr:`jitlto.model.fragment.Fragment.weak`.
+    images : tuple of (ImageKind, Architecture, bytes)
+        LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest; sorted.
+    reads : tuple of str
+        The names of the headers that the compiler read, as far as it tells, else of all that it was given; sorted.
+    log : str
+        The compiler's warnings.
+    """
+
+    toolchain: str
+    version: Version
+    target: Architecture
+    isa: Version
+    provides: tuple[Symbol, ...]
+    requires: tuple[Symbol, ...]
+    kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    weak: tuple[tuple[str, str], ...]
+    images: tuple[tuple[ImageKind, Architecture, bytes], ...]
+    reads: tuple[str, ...]
+    log: str
+
+
+@dataclass(frozen=True, slots=True)
+class CompileResult:
+    """A compiled source with the circumstances of its compile, which are no part of it.
+
+    Parameters
+    ----------
+    compiled : CompiledSource
+    seconds : float
+        Wall time of the compile.
+    worker : str
+        Host and process.
+    """
+
+    compiled: CompiledSource
+    seconds: float
+    worker: str
+
+
 class Toolchain(Protocol):
-    """A compiler at hand. Made once a process; :meth:`compile` runs in worker processes whose directory is ``/``."""
+    """An installed compiler. Made once a process; :meth:`compile` runs in worker processes whose directory is ``/``."""
 
     #: ``nvrtc`` or ``nvcc``.
     name: str
@@ -27,7 +123,7 @@ class Toolchain(Protocol):
         """Where headers are looked up that travel with a job, beside the family's own include directories."""
         ...
 
-    def compile(self, job: Job) -> Unit:
+    def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 
         Raises
@@ -43,19 +139,27 @@ class Toolchain(Protocol):
     def external(self, name: str) -> str | None:
         """SHA-256 of a header that the compiler finds by itself, as it is now; None if it is gone.
 
-        Such headers stand in :attr:`Unit.reads` under names that begin with ``<``: ``<toolkit>/cuda_fp16.h``,
+        The names of such headers in :attr:`CompiledSource.reads` begin with ``<``: ``<toolkit>/cuda_fp16.h``,
         ``<host>/usr/include/math.h``.
         """
         ...
 
 
-def find(name: str) -> Toolchain:
-    """The compiler called ``name``.
+def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:
+    """Return the compiler called ``name``.
+
+    Parameters
+    ----------
+    name : str
+        ``nvrtc`` or ``nvcc``.
+    shared_directory : Path, optional
+        A private directory in which processes that compile together find each other's snapshots; by default no
+        snapshots are made.
 
     Raises
     ------
     ToolchainError
         If it is not installed.
     """
-    toolchain: Toolchain = import_module(_MODULES[name]).Compiler()
+    toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)
     return toolchain

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.compilers.base import CompileJob
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Program, Step
 from jitlto.errors import CompileError
@@ -26,7 +26,7 @@ TRACES_HEADERS = Version(13, 0)
 _PATIENCE = 0.4
 
 
-def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
+def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
     """The headers of a job that are read when ``text`` is compiled for any of its architectures.
 
     Returns
@@ -55,7 +55,7 @@ def traced_headers(job: Job, text: bytes) -> frozenset[str] | None:
     return frozenset(found)
 
 
-def _trace(job: Job, text: bytes, step: Step, directory: str) -> None:
+def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:
     with contextlib.suppress(CompileError):
         program = Program.whole(Source(text, job.source.headers), step)
         nvrtc.run(program, job.source.headers, step, f"--fdevice-time-trace={directory}/trace")

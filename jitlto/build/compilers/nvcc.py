@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.line_markers import entered
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
@@ -67,7 +67,12 @@ class Compiler:
 
     name = "nvcc"
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        shared_directory: Path | None = None,  # noqa: ARG002 - nvcc makes no snapshots
+    ) -> None:
         given = os.environ if environment is None else environment
         self._environment = {name: given[name] for name in _ENVIRONMENT if name in given}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -96,7 +101,7 @@ class Compiler:
         """None: nvcc finds the toolkit's headers and the host's by itself."""
         return []
 
-    def compile(self, job: Job) -> Unit:
+    def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 
         Raises
@@ -135,7 +140,7 @@ class Compiler:
             for symbol, body in parse(probe).weak
         ]
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
-        return Unit(
+        return CompiledSource(
             toolchain=self.name,
             version=self.version,
             target=architectures[0],
@@ -161,7 +166,7 @@ class Compiler:
     def _ptx(
         self,
         work: Path,
-        job: Job,
+        job: CompileJob,
         names: Mapping[str, str],
         architectures: Sequence[Architecture],
         kept: str,

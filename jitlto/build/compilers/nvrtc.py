@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 
-from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.header_trace import TRACES_HEADERS, traced_headers
 from jitlto.build.compilers.snapshot import Snapshots
-from jitlto.build.execution import transport, workers
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
 from jitlto.model.fragment import ImageKind, SymbolKind
-from jitlto.model.headers import Source, split_leading_includes
+from jitlto.model.headers import Source, digest_headers, split_leading_includes
 from jitlto.model.versions import Architecture
 
 # A source that may read or ask for headers below its first lines: in any spelling of a directive.
@@ -28,9 +27,9 @@ class Compiler:
 
     name = "nvrtc"
 
-    def __init__(self) -> None:
+    def __init__(self, *, shared_directory: Path | None = None) -> None:
         self.version = toolkit.nvrtc_version()
-        self._snapshots = Snapshots(workers.shared_directory())
+        self._snapshots = Snapshots(shared_directory)
         self._traced: dict[tuple[object, ...], frozenset[str] | None] = {}
 
     @cached_property
@@ -46,7 +45,7 @@ class Compiler:
         """None: every header is given."""
         return None
 
-    def compile(self, job: Job) -> Unit:
+    def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job, see :func:`jitlto.cuda.nvrtc.compile_source`."""
 
         def run(source: Source, step: Step) -> Output:
@@ -64,7 +63,7 @@ class Compiler:
         kernels = sorted(
             (s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind is SymbolKind.KERNEL
         )
-        return Unit(
+        return CompiledSource(
             self.name,
             compiled.version,
             module.target,
@@ -78,13 +77,13 @@ class Compiler:
             compiled.warnings,
         )
 
-    def _reads(self, job: Job) -> tuple[str, ...]:
+    def _reads(self, job: CompileJob) -> tuple[str, ...]:
         """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
         given = tuple(sorted(job.source.headers))
         head, rest = split_leading_includes(job.source.text)
         if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
             return given
-        key = (head, job.options, job.architectures, transport.digest(job.source.headers))
+        key = (head, job.options, job.architectures, digest_headers(job.source.headers))
         if key not in self._traced:
             traced = traced_headers(job, head)
             # Whether a header exists may then hang on one that is not read.

@@ -26,11 +26,10 @@ from typing import NoReturn
 
 import filelock
 
-from jitlto.build.execution import transport
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Output, Program, Step
 from jitlto.errors import CompileError
-from jitlto.model.headers import Source
+from jitlto.model.headers import Source, digest_headers
 
 #: Fewer sources than this with the same includes do not repay a process that holds them.
 LEAST_SHARERS = 3
@@ -131,7 +130,7 @@ class Snapshots:
 
 
 def _key(source: Source, program: Program, step: Step) -> str:
-    parts = (transport.digest(source.headers), program.name, step.kind, str(step.architecture), *step.options)
+    parts = (digest_headers(source.headers), program.name, step.kind, str(step.architecture), *step.options)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]  # the path of a socket has to be short
 
 

@@ -5,12 +5,15 @@ Whole milliseconds, for shards must be cut alike on every machine.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from jitlto.build.execution import timings
+from jitlto.errors import BuildError
 from jitlto.model.headers import Source
+from jitlto.storage import files
 
 # Fitted to NVRTC 12.9 and 13 on the shipped families (0.1 to 0.2 s) and on sources that include CCCL (2 to 4 s). Bytes
 # of headers tell little, for the toolkit's own are large and mostly skipped; the number of templates that the front
@@ -67,8 +70,40 @@ def read_costs(paths: Iterable[Path]) -> dict[str, int]:
     recorded: dict[str, int] = {}
     for path in paths:
         # None is free: shards of nothing but cache hits are still to be even.
-        recorded |= {key: max(1, round(1000 * seconds)) for key, seconds in timings.read_costs(path).items()}
+        recorded |= {key: max(1, round(1000 * seconds)) for key, seconds in read_seconds(path).items()}
     return recorded
+
+
+def read_seconds(path: Path) -> dict[str, float]:
+    """The seconds that each fragment took, from timings written as JSON.
+
+    Returns
+    -------
+    dict of str to float
+        By the text form of the key, those only that were compiled and not taken from the cache.
+
+    Raises
+    ------
+    BuildError
+        If the file cannot be read or is no such file.
+    """
+    hint = "write it with jitlto build --timings FILE.json"
+    try:
+        document = json.loads(files.read(path).decode())
+    except OSError as error:
+        raise BuildError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    except (ValueError, RecursionError) as error:
+        raise BuildError(f"is no JSON: {error}", where=str(path), hint=hint) from error
+    fragments = document.get("fragments") if isinstance(document, dict) else None
+    if not isinstance(fragments, dict):
+        raise BuildError('holds no timings: it has no object "fragments"', where=str(path), hint=hint)
+    for key, seconds in fragments.items():
+        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+        if not number or not (0 <= seconds < math.inf):
+            raise BuildError(
+                f"{seconds!r} is no number of seconds", where=f"{path}: fragments[{json.dumps(key)}]", hint=hint
+            )
+    return {key: float(seconds) for key, seconds in fragments.items()}
 
 
 def costs(estimates: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from jitlto.build.compilers import base
-from jitlto.build.execution.transport import refuse_other_versions, replaceable, versions
+from jitlto.build.compilers.base import find_toolchain
+from jitlto.build.execution.transport import check_versions, replaceable, versions
 from jitlto.errors import BuildError, JitltoError, ToolchainError
 
 P = ParamSpec("P")
@@ -89,14 +89,14 @@ class DaskExecutor(Executor):
         ToolchainError
             Names the worker and both identities.
         """
-        self._refuse_different(partial(_identities, tuple(identities)), identities)
+        self._check_workers(partial(_identities, tuple(identities)), identities)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Disconnect: after what was submitted is done, or at once if ``cancel_futures`` or not ``wait``."""
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()
 
-    def _refuse_different(self, probe: Callable[[], dict[str, str]], ours: Mapping[str, str]) -> None:
+    def _check_workers(self, probe: Callable[[], dict[str, str]], ours: Mapping[str, str]) -> None:
         for worker, theirs in sorted(self._client.run(probe, on_error="return").items()):
             if isinstance(theirs, JitltoError):
                 raise ToolchainError(theirs.what, where=f"worker {worker}", hint=theirs.hint)
@@ -107,7 +107,7 @@ class DaskExecutor(Executor):
                     f"worker {worker} cannot run jitlto: {theirs!r}",
                     hint=f"install jitlto {versions()['jitlto']} on every worker",
                 )
-            refuse_other_versions(worker, theirs, ours)
+            check_versions(worker, theirs, ours)
 
 
 def connect(url: str) -> DaskExecutor:
@@ -151,7 +151,7 @@ def connect(url: str) -> DaskExecutor:
     try:
         _check(client, match[1])
         executor = DaskExecutor(client, match[1])
-        executor._refuse_different(versions, versions())
+        executor._check_workers(versions, versions())
     except BaseException:
         client.close()
         raise
@@ -181,12 +181,12 @@ def _check(client: Any, address: str) -> None:
     ours = {"Python": versions()["Python"]}
     for worker, found in sorted(client.get_versions()["workers"].items()):
         theirs = ".".join(str(found["packages"]["python"]).split(".")[:2])
-        refuse_other_versions(worker, {"Python": theirs}, ours)
+        check_versions(worker, {"Python": theirs}, ours)
 
 
 def _identities(names: tuple[str, ...]) -> dict[str, str]:
     # In a worker.
-    return {name: base.find(name).identity for name in names}
+    return {name: find_toolchain(name).identity for name in names}
 
 
 @contextmanager

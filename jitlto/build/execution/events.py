@@ -34,6 +34,43 @@ class Span:
     steps: Mapping[str, float] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A part of the build: its name, its begin in seconds from the begin of the build, and its seconds.
+
+    A name may come again, once for each family.
+    """
+
+    name: str
+    start: float
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the time of a build went.
+
+    Parameters
+    ----------
+    phases : tuple of Phase
+        In order.
+    spans : tuple of Span
+        Of each fragment that was compiled, in the order in which they ended.
+    cached : int
+        Fragments that took no compile.
+    total_seconds : float
+        Wall time of the build.
+    earlier : mapping of str to float
+        Of those from the cache, by key, the seconds that they took when they were compiled, as far as it is known.
+    """
+
+    phases: tuple[Phase, ...]
+    spans: tuple[Span, ...]
+    cached: int
+    total_seconds: float
+    earlier: Mapping[str, float] = field(default_factory=dict)
+
+
 class Observer:
     """Told of what a build does, by one thread. This one ignores it all: override what matters."""
 
@@ -44,7 +81,7 @@ class Observer:
         """All is rendered: of each of ``keys`` it will be told once that it is cached, compiled or failed.
 
         ``costs`` are expected seconds by the text form of the key, as far as they are known, of other fragments
-        perhaps too; see :func:`jitlto.build.execution.timings.read_costs`.
+        perhaps too; see :func:`jitlto.build.execution.costs.read_seconds`.
         """
 
     def cached(self, key: FragmentKey) -> None:

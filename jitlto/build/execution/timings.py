@@ -3,57 +3,17 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from jitlto.build.execution import timings_page
-from jitlto.build.execution.events import Observer, Span
+from jitlto.build.execution.events import Observer, Phase, Span, Timings
 from jitlto.errors import BuildError
 from jitlto.model.fragment import FragmentKey
-from jitlto.storage import files
 
 _DIGITS = 6  # microseconds
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A part of the build: its name, its begin in seconds from the begin of the build, and its seconds.
-
-    A name may come again, once for each family.
-    """
-
-    name: str
-    start: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Where the time of a build went.
-
-    Parameters
-    ----------
-    phases : tuple of Phase
-        In order.
-    spans : tuple of Span
-        Of each fragment that was compiled, in the order in which they ended.
-    cached : int
-        Fragments that took no compile.
-    total_seconds : float
-        Wall time of the build.
-    earlier : mapping of str to float
-        Of those from the cache, by key, the seconds that they took when they were compiled, as far as it is known.
-    """
-
-    phases: tuple[Phase, ...]
-    spans: tuple[Span, ...]
-    cached: int
-    total_seconds: float
-    earlier: Mapping[str, float] = field(default_factory=dict)
 
 
 class Recorder(Observer):
@@ -185,35 +145,3 @@ def _unwritable(path: Path, error: OSError) -> BuildError:
     return BuildError(
         f"timings cannot be written: {error.strerror}", where=str(path), hint="name a file that you may write"
     )
-
-
-def read_costs(path: Path) -> dict[str, float]:
-    """The seconds that each fragment took, from timings written as JSON.
-
-    Returns
-    -------
-    dict of str to float
-        By the text form of the key, those only that were compiled and not taken from the cache.
-
-    Raises
-    ------
-    BuildError
-        If the file cannot be read or is no such file.
-    """
-    hint = "write it with jitlto build --timings FILE.json"
-    try:
-        document = json.loads(files.read(path).decode())
-    except OSError as error:
-        raise BuildError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
-    except (ValueError, RecursionError) as error:
-        raise BuildError(f"is no JSON: {error}", where=str(path), hint=hint) from error
-    fragments = document.get("fragments") if isinstance(document, dict) else None
-    if not isinstance(fragments, dict):
-        raise BuildError('holds no timings: it has no object "fragments"', where=str(path), hint=hint)
-    for key, seconds in fragments.items():
-        number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-        if not number or not (0 <= seconds < math.inf):
-            raise BuildError(
-                f"{seconds!r} is no number of seconds", where=f"{path}: fragments[{json.dumps(key)}]", hint=hint
-            )
-    return {key: float(seconds) for key, seconds in fragments.items()}

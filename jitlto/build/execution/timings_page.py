@@ -7,15 +7,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import jinja2
 from markupsafe import Markup
 
-from jitlto.build.execution.events import Span
-
-if TYPE_CHECKING:
-    from jitlto.build.execution.timings import Timings
+from jitlto.build.execution.events import Span, Timings
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _LANE = 1000, 130, 65, 30, 22  # pixels; right of the plot stand the phases' seconds
 _GAP = 1.0  # pixels between two fragments of a worker

@@ -9,26 +9,24 @@ bytes are the same.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import pickle
 import socket
 import sys
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
-from functools import cache, lru_cache
-from typing import Any, TypeVar, overload
+from functools import cache
+from typing import Any, TypeVar
 
 import jitlto
-from jitlto.build.compilers import base
-from jitlto.build.compilers.base import Toolchain
-from jitlto.build.compilers.compiled_source import Job, Unit
-from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
+from jitlto.build.compilers.base import CompileJob, CompileResult, Toolchain, find_toolchain
+from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor, shared_directory
 from jitlto.errors import ToolchainError
-from jitlto.model.headers import Source
+from jitlto.model.headers import Source, digest_headers
 
 T = TypeVar("T")
 
@@ -90,27 +88,12 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def digest(headers: Headers) -> str:
-    """SHA-256 over names and contents, in hexadecimal."""
-    whole = hashlib.sha256()
-    for name in sorted(headers):
-        whole.update(_sha256(name.encode("utf-8", "surrogateescape")))
-        whole.update(_sha256(headers[name]))
-    return whole.hexdigest()
-
-
-@lru_cache(maxsize=4096)
-def _sha256(content: bytes) -> bytes:
-    # The same objects come again with every job of a build.
-    return hashlib.sha256(content).digest()
-
-
 def versions() -> dict[str, str]:
     """What has to be the same on both sides: the versions of jitlto and of Python."""
     return {"jitlto": jitlto.__version__, "Python": ".".join(map(str, sys.version_info[:2]))}
 
 
-def refuse_other_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
+def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
     """Raise :class:`~jitlto.errors.ToolchainError` at the first version or identity in which a worker differs.
 
     Parameters
@@ -134,7 +117,7 @@ def _spoken(name: str, version: str | None) -> str:
     return text if text.startswith(name) else f"{name} {text}"
 
 
-def compile_job(job: Job) -> Unit:
+def compile_job(job: CompileJob) -> CompileResult:
     """Compile a job in this process, whose working directory is ``/``.
 
     Raises
@@ -142,16 +125,18 @@ def compile_job(job: Job) -> Unit:
     CompileError
         If the compiler refuses the source.
     ToolchainError
-        If the compiler is missing here, or another one than the job was made for.
+        If the compiler is missing here, or is not the one that the job was made for.
     """
-    compiler = _compiler(job.toolchain)
-    refuse_other_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
-    return compiler.compile(job)
+    compiler = _find_toolchain(job.toolchain)
+    check_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
+    begin = time.perf_counter()
+    compiled = compiler.compile(job)
+    return CompileResult(compiled, time.perf_counter() - begin, f"{socket.gethostname()}:{os.getpid()}")
 
 
 @cache
-def _compiler(name: str) -> Toolchain:
-    return base.find(name)
+def _find_toolchain(name: str) -> Toolchain:
+    return find_toolchain(name, shared_directory())
 
 
 def capacity(executor: Executor) -> int:
@@ -160,11 +145,7 @@ def capacity(executor: Executor) -> int:
     return workers if isinstance(workers, int) else default_jobs()
 
 
-@overload
-def submit(executor: Executor, job: Job) -> Future[Unit]: ...
-@overload
-def submit(executor: Executor, job: Job, run: Callable[[Job], T]) -> Future[T]: ...
-def submit(executor: Executor, job: Job, run: Callable[[Job], Any] = compile_job) -> Future[Any]:
+def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:
     """Have a job done by an executor.
 
     Parameters
@@ -172,7 +153,7 @@ def submit(executor: Executor, job: Job, run: Callable[[Job], Any] = compile_job
     executor : Executor
         Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are, hand the
         job on to processes of their own.
-    job : Job
+    job : CompileJob
         Its headers travel only if the worker does not hold them.
     run : callable
         What to do with the job, by reference.
@@ -184,7 +165,7 @@ def submit(executor: Executor, job: Job, run: Callable[[Job], Any] = compile_job
         WorkerDied if the process died that compiled. Cancelling it before it is done always succeeds, though what a
         worker of another executor has begun, it ends.
     """
-    headers = digest(job.source.headers)
+    headers = digest_headers(job.source.headers)
     payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
     if isinstance(executor, ProcessExecutor):
         return executor.converse(_deliver, headers, payload, job.source.headers)
@@ -242,28 +223,28 @@ def replaceable(first: Future[T], substitute: Callable[[BaseException], Future[T
     return outer
 
 
-def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> object:
+def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> Any:
     # In a thread of the client.
     with contextlib.suppress(MissingHeaders):
         return call(_work, headers, payload, None)
     return call(_work, headers, payload, contents)
 
 
-def _receive(client: Mapping[str, str], headers: str, payload: bytes, contents: Headers | None) -> object:
+def _receive(client: Mapping[str, str], headers: str, payload: bytes, contents: Headers | None) -> Any:
     # In a worker of another executor. The arguments are of built-in types only, so that another version of
     # jitlto can read them and say that it is another.
-    refuse_other_versions(socket.gethostname(), versions(), client)
+    check_versions(socket.gethostname(), versions(), client)
     run, job = _open(headers, payload, contents)
     return submit(local_executor(), job, run).result()
 
 
-def _work(headers: str, payload: bytes, contents: Headers | None) -> object:
+def _work(headers: str, payload: bytes, contents: Headers | None) -> Any:
     # In a process of ours.
     run, job = _open(headers, payload, contents)
     return run(job)
 
 
-def _open(headers: str, payload: bytes, contents: Headers | None) -> tuple[Callable[[Job], object], Job]:
+def _open(headers: str, payload: bytes, contents: Headers | None) -> tuple[Callable[[CompileJob], object], CompileJob]:
     if contents is None:
         contents = _store.get(headers)
     else:

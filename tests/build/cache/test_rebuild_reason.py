@@ -7,9 +7,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.cache.rebuild_reason import explain
+from jitlto.build.cache.rebuild_reason import differences, explain
 
-NOTHING = ["nothing differs: it would be taken from the cache"]
+NOTHING: list[str] = []
 FIELDS: dict[str, Any] = {
     "source": "line 1\nline 2\nline 3\n",
     "options": ["--std=c++17", "-DN=1"],
@@ -21,25 +21,34 @@ FIELDS: dict[str, Any] = {
 
 
 def test_what_was_never_built_is_said() -> None:
-    assert explain(None, FIELDS) == ["never built with this cache"]
+    assert explain(None, FIELDS, is_cached=False) == ["never built with this cache"]
+
+
+def test_what_the_cache_has_decides_whether_a_difference_matters() -> None:
+    assert explain(FIELDS, FIELDS, is_cached=True) == ["nothing differs: it would be taken from the cache"]
+    (lost,) = explain(FIELDS, FIELDS, is_cached=False)
+    assert "the cache has lost it" in lost
+    other = FIELDS | {"compiler": "nvrtc 12.9.86"}
+    assert explain(FIELDS, other, is_cached=False) == differences(FIELDS, other)
+    assert "earlier build" in explain(FIELDS, other, is_cached=True)[-1]
 
 
 def test_equal_fields_are_a_hit_whether_lists_or_tuples() -> None:
-    assert explain(FIELDS, FIELDS) == NOTHING
-    assert explain(FIELDS, FIELDS | {"options": tuple(FIELDS["options"])}) == NOTHING
+    assert differences(FIELDS, FIELDS) == NOTHING
+    assert differences(FIELDS, FIELDS | {"options": tuple(FIELDS["options"])}) == NOTHING
 
 
 def test_an_option_that_is_another_new_gone_or_moved() -> None:
     def options(*now: str) -> list[str]:
-        return explain(FIELDS, FIELDS | {"options": list(now)})
+        return differences(FIELDS, FIELDS | {"options": list(now)})
 
     assert options("--std=c++20", "-DN=1") == ["options: --std=c++17 → --std=c++20"]
     assert options("--std=c++17", "-DN=1", "-lineinfo") == ["options: -lineinfo is new"]
     assert options("--std=c++17") == ["options: -DN=1 is gone"]
     none = FIELDS | {"options": ""}
-    assert explain(none, none | {"options": "-a -b"}) == ["options: -a -b is new"]
+    assert differences(none, none | {"options": "-a -b"}) == ["options: -a -b is new"]
     words = FIELDS | {"options": " ".join(FIELDS["options"])}
-    assert explain(words, words | {"options": "--std=c++20 -DN=1"}) == options("--std=c++20", "-DN=1")
+    assert differences(words, words | {"options": "--std=c++20 -DN=1"}) == options("--std=c++20", "-DN=1")
     assert options("-DN=1", "--std=c++17") == [
         "options: in another order or number: --std=c++17 -DN=1 → -DN=1 --std=c++17"
     ]
@@ -47,7 +56,7 @@ def test_an_option_that_is_another_new_gone_or_moved() -> None:
 
 def test_a_header_that_changed_is_new_or_is_gone() -> None:
     now = FIELDS | {"headers": {"search/types.cuh": "cc", "x.cuh": "dd"}}
-    assert explain(FIELDS, now) == [
+    assert differences(FIELDS, now) == [
         "header cuda_fp16.h is gone",
         "header search/types.cuh changed",
         "header x.cuh is new",
@@ -55,13 +64,13 @@ def test_a_header_that_changed_is_new_or_is_gone() -> None:
 
 
 def test_very_many_headers_are_counted() -> None:
-    lines = explain(FIELDS | {"headers": {}}, FIELDS | {"headers": {f"h{n:03}": "" for n in range(100)}})
+    lines = differences(FIELDS | {"headers": {}}, FIELDS | {"headers": {f"h{n:03}": "" for n in range(100)}})
     assert len(lines) < 20
     assert lines[-1] == "and 88 more headers"
 
 
 def test_a_source_is_compared_line_by_line() -> None:
-    (said,) = explain(FIELDS, FIELDS | {"source": "line 1\nline two\nline 3\nline 4\n"})
+    (said,) = differences(FIELDS, FIELDS | {"source": "line 1\nline two\nline 3\nline 4\n"})
     first, *diff = said.split("\n")
     assert first == "source: 2 lines differ"
     assert "-line 2" in diff
@@ -70,14 +79,14 @@ def test_a_source_is_compared_line_by_line() -> None:
 
 
 def test_a_long_diff_is_cut() -> None:
-    (said,) = explain(FIELDS, FIELDS | {"source": "\n".join(map(str, range(1000)))})
+    (said,) = differences(FIELDS, FIELDS | {"source": "\n".join(map(str, range(1000)))})
     assert said.count("\n") < 30
     assert said.endswith("more lines of the diff")
 
 
 def test_another_compiler_and_several_fields_at_once() -> None:
     now = FIELDS | {"compiler": "nvrtc 13.1.0", "architectures": ["75", "90"], "images": ["ltoir"]}
-    assert explain(FIELDS, now) == [
+    assert differences(FIELDS, now) == [
         "architectures: 90 is new",
         "images: ptx is gone",
         "compiler: 13.0.88 → 13.1.0",
@@ -86,7 +95,7 @@ def test_another_compiler_and_several_fields_at_once() -> None:
 
 def test_a_field_that_an_older_record_lacks_is_a_difference() -> None:
     before = {name: value for name, value in FIELDS.items() if name != "compiler"}
-    assert explain(before, FIELDS) == ["compiler: nvrtc 13.0.88 is new"]
+    assert differences(before, FIELDS) == ["compiler: nvrtc 13.0.88 is new"]
 
 
 _WORDS = st.lists(st.text(st.characters(codec="utf-8"), max_size=3), max_size=4)
@@ -101,4 +110,4 @@ _FIELDS = st.fixed_dictionaries(
 
 @given(_FIELDS, _FIELDS)
 def test_nothing_differs_exactly_if_the_fields_are_equal(before: dict[str, Any], now: dict[str, Any]) -> None:
-    assert (explain(before, now) == NOTHING) == (before == now)
+    assert (differences(before, now) == NOTHING) == (before == now)

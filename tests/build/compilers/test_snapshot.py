@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.compilers import snapshot
-from jitlto.build.compilers.compiled_source import Job, Unit
+from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
 from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots, available
 from jitlto.cuda import toolkit
@@ -50,15 +50,15 @@ def job(
     sharers: int,
     headers: dict[str, bytes] = HEADERS,
     options: tuple[str, ...] = ("--std=c++17", "--generate-line-info"),
-) -> Job:
+) -> CompileJob:
     source = HeaderSearch(toolkit.header_roots(), headers).closure(text.encode())
     architectures = (Architecture(75), Architecture(80))
-    return Job("nvrtc", compiler.identity, source, architectures, options, tuple(ImageKind), sharers)
+    return CompileJob("nvrtc", compiler.identity, source, architectures, options, tuple(ImageKind), sharers)
 
 
-def same(one: Unit, other: Unit) -> bool:
+def same(one: CompiledSource, other: CompiledSource) -> bool:
     """Equal in all but what is known of the headers read."""
-    return all(getattr(one, name) == getattr(other, name) for name in Unit.__slots__ if name != "reads")
+    return all(getattr(one, name) == getattr(other, name) for name in CompiledSource.__slots__ if name != "reads")
 
 
 @pytest.fixture(autouse=True)
@@ -81,7 +81,7 @@ def compiler(tmp_path: Path) -> Iterator[Compiler]:
     compiler._snapshots.close()
 
 
-def plainly(text: str, headers: dict[str, bytes] = HEADERS) -> Unit:
+def plainly(text: str, headers: dict[str, bytes] = HEADERS) -> CompiledSource:
     compiler = Compiler()
     return compiler.compile(job(compiler, text, sharers=100, headers=headers))
 
@@ -166,7 +166,7 @@ def test_few_sources_are_not_worth_a_snapshot(compiler: Compiler) -> None:
 
 def test_sources_without_includes_are_compiled_plainly(compiler: Compiler) -> None:
     source = Source(b"__device__ int f() { return 1; }", {})
-    given = Job("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
     compiler.compile(given)
     assert compiler._snapshots.made == 0
 
@@ -277,7 +277,7 @@ def test_where_it_is_not_clear_what_is_read_all_headers_count(kind: str) -> None
     headers = {"main.cuh": b"#pragma once\n", "late.cuh": b"#pragma once\n", **more}
     compiler = Compiler()
     source = HeaderSearch([], headers).closure((text + "__device__ int f() { return 1; }\n").encode(), ["late.cuh"])
-    given = Job("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
     assert set(compiler.compile(given).reads) == {"main.cuh", "late.cuh"}
 
 
@@ -285,5 +285,5 @@ def test_headers_for_debugging_alone_are_read_too() -> None:
     headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
     compiler = Compiler()
     source = HeaderSearch([], headers).closure(b'#include "main.cuh"\n__device__ int f() { return 1; }\n')
-    given = Job("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
+    given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
     assert set(compiler.compile(given).reads) == {"main.cuh", "debug.cuh"}

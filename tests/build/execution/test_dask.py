@@ -21,9 +21,10 @@ import pytest
 
 import jitlto
 from jitlto.build.compilers import base
-from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.compilers.base import CompileJob
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor, connect
+from jitlto.build.execution.transport import compile_job
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import build
 from jitlto.errors import BuildError, ToolchainError
@@ -58,12 +59,12 @@ def executor(cluster: Any) -> Iterator[DaskExecutor]:
     made.shutdown(cancel_futures=True)  # what a failed test leaves, nobody may be there to do
 
 
-def jobs(count: int, identity: str | None = None) -> list[Job]:
+def jobs(count: int, identity: str | None = None) -> list[CompileJob]:
     headers = {"a.cuh": b"#pragma once\n__device__ inline int two() { return 2; }\n" + b"// long\n" * 50_000}
     return [
-        Job(
+        CompileJob(
             "nvrtc",
-            identity or base.find("nvrtc").identity,
+            identity or base.find_toolchain("nvrtc").identity,
             Source(b'#include "a.cuh"\n__device__ int f%d(int a) { return a * two() + %d; }' % (n, n), headers),
             (Architecture(75),),
             ("--std=c++17",),
@@ -73,16 +74,16 @@ def jobs(count: int, identity: str | None = None) -> list[Job]:
     ]
 
 
-def process_and_directory(job: Job) -> tuple[int, str]:
+def process_and_directory(job: CompileJob) -> tuple[int, str]:
     time.sleep(0.1)
     return os.getppid(), str(Path.cwd())
 
 
 def test_a_cluster_compiles_the_same_bytes(executor: DaskExecutor) -> None:
     with ProcessExecutor(1) as local:
-        here = [transport.submit(local, job).result(timeout=120) for job in jobs(6)]
-    there = [future.result(timeout=120) for future in [transport.submit(executor, job) for job in jobs(6)]]
-    assert [unit.to_bytes() for unit in there] == [unit.to_bytes() for unit in here]
+        here = [transport.submit(local, job, compile_job).result(timeout=120).compiled for job in jobs(6)]
+    futures = [transport.submit(executor, job, compile_job) for job in jobs(6)]
+    assert [future.result(timeout=120).compiled for future in futures] == here
 
 
 def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: DaskExecutor) -> None:
@@ -95,16 +96,17 @@ def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: Das
 
 def test_a_worker_killed_in_mid_build_costs_only_time(executor: DaskExecutor) -> None:
     with ProcessExecutor(2) as local:
-        here = [future.result(timeout=120) for future in [transport.submit(local, job) for job in jobs(24)]]
+        submitted = [transport.submit(local, job, compile_job) for job in jobs(24)]
+        here = [future.result(timeout=120).compiled for future in submitted]
     pids = list(executor._client.run(os.getpid).values())
-    futures = [transport.submit(executor, job) for job in jobs(24)]
+    futures = [transport.submit(executor, job, compile_job) for job in jobs(24)]
     wait(futures[:3], timeout=60)
     assert not all(future.done() for future in futures)
     os.kill(pids[0], signal.SIGKILL)
-    assert [future.result(timeout=120).to_bytes() for future in futures] == [unit.to_bytes() for unit in here]
+    assert [future.result(timeout=120).compiled for future in futures] == here
 
 
-def kill_parent(job: Job) -> None:
+def kill_parent(job: CompileJob) -> None:
     os.kill(os.getppid(), signal.SIGKILL)
     time.sleep(60)
 
@@ -134,7 +136,7 @@ def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
 
 
 def test_another_compiler_is_refused_before_anything_is_compiled(executor: DaskExecutor) -> None:
-    identity = base.find("nvrtc").identity
+    identity = base.find_toolchain("nvrtc").identity
     executor.check({"nvrtc": identity})
     with pytest.raises(ToolchainError) as caught:
         executor.check({"nvrtc": "nvrtc 1.0 abc"})
@@ -194,10 +196,10 @@ def test_a_worker_without_jitlto_is_refused_at_once(bare: Any, tmp_path: Path) -
 
 def test_a_worker_that_joins_later_with_another_jitlto_refuses_its_job(bare: Any, other: Path) -> None:
     with _Worker(bare, ROOT) as first, connect(url(bare)) as executor:
-        assert transport.submit(executor, jobs(1)[0]).result(timeout=60).provides
+        assert transport.submit(executor, jobs(1)[0], compile_job).result(timeout=60).compiled.provides
         first.__exit__()
         with _Worker(bare, other), pytest.raises(ToolchainError, match=r"has jitlto 0\.0\.7, the client has jitlto"):
-            transport.submit(executor, jobs(1)[0]).result(timeout=60)
+            transport.submit(executor, jobs(1)[0], compile_job).result(timeout=60)
 
 
 @pytest.mark.parametrize(

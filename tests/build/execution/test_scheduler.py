@@ -235,7 +235,7 @@ def entries(cache: Cache, kind: str) -> list[Path]:
     return sorted(p for p in (cache.store.directory / kind).rglob("*") if p.is_file())
 
 
-@pytest.mark.parametrize("kind", ["units", "headers", "sources"])
+@pytest.mark.parametrize("kind", ["compiled", "headers", "sources"])
 def test_damaged_entries_are_made_again(make: Make, cache: Cache, kind: str) -> None:
     whole = make(MINI).path.read_bytes()
     for path in entries(cache, kind):
@@ -250,7 +250,7 @@ def test_damaged_entries_are_made_again(make: Make, cache: Cache, kind: str) -> 
 
 def test_an_entry_that_is_lost_is_made_again(make: Make, cache: Cache) -> None:
     make(MINI)
-    entries(cache, "units")[0].unlink()
+    entries(cache, "compiled")[0].unlink()
     assert make(MINI).compiled == 1
 
 
@@ -462,7 +462,7 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
         project = Project([declaration.load(write_family(tmp_path / "family", files))])
         if built:
             build(project, tmp_path / "x.fragdb", cache=cache, executor=workers)
-        return "\n".join(project.explain(key, cache))
+        return "\n".join(project.explain_rebuild(key, cache))
 
     assert "never built" in explain(MINI)
     assert "nothing differs" in explain(MINI, built=True)
@@ -473,17 +473,17 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
     source = explain(changed(op__json=MINI["op.json"].replace("a + a", "a + a + a")))
     assert "return a + a + a;" in source
     with pytest.raises(BuildError, match="no fragment"):
-        Project([declaration.load(tmp_path / "family" / "family.toml")]).explain(
+        Project([declaration.load(tmp_path / "family" / "family.toml")]).explain_rebuild(
             FragmentKey.parse("mini/op[x=1]"), cache
         )
 
 
 def test_no_source_is_no_work(tmp_path: Path) -> None:
     from jitlto.build.execution.events import NO_OBSERVER
-    from jitlto.build.execution.scheduler import Engine
+    from jitlto.build.execution.scheduler import Scheduler
 
-    outcome = Engine(lambda _: pytest.fail("a job"), 1, None, NO_OBSERVER, 0.0).run([])
-    assert (outcome.units, outcome.failures, outcome.compiled) == ({}, [], 0)
+    outcome = Scheduler(lambda _: pytest.fail("a job"), 1, None, NO_OBSERVER, 0.0).run([])
+    assert (outcome.sources, outcome.failures, outcome.compiled) == ({}, [], 0)
 
 
 def test_the_toolkits_headers_are_dependencies_too(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jitlto.build.execution.events import Span
-from jitlto.build.execution.timings import Phase, Recorder, Timings, check, read_costs, to_json, write
+from jitlto.build.execution.costs import read_seconds
+from jitlto.build.execution.events import Phase, Span, Timings
+from jitlto.build.execution.timings import Recorder, check, to_json, write
 from jitlto.build.execution.timings_page import to_html, to_svg
 from jitlto.errors import BuildError
 from jitlto.model.fragment import FragmentKey
@@ -54,7 +55,7 @@ def test_a_recorder_keeps_phases_compiles_and_hits() -> None:
 
 def test_the_costs_come_back_from_the_file(tmp_path: Path) -> None:
     write(EXAMPLE, tmp_path / "t.json")
-    assert read_costs(tmp_path / "t.json") == {str(s.key): s.seconds for s in EXAMPLE.spans}
+    assert read_seconds(tmp_path / "t.json") == {str(s.key): s.seconds for s in EXAMPLE.spans}
 
 
 def test_the_json_says_all() -> None:
@@ -113,7 +114,7 @@ def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, text: str | Non
     if text is not None:
         path.write_text(text)
     with pytest.raises(BuildError, match=message) as caught:
-        read_costs(path)
+        read_seconds(path)
     assert str(path) in str(caught.value)
     assert caught.value.hint == "write it with jitlto build --timings FILE.json"
 
@@ -121,7 +122,7 @@ def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, text: str | Non
 def test_a_binary_file_of_costs_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BuildError, match="is no JSON"):
-        read_costs(tmp_path / "t.json")
+        read_seconds(tmp_path / "t.json")
 
 
 # --- the plot
@@ -252,4 +253,4 @@ def test_a_build_that_compiled_nothing_has_a_page_too(tmp_path: Path) -> None:
     for name in ("t.html", "t.svg", "t.json"):
         write(EMPTY, tmp_path / name)
     assert "0 fragments compiled and 0 taken from the cache" in (tmp_path / "t.html").read_text("utf-8")
-    assert read_costs(tmp_path / "t.json") == {}
+    assert read_seconds(tmp_path / "t.json") == {}

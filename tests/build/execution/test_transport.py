@@ -15,28 +15,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.build.compilers import base
-from jitlto.build.compilers.compiled_source import Job
+from jitlto.build.compilers.base import CompileJob
 from jitlto.build.execution import transport
-from jitlto.build.execution.transport import HeaderStore, MissingHeaders, capacity, digest, replaceable, submit
+from jitlto.build.execution.transport import HeaderStore, MissingHeaders, capacity, compile_job, replaceable, submit
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.errors import ToolchainError
 from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import Source
+from jitlto.model.headers import Source, digest_headers
 from jitlto.model.versions import Architecture
 
 HEADERS = {f"h{n}.cuh": os.urandom(10_000) for n in range(20)}
 
 
-def job(text: bytes = b"text", headers: dict[str, bytes] | None = None, identity: str = "none") -> Job:
+def job(text: bytes = b"text", headers: dict[str, bytes] | None = None, identity: str = "none") -> CompileJob:
     source = Source(text, HEADERS if headers is None else headers)
-    return Job("nvrtc", identity, source, (Architecture(75),), ("--std=c++17",), (ImageKind.LTOIR,))
+    return CompileJob("nvrtc", identity, source, (Architecture(75),), ("--std=c++17",), (ImageKind.LTOIR,))
 
 
-def describe(job: Job) -> tuple[str, Job, str, int]:
+def describe(job: CompileJob) -> tuple[str, CompileJob, str, int]:
     return job.source.sha256, job, str(Path.cwd()), os.getpid()
 
 
-def fail(job: Job) -> None:
+def fail(job: CompileJob) -> None:
     raise ToolchainError("what", where=job.toolchain)
 
 
@@ -83,7 +83,7 @@ def test_any_executor_does_jobs_in_processes_of_ours(make: Any) -> None:
             submit(pool, job(), end).result(timeout=60)
 
 
-def end(job: Job) -> None:
+def end(job: CompileJob) -> None:
     os._exit(3)
 
 
@@ -123,14 +123,15 @@ def test_another_version_of_jitlto_or_python_is_refused_by_the_worker() -> None:
 
 
 def test_another_compiler_is_refused_by_the_worker() -> None:
-    identity = base.find("nvrtc").identity
+    identity = base.find_toolchain("nvrtc").identity
     with ThreadPoolExecutor(1) as pool:
         with pytest.raises(ToolchainError) as caught:
-            submit(pool, job(b"", {}, "nvrtc 1.0 of another build")).result(timeout=60)
+            submit(pool, job(b"", {}, "nvrtc 1.0 of another build"), compile_job).result(timeout=60)
         host = socket.gethostname()
         assert caught.value.what == f"worker {host} has {identity}, the client has nvrtc 1.0 of another build"
         assert "nvrtc" in str(caught.value.hint)
-        assert submit(pool, job(b"__global__ void k() {}", {}, identity)).result(timeout=60).kernels == (("_Z1kv", ()),)
+        result = submit(pool, job(b"__global__ void k() {}", {}, identity), compile_job).result(timeout=60)
+        assert result.compiled.kernels == (("_Z1kv", ()),)
 
 
 def test_a_job_that_nobody_has_begun_can_be_cancelled() -> None:
@@ -174,8 +175,8 @@ SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=4), max_size=4)
 
 @given(SETS, SETS)
 def test_digests_are_equal_for_equal_sets_alone(a: dict[str, bytes], b: dict[str, bytes]) -> None:
-    assert (digest(a) == digest(b)) == (a == b)
-    assert digest(dict(reversed(a.items()))) == digest(a)
+    assert (digest_headers(a) == digest_headers(b)) == (a == b)
+    assert digest_headers(dict(reversed(a.items()))) == digest_headers(a)
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=40))
