@@ -1,0 +1,69 @@
+"""Proof that the fast tier is fast and covers every module: ``python -m tests.support.fast_tier``.
+
+It runs ``pytest -m "not slow"`` under coverage.py and fails if that takes longer than a minute, or leaves a module of
+the package with fewer than half of its functions entered.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.process import ROOT, environment
+from tests.support.source_code import PACKAGE, syntax_trees
+
+LIMIT = 60  # seconds
+SHARE = 0.5  # of a module's functions
+#: Modules of which a machine without a GPU, or one process alone, can enter less: share, and why.
+EXCEPTIONS: dict[str, float] = {}
+
+
+def main() -> int:
+    """Run the fast tier and judge it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds it may take")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        data = Path(directory) / "coverage"
+        command = [sys.executable, "-m", "coverage", "run", f"--data-file={data}", f"--source={PACKAGE}",
+                   "-m", "pytest", "-q", "-m", "not slow"]  # fmt: skip
+        begin = time.monotonic()
+        status = subprocess.run(command, cwd=ROOT, env=environment(), check=False).returncode
+        seconds = time.monotonic() - begin
+        left = [] if status else list(_uncovered(data))
+    print(f"fast tier: {seconds:.0f} s, {len(syntax_trees())} modules")
+    for line in left:
+        print(line)
+    if seconds > options.limit:
+        print(f"the fast tier takes longer than {options.limit:.0f} s: mark what is slow (pytest --durations=30)")
+    return int(status != 0 or bool(left) or seconds > options.limit)
+
+
+def _uncovered(data: Path) -> Iterator[str]:
+    """A line for each module of which too few functions were entered."""
+    from coverage import CoverageData
+
+    measured = CoverageData(str(data))
+    measured.read()
+    for path, tree in syntax_trees().items():
+        run = set(measured.lines(str(PACKAGE / path)) or ())
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        missed = [function.name for function in functions if run.isdisjoint(_body(function))]
+        if len(functions) - len(missed) < EXCEPTIONS.get(str(path), SHARE) * len(functions):
+            yield f"{path}: {len(missed)} of {len(functions)} functions not entered: {', '.join(missed)}"
+
+
+def _body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> range:
+    """The lines of a function below its docstring."""
+    first = function.body[1:] if ast.get_docstring(function) and len(function.body) > 1 else function.body
+    return range(first[0].lineno, (function.end_lineno or first[0].lineno) + 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
