@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from jitlto.errors import NoDeviceError
 
@@ -14,24 +14,22 @@ if TYPE_CHECKING:
     from jitlto.model.versions import Architecture
 
 
-FORKED = "this process was forked after CUDA was used, which CUDA does not survive"
-FORKED_HINT = "start processes by spawn or forkserver, or fork before the first launch; planning and linking still work"
 _user: int | None = None  # the process that used CUDA first
 
 
 def current() -> Device:
-    """The device of the calling thread's context; where there is no context yet, the default device's is made current.
+    """Return the device of the calling thread's context; without a context, make the default device's current.
 
     Raises
     ------
     NoDeviceError
-        If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then blocks for ever.)
+        If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then deadlocks.)
     """
     global _user
     if _user is None:
         _user = os.getpid()
     elif _user != os.getpid():
-        raise NoDeviceError(FORKED, hint=FORKED_HINT)
+        refuse_forked()
     try:
         from cuda.bindings import driver
         from cuda.core import Device
@@ -45,19 +43,39 @@ def current() -> Device:
     except Exception as error:  # noqa: BLE001
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
         if "driver library" in reason:
-            reason = "the NVIDIA driver (libcuda) is not found"
+            reason = "the NVIDIA driver (libcuda) was not found"
         raise NoDeviceError(
-            f"no CUDA device can be used: {reason}",
-            hint="launching needs an NVIDIA driver and a GPU; to plan and link without: arch='sm_90', --arch sm_90",
-        ) from None  # the libraries' own errors tell nothing more
+            f"no usable CUDA device: {reason}",
+            hint="launching needs an NVIDIA driver and a GPU; plan and link without by arch='sm_90', --arch sm_90",
+        ) from None  # the libraries' own errors add nothing
     return device
+
+
+def is_used() -> bool:
+    """Return whether this process, or the one that it was forked from, has used CUDA through jitlto."""
+    return _user is not None
+
+
+def refuse_forked(*_: object) -> NoReturn:
+    """Raise the error of a process that was forked after CUDA was used.
+
+    Raises
+    ------
+    NoDeviceError
+        Always.
+    """
+    raise NoDeviceError(
+        "this process was forked after CUDA was used, which CUDA does not support",
+        code="no-device-forked",
+        hint="start processes by spawn or forkserver, or fork before the first launch; planning and linking still work",
+    )
 
 
 _thread = threading.local()
 
 
 def kind() -> int:
-    """A number that current devices of one architecture have in common, for less than asking the driver costs.
+    """Return a number that devices of one architecture share, for less than a query of the driver costs.
 
     Raises
     ------
@@ -67,7 +85,7 @@ def kind() -> int:
     try:
         return _thread.kind  # type: ignore[no-any-return]
     except AttributeError:
-        pass  # outside of which an error that is raised stands alone
+        pass  # so that an error raised below has no context
     return _kind()
 
 
@@ -76,7 +94,7 @@ def _kind() -> int:
 
     major, minor = current().compute_capability
     if len({other.compute_capability for other in Device.get_all_devices()}) == 1:
-        _thread.kind = 0  # of which there is one: the thread's context does not matter
+        _thread.kind = 0  # only one architecture: the thread's context does not matter
         return 0
     return int(major * 10 + minor)
 
@@ -90,12 +108,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def ordinal() -> int:
-    """The current device's number."""
+    """Return the current device's number."""
     return int(current().device_id)
 
 
 def architecture() -> Architecture:
-    """The current device's architecture."""
+    """Return the current device's architecture."""
     from jitlto.model.versions import Architecture
 
     major, minor = current().compute_capability

@@ -12,15 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
 from jitlto.model import compatibility
+from jitlto.model.ptx import parse
 from jitlto.model.versions import Version
-
-if TYPE_CHECKING:
-    from jitlto.runtime.linking.kernel_cache import LinkedKernel
 
 _MAPS = Path("/proc/self/maps")
 _MODULE = (Path("/proc/driver/nvidia/version"), Path("/sys/module/nvidia/version"))
@@ -137,28 +134,24 @@ def module_release(files: Iterable[Path]) -> str | None:
     return None
 
 
-def explain(linked: LinkedKernel, error: Exception) -> tuple[str, str]:
-    """Why the driver cannot load a kernel, and what to do about it, as far as versions tell.
+def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[str, str]:
+    """Return why the driver cannot load a kernel, as far as versions tell, and a hint.
 
     Parameters
     ----------
-    linked : LinkedKernel
-        What it was given.
+    target : str
+        The architecture that the kernel was linked for, e.g. ``sm_90``; ``compute_90`` for PTX.
+    code : bytes
+        The cubin or PTX.
     error : Exception
-        What it said.
+        What the driver reported.
     """
     what = f"the driver cannot load the kernel: {error}"
-    hint = f"it was linked for {linked.target}; `jitlto doctor` shows the device"
+    hint = f"it was linked for {target}; `jitlto doctor` shows the device"
     try:
+        isa = parse(code.decode()).isa if target.startswith("compute_") else None
         linker, cuda = toolkit.nvjitlink_version(), cuda_version()
-        refusal = cuda and compatibility.refusal(cuda, linker, isa(linked))
+        refusal = cuda and compatibility.refusal(cuda, linker, isa)
     except JitltoError:
         refusal = None
     return (f"{what}: {refusal.why}", refusal.remedy) if refusal else (what, hint)
-
-
-def isa(linked: LinkedKernel) -> Version | None:
-    """The ISA version of a kernel that is PTX; None for a cubin."""
-    from jitlto.model.ptx import parse
-
-    return parse(linked.cubin.decode()).isa if linked.is_ptx else None

@@ -108,7 +108,7 @@ def _measure(
     for name, architecture in (("base", _BASE), ("native", native)):
         for mode in ("lto", "ptx"):
             plan = kernels[architecture].plan(arch=native, link_mode=mode, **configuration)
-            forms[f"{mode}_{name}"] = Launcher.of(plan, plan.link())
+            forms[f"{mode}_{name}"] = Launcher.from_plan(plan, plan.link())
         forms[f"whole_{name}"] = _whole(plan, rendered, architecture, native)
     problem = _Problem(configuration)
     problem.grow(forms["lto_base"])
@@ -175,7 +175,7 @@ def _whole(
     code = bytes(Program(text, "c++", options).compile("cubin" if whole else "ptx").code)
     if not whole:
         code = link([LinkInput(InputKind.PTX, code, "whole.ptx")], target, []).data
-    return Launcher.of(plan, LinkedKernel(code, plan.entry.entry, target.sm, "", 0.0))
+    return Launcher.from_plan(plan, LinkedKernel(code, plan.entry.entry, target.sm, "", 0.0))
 
 
 class _Problem:

@@ -269,7 +269,7 @@ def test_ptx_for_an_older_architecture_ran_on_a_gpu(recorded: dict[str, Any]) ->
 def test_a_driver_compiles_ptx_for_an_older_architecture(mini: KernelFamily) -> None:
     plan = mini.plan(data_type="float", op_name="twice")
     linked = LinkedKernel(plan.link_ptx("sm_75").encode(), plan.entry.entry, "compute_75", "", 0.0)
-    assert doubles(Launcher.of(plan, linked))
+    assert doubles(Launcher.from_plan(plan, linked))
 
 
 @pytest.mark.gpu
@@ -280,7 +280,7 @@ def test_ptx_that_is_too_new_for_the_driver_is_refused_with_both_versions(mini: 
     text = re.sub(r"(?m)^\.version .*", f".version {cuda.major - 4}.{cuda.minor + 9}", plan.link_ptx("sm_75"))
     linked = LinkedKernel(text.encode(), plan.entry.entry, "compute_75", "", 0.0)
     with pytest.raises(LaunchError) as caught:
-        Launcher.of(plan, linked)
+        Launcher.from_plan(plan, linked)
     assert f"a driver for CUDA {cuda} compiles PTX up to" in str(caught.value)
     assert f"this is PTX {cuda.major - 4}.{cuda.minor + 9}" in str(caught.value)
 

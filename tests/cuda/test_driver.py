@@ -9,7 +9,6 @@ import pytest
 from jitlto.cuda import device, driver
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import NoDeviceError
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
 
 OPEN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build  (dvs-builder@U22)
 GCC version:  gcc version 13.3.0 (Ubuntu 13.3.0-6ubuntu2~24.04)
@@ -77,6 +76,6 @@ def test_without_a_driver_nothing_is_found_and_its_refusal_is_told_without_versi
         pytest.skip("there is a driver")
     assert driver.cuda_version() is None
     assert driver.at_hand() is None
-    what, hint = driver.explain(LinkedKernel(b"\x7fELF", "kern", "sm_90", "", 0.0), RuntimeError("no"))
+    what, hint = driver.explain_load_failure("sm_90", b"\x7fELF", RuntimeError("no"))
     assert what == "the driver cannot load the kernel: no"
     assert "linked for sm_90" in hint

@@ -10,7 +10,7 @@ import pytest
 
 from jitlto.model.types import Parameter
 from jitlto.runtime.launch import fast_path
-from jitlto.runtime.launch.arguments import converter
+from jitlto.runtime.launch.arguments import ArgumentConverter
 from tests.support.process import ROOT
 from tests.support.source_code import PACKAGE, syntax_trees
 
@@ -79,18 +79,18 @@ def test_the_run_side_reads_no_pickles() -> None:
 
 def test_a_signature_is_not_part_of_the_code_that_is_made_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[str] = []
-    compiled = fast_path._compiled
+    compiled = fast_path._compile
 
     def seen(source: str) -> object:
         made.append(source)
         return compiled(source)
 
-    monkeypatch.setattr(fast_path, "_compiled", seen)
+    monkeypatch.setattr(fast_path, "_compile", seen)
     evil = "evil): import os; os.system('x') #"
     for type_ in (evil, f"{evil}*", f"float {evil}", "float const*", "int", "double", "bool", "__half", "struct evil"):
         for name in (evil, "self", "launch", "__call__", "a0", "\n    evil()"):
             signature = [Parameter(name, type_, 8, 8), Parameter(evil, "float*", 8, 8)]
-            fast_path.specialise(signature, [converter(parameter) for parameter in signature])
+            fast_path.compile_call(signature, ArgumentConverter("kernel", signature), {})
     assert made
     assert not any("evil" in source for source in made)
 

@@ -43,7 +43,7 @@ def launcher_for(family: KernelFamily) -> Callable[[dict[str, str]], Any]:
         with zipfile.ZipFile(archive) as opened:
             print("linked by", json.loads(opened.read("linked_by.json")))
             cubin = opened.read(member(configuration))
-        return Launcher.of(plan, LinkedKernel(cubin, plan.entry.entry, plan.target.sm, "", 0.0))
+        return Launcher.from_plan(plan, LinkedKernel(cubin, plan.entry.entry, plan.target.sm, "", 0.0))
 
     return prelinked
 

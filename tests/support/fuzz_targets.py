@@ -32,8 +32,8 @@ from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.types import Parameter
 from jitlto.runtime.discovery.lookup_cache import Contents, Shortcuts
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.arguments import converter
-from jitlto.runtime.launch.fast_path import specialise
+from jitlto.runtime.launch.arguments import ArgumentConverter
+from jitlto.runtime.launch.fast_path import compile_call
 from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.kernel_cache import CubinCache, unpack
 from jitlto.runtime.linking.link_key import Recipe
@@ -305,7 +305,7 @@ def planned(kernels: KernelFamily, configuration: dict[str, str], mode: str) -> 
 
 def prepared(signature: Sequence[Parameter]) -> None:
     """Make a launch's function for a signature."""
-    specialise(signature, [converter(parameter) for parameter in signature])
+    compile_call(signature, ArgumentConverter("kernel", signature), {})
 
 
 def refused(work: Callable[[], object]) -> JitltoError | None:

@@ -1,14 +1,14 @@
-"""Launch arguments: each converted by its parameter's declared type, never by guess.
+"""Conversion of launch arguments by their parameters' declared types, never by guess.
 
-A converter is prepared once for each parameter. It returns what ``cuda.core.launch`` passes on unchanged: an address as
-a Python int, a scalar as a NumPy scalar of exactly the parameter's width.
+A converter is made once per parameter. It returns what ``cuda.core.launch`` passes on unchanged: an address as a Python
+int, a scalar as a NumPy scalar of exactly the parameter's width.
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,22 +23,56 @@ Converter: TypeAlias = "Callable[[Any], Any]"
 _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 
 
-def converter(parameter: Parameter) -> Converter:
-    """The converter of one kernel parameter.
+class ArgumentConverter:
+    """Converts the arguments of one kernel.
 
     Parameters
     ----------
-    parameter : Parameter
-        Its declaration.
-
-    Returns
-    -------
-    callable
-        From an argument to what ``cuda.core.launch`` takes; raises :class:`~jitlto.errors.ArgumentError`.
+    kernel : str
+        The kernel's name in messages.
+    signature : sequence of Parameter
+        Its parameters.
     """
-    points_to = pointee(parameter)
-    if points_to is not None:
-        return _pointer(parameter, points_to)
+
+    def __init__(self, kernel: str, signature: Sequence[Parameter]) -> None:
+        self._kernel = kernel
+        self._signature = signature
+        #: One converter per parameter.
+        self.converters = [make_converter(parameter) for parameter in signature]
+
+    def __call__(self, args: Sequence[Any]) -> list[Any]:
+        """Convert all arguments of a launch.
+
+        Raises
+        ------
+        ArgumentError
+            If there are too few or too many, or one does not fit its parameter.
+        """
+        if len(args) != len(self.converters):
+            raise self.count_error(len(args))
+        return [convert(argument) for convert, argument in zip(self.converters, args, strict=True)]
+
+    def count_error(self, count: int) -> ArgumentError:
+        """Return the error for a launch with ``count`` arguments, which is not the number of parameters."""
+        expected = len(self._signature)
+        what = f"expected {expected} arguments, got {count}"
+        if count < expected:
+            missing = self._signature[count]
+            what = f"missing argument {missing.name!r} ({missing.type}): {what}"
+        signature = ", ".join(map(str, self._signature))
+        return ArgumentError(
+            what, code="launch-argument-count", where=self._kernel, hint=f"the kernel takes ({signature})"
+        )
+
+
+def make_converter(parameter: Parameter) -> Converter:
+    """Return the converter of one kernel parameter: a function from an argument to what ``cuda.core.launch`` takes.
+
+    The converter raises :class:`~jitlto.errors.ArgumentError` for an argument that does not fit.
+    """
+    target = pointed_type(parameter)
+    if target is not None:
+        return _pointer(parameter, target)
     known = scalar(parameter.type.strip())
     if known is None:
         return _unsupported(parameter)
@@ -51,20 +85,20 @@ def converter(parameter: Parameter) -> Converter:
     return _bfloat16(parameter) if known.typestr == "bfloat16" else _floating(parameter, known)
 
 
-def pointee(parameter: Parameter) -> str | None:
-    """What a pointer parameter points to; None if it is no pointer."""
+def pointed_type(parameter: Parameter) -> str | None:
+    """Return the type that a pointer parameter points to; None if it is not a pointer."""
     type_ = parameter.type.strip()
     if not type_.endswith(("*", "&", "* const", "*const")):
         return None
     return type_.removesuffix("const").rstrip()[:-1].strip()
 
 
-def _pointer(parameter: Parameter, points_to: str) -> Converter:
-    known = scalar(points_to)
+def _pointer(parameter: Parameter, target: str) -> Converter:
+    known = scalar(target)
     expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
     if known is not None and known.typestr == "bfloat16":
-        expected = "<V2"  # what NumPy calls a type that it does not know
-    constant = "const" in points_to.split()
+        expected = "<V2"  # NumPy's notation for a type that it does not know
+    constant = "const" in target.split()
 
     def convert(argument: Any) -> int:
         try:
@@ -72,25 +106,20 @@ def _pointer(parameter: Parameter, points_to: str) -> Converter:
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
-            raise _wrong(
-                parameter,
-                f"an array of {np.dtype(interface['typestr'])}",
-                f"give an array of {_dtype_name(known)}",
-            )
+            raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
         pointer, readonly = interface["data"]
-        if readonly and not constant:
-            raise _wrong(parameter, "a read-only array", "the kernel may write through this parameter")
+        _check_writable(parameter, readonly, constant)
         strides = interface.get("strides")
         if strides is not None:
             itemsize = np.dtype(interface["typestr"]).itemsize
-            _require_contiguous(parameter, interface["shape"], strides, itemsize)
+            _check_contiguous(parameter, interface["shape"], strides, itemsize)
         return int(pointer or 0)
 
     return convert
 
 
 def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
-    """What is no CUDA array: nothing, a bare address, a buffer, something that speaks DLPack, or a mistake."""
+    """Return the address of anything but a CUDA array: None, an address, a buffer or a DLPack tensor."""
     if argument is None:
         return 0
     if isinstance(argument, int | np.integer) and not isinstance(argument, bool):
@@ -101,52 +130,51 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     device = getattr(argument, "__dlpack_device__", None)
     if device is None or device()[0] not in _CUDA_DEVICES:
         if device is not None or hasattr(argument, "__array_interface__"):
-            raise _wrong(parameter, "an array in host memory", "copy it to the device first, e.g. with cupy.asarray")
-        raise _wrong(parameter, f"a {type(argument).__name__}", "give a device array, a buffer, an address or None")
+            hint = "copy it to the device first, e.g. with cupy.asarray"
+            raise _error(parameter, "host-memory", "the array is in host memory", hint)
+        raise _type_error(parameter, argument, "a device array, a buffer, an address or None")
     from cuda.core.utils import StridedMemoryView
 
     try:
         view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)
     except Exception as error:
-        raise _wrong(
-            parameter, f"a {type(argument).__name__} that cannot be exported: {error}", "detach it, or pass its address"
-        ) from error
+        what = f"cannot export {_type_name(argument)} by DLPack: {error}"
+        raise _error(parameter, "export", what, "detach it, or pass its address") from error
     if known is not None and str(view.dtype) != _dtype_name(known):
-        raise _wrong(parameter, f"an array of {view.dtype}", f"give an array of {_dtype_name(known)}")
-    if view.readonly and not constant:
-        raise _wrong(parameter, "a read-only array", "the kernel may write through this parameter")
+        raise _dtype_error(parameter, view.dtype, known)
+    _check_writable(parameter, view.readonly, constant)
     if view.strides is not None:
-        _require_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
+        _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
     return int(view.ptr)
 
 
 def _bare_address(parameter: Parameter, address: int) -> int:
     if not 0 <= address < 1 << 64:
-        raise _wrong(parameter, f"the address {address:#x}", "an address has 64 bits")
+        raise _error(parameter, "range", f"invalid address {address:#x}", "an address has 64 bits")
     if address == 0:
         return 0
     attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_MEMORY_TYPE
     status, _ = driver.cuPointerGetAttribute(attribute, address)
     if status == driver.CUresult.CUDA_ERROR_INVALID_VALUE:
-        raise _wrong(
-            parameter,
-            f"the address {address:#x}, which is not memory that CUDA knows",
-            "give a device address, not one of ordinary host memory",
-        )
+        hint = "pass a device address, not one of ordinary host memory"
+        raise _error(parameter, "host-memory", f"address {address:#x} is not memory known to CUDA", hint)
     return address
 
 
-def _require_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> None:
+def _check_writable(parameter: Parameter, readonly: bool, constant: bool) -> None:
+    if readonly and not constant:
+        hint = "the kernel may write through this parameter; pass a writable array"
+        raise _error(parameter, "read-only", "the array is read-only", hint)
+
+
+def _check_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> None:
     if 0 in shape:
-        return  # nothing to be apart
+        return
     expected = item
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent != 1 and stride != expected:
-            raise _wrong(
-                parameter,
-                "an array that is not C-contiguous",
-                "make it contiguous, or pass its address if the kernel takes strides",
-            )
+            hint = "make it contiguous, or pass its address if the kernel takes strides"
+            raise _error(parameter, "not-contiguous", "the array is not C-contiguous", hint)
         expected *= extent
 
 
@@ -154,7 +182,7 @@ def _boolean(parameter: Parameter) -> Converter:
     def convert(argument: Any) -> Any:
         if isinstance(argument, bool | np.bool_) or (isinstance(argument, int) and argument in (0, 1)):
             return np.bool_(argument)
-        raise _wrong(parameter, _describe(argument), "give True or False")
+        raise _type_error(parameter, argument, "True or False")
 
     return convert
 
@@ -168,9 +196,9 @@ def _integer(parameter: Parameter, known: Scalar) -> Converter:
         try:
             value = operator.index(argument)
         except TypeError:
-            raise _wrong(parameter, _describe(argument), "give an integer") from None
+            raise _type_error(parameter, argument, "an integer") from None
         if not low <= value <= high:
-            raise _wrong(parameter, f"the integer {value}", f"it holds {low} to {high}")
+            raise _range_error(parameter, value, low, high)
         return make(value)
 
     return convert
@@ -184,7 +212,7 @@ def _floating(parameter: Parameter, known: Scalar) -> Converter:
         value = _real(parameter, argument)
         if -high <= value <= high or not math.isfinite(value):
             return make(value)
-        raise _wrong(parameter, f"the number {value}", f"it holds -{high} to {high}")
+        raise _range_error(parameter, value, -high, high)
 
     return convert
 
@@ -197,7 +225,7 @@ def _bfloat16(parameter: Parameter) -> Converter:
         if math.isnan(value):
             return np.uint16(0x7FC0)
         if abs(value) > high and not math.isinf(value):
-            raise _wrong(parameter, f"the number {value}", f"it holds -{high} to {high}")
+            raise _range_error(parameter, value, -high, high)
         single = np.float32(value)
         bits = int(single.view(np.uint32))
         if bits & 0xFFFF == 0x8000 and float(single) != value:
@@ -215,13 +243,13 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
 
     def convert(argument: Any) -> Any:
         if not isinstance(argument, int | float | complex | np.number):
-            raise _wrong(parameter, _describe(argument), "give a complex number")
+            raise _type_error(parameter, argument, "a complex number")
         try:
             value = complex(argument)
         except OverflowError:
-            raise _wrong(parameter, "an integer that no double holds", f"it holds parts of -{high} to {high}") from None
+            raise _range_error(parameter, "the integer", -high, high) from None
         if any(abs(part) > high and not math.isinf(part) for part in (value.real, value.imag)):
-            raise _wrong(parameter, f"the number {value}", f"it holds parts of -{high} to {high}")
+            raise _range_error(parameter, value, -high, high)
         return make(value)
 
     return convert
@@ -230,26 +258,26 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
 def _real(parameter: Parameter, argument: Any) -> float:
     # An array of one element would convert, by guess.
     if isinstance(argument, str | bytes | complex | np.complexfloating) or bool(getattr(argument, "ndim", 0)):
-        raise _wrong(parameter, _describe(argument), "give a real number")
+        raise _type_error(parameter, argument, "a real number")
     try:
         return float(argument)
-    except (TypeError, ValueError, OverflowError):
-        raise _wrong(parameter, _describe(argument), "give a real number that a double holds") from None
+    except OverflowError:
+        high = float(np.finfo(np.float64).max)
+        raise _range_error(parameter, "the integer", -high, high) from None
+    except (TypeError, ValueError):
+        raise _type_error(parameter, argument, "a real number") from None
 
 
 def _unsupported(parameter: Parameter) -> Converter:
     def convert(argument: Any) -> Any:
-        raise _wrong(
-            parameter,
-            _describe(argument),
-            f"{parameter.size}-byte structures by value cannot be passed: let the kernel take a pointer to one",
-        )
+        what = f"cannot pass {_type_name(argument)}: {parameter.size}-byte structures by value are not supported"
+        raise _error(parameter, "unsupported", what, "let the kernel take a pointer to the structure")
 
     return convert
 
 
-def _describe(argument: Any) -> str:
-    return f"a {type(argument).__name__}"
+def _type_name(argument: object) -> str:
+    return type(argument).__name__
 
 
 def _dtype_name(known: Scalar | None) -> str:
@@ -258,5 +286,21 @@ def _dtype_name(known: Scalar | None) -> str:
     return str(np.dtype(known.typestr))
 
 
-def _wrong(parameter: Parameter, given: str, hint: str) -> ArgumentError:
-    return ArgumentError(f"cannot be {given}", where=f"parameter {parameter.name!r} ({parameter.type})", hint=hint)
+def _error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentError:
+    where = f"parameter {parameter.name!r} ({parameter.type})"
+    return ArgumentError(what, code=f"launch-argument-{case}", where=where, hint=hint)
+
+
+def _type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
+    return _error(parameter, "type", f"expected {expected}, got {_type_name(argument)}", f"pass {expected}")
+
+
+def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:
+    name = _dtype_name(expected)
+    return _error(
+        parameter, "dtype", f"expected an array of {name}, got an array of {dtype}", f"pass an array of {name}"
+    )
+
+
+def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
+    return _error(parameter, "range", f"{value} is out of range", f"{parameter.type} holds {low} to {high}")

@@ -1,118 +1,134 @@
-"""Code made for one kernel's signature: a launch that does nothing which the signature has decided.
+"""The fast path of launches: code generated for a signature, which does what ``launcher.bind(...)()`` does, in place.
 
-A launch that walks a list of converters costs a call a parameter. The function made here has the test of each parameter
-written out: an array of the right dtype gives its address, a Python number in range goes as it is, and whatever else
-comes is left to the parameter's converter (:mod:`jitlto.runtime.launch.arguments`), which knows all cases.
+Walking a list of converters costs one call per parameter. The function generated here tests each argument itself: an
+array of the right dtype gives its address, a Python number in range is passed as it is, and anything else goes to the
+parameter's converter (:mod:`jitlto.runtime.launch.arguments`), which knows all cases. Launch configurations are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from jitlto.model.types import Parameter, scalar
-from jitlto.runtime.launch.arguments import Converter, pointee
+from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
 
 # Above this, cuda.core does not take a Python int: it sends it as 8 bytes, signed.
 _LARGEST = (1 << 63) - 1
 
-_CALL = """
-def __call__(self, stream, grid, block, *args, shared_memory=0, cluster=None, cooperative=False, programmatic=False):
-    try:
-        {unpack}
-    except ValueError:
-        raise count_error(len(args)) from None
-{convert}
-    try:
-        config = configs[grid, block, shared_memory, cluster, cooperative, programmatic]
-    except (KeyError, TypeError):
-        config = configure(grid, block, shared_memory, cluster, cooperative, programmatic)
-    if type(stream) is not Stream:
-        stream = as_stream(stream)
-    try:
-        launch(stream, config, kernel, {names})
-    except Exception as error:
-        raise failed(error, grid, block, shared_memory) from error
-"""
-_BIND = """
-def bind(stream, config, {names} grid, block, shared_memory):
-    def bound():
+_TEMPLATE = """
+def make({constants}):
+    Array = None  # the first type of array that came and whose address is cheap
+    seen = None  # the type that came last
+
+    def convert_array(convert, argument):
+        nonlocal Array, seen
+        value = convert(argument)
+        kind = type(argument)
+        if kind is not seen:
+            seen = kind
+            if Array is None and has_cheap_address(kind):
+                Array = kind
+        return value
+
+    def __call__(
+        self, stream, grid, block, *args, shared_memory=0, cluster=None, cooperative=False, programmatic=False
+    ):
         try:
-            launch(stream, config, kernel, {names})
+            {unpacked} = args
+        except ValueError:
+            raise self._convert.count_error(len(args)) from None
+{conversions}
+        try:
+            config = self._configs[grid, block, shared_memory, cluster, cooperative, programmatic]
+        except (KeyError, TypeError):
+            config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
+        if type(stream) is not Stream:
+            stream = as_stream(stream)
+        try:
+            launch(stream, config, self.kernel, {arguments})
+        except JitltoError:
+            raise
         except Exception as error:
-            raise failed(error, grid, block, shared_memory) from error
-    return bound
+            raise self._launch_error(error, grid, block, shared_memory) from error
+
+    return __call__
 """
 
 
-class _Nothing:
-    """Stands for an array type that has not been seen yet."""
-
-
-def specialise(signature: Sequence[Parameter], converters: Sequence[Converter]) -> dict[str, Any]:
-    """Make the functions of a signature.
+def compile_call(
+    signature: Sequence[Parameter], convert: ArgumentConverter, namespace: dict[str, Any]
+) -> Callable[..., None]:
+    """Generate the method ``__call__`` of launchers whose kernels have a signature.
 
     Parameters
     ----------
     signature : sequence of Parameter
-    converters : sequence of callable
-        One for each parameter.
-
-    Returns
-    -------
-    dict
-        The namespace of the functions ``__call__`` and ``bind``, which has to be given what they use: ``launch``,
-        ``kernel``, ``configs``, ``configure``, ``Stream``, ``as_stream``, ``count_error`` and ``failed``.
+        The kernels' parameters.
+    convert : ArgumentConverter
+        Their converters.
+    namespace : dict
+        Globals of the generated code, in which it looks up ``launch``, ``Stream``, ``as_stream`` and ``JitltoError``.
     """
-    namespace: dict[str, Any] = {"Array": _Nothing}
-    names = [f"a{number}" for number in range(len(signature))]
+    constants: dict[str, Any] = {"has_cheap_address": _has_cheap_address}
     lines: list[str] = []
-    for number, (name, parameter, converter) in enumerate(zip(names, signature, converters, strict=True)):
-        namespace[f"convert{number}"] = converter
-        lines += [f"    {line}" for line in _conversion(number, name, parameter, converter, namespace)]
-    listed = "".join(f"{name}, " for name in names)
-    source = _CALL.format(
-        unpack=f"{listed}= args" if names else "() = args", convert="\n".join(lines), names=listed
-    ) + _BIND.format(names=listed)
-    exec(_compiled(source), namespace)  # noqa: S102 - of nothing but the text above and numbers
-    return namespace
+    for number, (parameter, converter) in enumerate(zip(signature, convert.converters, strict=True)):
+        constants[f"convert{number}"] = converter
+        lines += [f"        {line}" for line in _conversion(number, parameter, constants)]
+    arguments = "".join(f"a{number}, " for number in range(len(signature)))
+    source = _TEMPLATE.format(
+        constants=", ".join(constants), unpacked=arguments or "()", conversions="\n".join(lines), arguments=arguments
+    )
+    made: dict[str, Any] = {}
+    exec(_compile(source), namespace, made)  # noqa: S102 - nothing but the text above and numbers
+    call: Callable[..., None] = made["make"](**constants)
+    return call
 
 
-def _compiled(source: str) -> CodeType:
+def _compile(source: str) -> CodeType:
     return compile(source, "<jitlto launch>", "exec")
 
 
-def _conversion(
-    number: int, name: str, parameter: Parameter, converter: Converter, namespace: dict[str, Any]
-) -> list[str]:
-    """The lines that convert one argument."""
+def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) -> list[str]:
+    """Return the lines that convert one argument; add what they refer to to ``constants``."""
+    name = f"a{number}"
     slow = f"{name} = convert{number}({name})"
-    points_to = pointee(parameter)
-    if points_to is not None:
-        return _array(number, name, points_to, converter, namespace)
-    known = scalar(parameter.type.strip())
-    if known is None or known.typestr[0] == "c" or known.typestr == "bfloat16":
+    target = pointed_type(parameter)
+    known = scalar(parameter.type.strip() if target is None else target)
+    if known is not None and known.typestr == "bfloat16":
+        return [slow]
+    if target is not None:
+        fits = ""
+        if known is not None:
+            constants[f"dtype{number}"] = np.dtype(known.typestr)
+            fits = f"{name}.dtype is dtype{number} and "
+        return [
+            f"if type({name}) is Array and {fits}{name}._c_contiguous:",
+            f"    {name} = {name}.data.ptr",
+            "else:",
+            f"    {name} = convert_array(convert{number}, {name})",
+        ]
+    if known is None or known.typestr[0] == "c":
         return [slow]
     if known.typestr == "b1":
-        namespace |= {"true": np.bool_(True), "false": np.bool_(False)}
+        constants |= {"true": np.bool_(True), "false": np.bool_(False)}
         return [f"{name} = true if {name} is True else false if {name} is False else convert{number}({name})"]
-    make = namespace[f"type{number}"] = np.dtype(known.typestr).type
+    if known.typestr == "f8":
+        return [f"if type({name}) is not float:", f"    {slow}"]
+    make = constants[f"type{number}"] = np.dtype(known.typestr).type
     if known.typestr[0] in "iu":
         limits = np.iinfo(make)
-        within = f"{int(limits.min)} <= {name} <= {min(int(limits.max), _LARGEST)}"
-        # A Python int goes as 8 bytes, of which the kernel reads the lowest.
+        # A Python int is sent as 8 bytes, of which the kernel reads the lowest.
         return [
             f"if type({name}) is int:",
-            f"    if not {within}:",
+            f"    if not {int(limits.min)} <= {name} <= {min(int(limits.max), _LARGEST)}:",
             f"        {slow}",
             f"elif type({name}) is not type{number}:",
             f"    {slow}",
         ]
-    if known.typestr == "f8":
-        return [f"if type({name}) is not float:", f"    {slow}"]
     high = float(np.finfo(make).max)
     return [
         f"if type({name}) is float and {-high!r} <= {name} <= {high!r}:",
@@ -122,30 +138,6 @@ def _conversion(
     ]
 
 
-def _array(number: int, name: str, points_to: str, converter: Converter, namespace: dict[str, Any]) -> list[str]:
-    known = scalar(points_to)
-    right = ""
-    if known is not None:
-        if known.typestr == "bfloat16":
-            return [f"{name} = convert{number}({name})"]
-        namespace[f"dtype{number}"] = np.dtype(known.typestr)
-        right = f"{name}.dtype is dtype{number} and "
-
-    def learn(argument: Any) -> Any:
-        value = converter(argument)
-        if namespace["Array"] is _Nothing and _is_cheap(type(argument)):
-            namespace["Array"] = type(argument)
-        return value
-
-    namespace[f"convert{number}"] = learn
-    return [
-        f"if type({name}) is Array and {right}{name}._c_contiguous:",
-        f"    {name} = {name}.data.ptr",
-        "else:",
-        f"    {name} = convert{number}({name})",
-    ]
-
-
-def _is_cheap(kind: type) -> bool:
-    """Whether arrays of a type are CuPy's, whose address costs a tenth of what ``__cuda_array_interface__`` does."""
+def _has_cheap_address(kind: type) -> bool:
+    """Tell CuPy's arrays, whose address costs a tenth of what ``__cuda_array_interface__`` does."""
     return kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray" and hasattr(kind, "_c_contiguous")

@@ -100,7 +100,7 @@ def _run(
 
     plan = family.plan(arch=target, **case)
     kernels = {
-        mode: Launcher.of(plan, LinkedKernel(code, plan.entry.entry, target.sm, "", 0.0))
+        mode: Launcher.from_plan(plan, LinkedKernel(code, plan.entry.entry, target.sm, "", 0.0))
         for mode, code in cubins.items()
     }
     kernels["jitlto"] = family.launcher(**case)

@@ -58,7 +58,7 @@ def run(options: Options) -> Outcome:
 def _measure(
     family: KernelFamily, case: Mapping[str, str], made: Mapping[str, forms.Form], options: Options
 ) -> dict[str, Any]:
-    kernels = {name: Launcher.of(form.plan, form.linked) for name, form in made.items()}
+    kernels = {name: Launcher.from_plan(form.plan, form.linked) for name, form in made.items()}
     work = _grown(family, case, kernels["lto_base"], options)
     for name, kernel in kernels.items():
         try:

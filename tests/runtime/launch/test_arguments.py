@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.model.types import Parameter
-from jitlto.runtime.launch.arguments import converter
+from jitlto.runtime.launch.arguments import make_converter
+from tests.support.errors import raises
 
 INTEGERS = {
     "signed char": np.int8,
@@ -55,19 +56,17 @@ class DeviceArray:
 
 
 def convert(type_: str, argument: Any) -> Any:
-    return converter(Parameter("p", type_, 8, 8))(argument)
+    return make_converter(Parameter("p", type_, 8, 8))(argument)
 
 
-def refused(type_: str, argument: Any) -> str:
-    """The message of the refusal, which names the parameter and its type and is a TypeError too."""
-    with pytest.raises(ArgumentError) as caught:
+def refused(case: str, type_: str, argument: Any) -> str:
+    """The message of the error, which is of a case, names the parameter and its type and is a TypeError too."""
+    with raises(ArgumentError, f"launch-argument-{case}", where=f"parameter 'p' ({type_})") as caught:
         convert(type_, argument)
     assert isinstance(caught.value, TypeError)
     assert isinstance(caught.value, LaunchError)
-    message = str(caught.value)
-    assert message.startswith(f"parameter 'p' ({type_})")
     assert caught.value.hint
-    return message
+    return str(caught.value)
 
 
 # --- pointers ---
@@ -102,9 +101,9 @@ def test_an_array_of_the_declared_dtype_becomes_its_address(type_: str, typestr:
 
 @pytest.mark.parametrize("typestr", ["<f8", "<f2", "<i4", "<u4", "<c8", ">f4", "|u1"])
 def test_an_array_of_another_dtype_is_refused_with_both_dtypes(typestr: str) -> None:
-    message = refused("float const*", DeviceArray(typestr))
+    message = refused("dtype", "float const*", DeviceArray(typestr))
     assert str(np.dtype(typestr)) in message
-    assert "give an array of float32" in message
+    assert "float32" in message
 
 
 def test_a_pointer_to_void_or_to_a_structure_takes_any_dtype() -> None:
@@ -115,8 +114,8 @@ def test_a_pointer_to_void_or_to_a_structure_takes_any_dtype() -> None:
 def test_a_read_only_array_may_only_go_where_the_kernel_cannot_write() -> None:
     assert convert("float const*", DeviceArray(readonly=True)) == 0x7F00_0000_1000
     assert convert("void const*", DeviceArray(readonly=True)) == 0x7F00_0000_1000
-    assert "read-only" in refused("float*", DeviceArray(readonly=True))
-    assert "read-only" in refused("float* const", DeviceArray(readonly=True))
+    refused("read-only", "float*", DeviceArray(readonly=True))
+    refused("read-only", "float* const", DeviceArray(readonly=True))
 
 
 def test_a_contiguous_array_may_state_its_strides() -> None:
@@ -128,7 +127,7 @@ def test_a_contiguous_array_may_state_its_strides() -> None:
     [((4, 8), (4, 16)), ((4, 8), (64, 4)), ((8,), (8,)), ((8,), (-4,)), ((8,), (0,)), ((4, 8), (32, 8))],
 )
 def test_an_array_that_is_not_c_contiguous_is_refused(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    assert "not C-contiguous" in refused("float*", DeviceArray(shape=shape, strides=strides))
+    refused("not-contiguous", "float*", DeviceArray(shape=shape, strides=strides))
 
 
 def test_strides_of_extents_of_one_or_none_do_not_count() -> None:
@@ -146,7 +145,7 @@ def test_contiguity_is_numpys(shape: list[int], data: st.DataObject) -> None:
     if view.flags.c_contiguous:
         assert convert("float*", array) == 0x7F00_0000_1000
     else:
-        assert "not C-contiguous" in refused("float*", array)
+        refused("not-contiguous", "float*", array)
 
 
 def test_none_and_zero_are_the_null_pointer() -> None:
@@ -156,14 +155,12 @@ def test_none_and_zero_are_the_null_pointer() -> None:
 
 @pytest.mark.parametrize("address", [-1, 1 << 64])
 def test_what_is_no_address_is_refused(address: int) -> None:
-    assert "an address has 64 bits" in refused("float*", address)
+    assert f"{address:#x}" in refused("range", "float*", address)
 
 
 def test_an_array_in_host_memory_is_refused_with_what_to_do() -> None:
     for array in (np.zeros(4, np.float32), np.zeros((), np.float32), np.float32(1)):
-        message = refused("float*", array)
-        assert "host memory" in message
-        assert "copy it to the device" in message
+        assert "cupy.asarray" in refused("host-memory", "float*", array)
 
 
 def test_a_dlpack_array_in_host_memory_is_refused() -> None:
@@ -171,12 +168,12 @@ def test_a_dlpack_array_in_host_memory_is_refused() -> None:
         def __dlpack_device__(self) -> tuple[int, int]:
             return (1, 0)
 
-    assert "host memory" in refused("float*", HostTensor())
+    refused("host-memory", "float*", HostTensor())
 
 
 @pytest.mark.parametrize("argument", ["text", b"bytes", 1.5, [1.0, 2.0], (1,), {}, object(), True])
 def test_what_is_no_array_is_refused_by_the_name_of_its_type(argument: object) -> None:
-    assert type(argument).__name__ in refused("float*", argument)
+    assert type(argument).__name__ in refused("type", "float*", argument)
 
 
 # --- integers ---
@@ -191,9 +188,9 @@ def test_an_integer_is_converted_if_its_type_holds_it_and_refused_otherwise(type
         assert type(converted) is INTEGERS[type_]
         assert int(converted) == value
     else:
-        message = refused(type_, value)
+        message = refused("range", type_, value)
         assert str(value) in message
-        assert f"it holds {limits.min} to {limits.max}" in message
+        assert f"{limits.min} to {limits.max}" in message
 
 
 @pytest.mark.parametrize("type_", INTEGERS)
@@ -202,7 +199,7 @@ def test_the_limits_of_an_integer_type_are_its_own(type_: str) -> None:
     for inside in (limits.min, limits.max, 0):
         assert int(convert(type_, int(inside))) == inside
     for outside in (int(limits.min) - 1, int(limits.max) + 1):
-        refused(type_, outside)
+        refused("range", type_, outside)
 
 
 @pytest.mark.parametrize("argument", [np.int8(5), np.uint64(5), np.array(5), True])
@@ -214,11 +211,11 @@ def test_integers_may_be_of_any_integer_type(argument: Any) -> None:
 
 @pytest.mark.parametrize("argument", [1.0, np.float32(1), "1", b"1", None, 1j, [1], np.array([1, 2]), object()])
 def test_what_is_no_integer_is_refused(argument: object) -> None:
-    assert "give an integer" in refused("int", argument)
+    assert type(argument).__name__ in refused("type", "int", argument)
 
 
 def test_an_array_for_an_integer_is_refused() -> None:
-    assert "give an integer" in refused("unsigned int", DeviceArray("<u4"))
+    refused("type", "unsigned int", DeviceArray("<u4"))
 
 
 # --- floating point ---
@@ -230,7 +227,7 @@ def test_a_number_is_rounded_to_its_type_if_that_holds_it(type_: str, value: flo
     make = FLOATS[type_]
     high = float(np.finfo(make).max)
     if math.isfinite(value) and abs(value) > high:
-        assert f"it holds -{high} to {high}" in refused(type_, value)
+        assert f"-{high} to {high}" in refused("range", type_, value)
     else:
         converted = convert(type_, value)
         assert type(converted) is make
@@ -247,12 +244,12 @@ def test_numbers_of_other_kinds_are_floating_point_arguments_too() -> None:
 @pytest.mark.parametrize("argument", ["1.5", b"1", 1j, np.complex64(1), None, [1.0], object(), 10**400])
 def test_what_is_no_real_number_is_refused(argument: object) -> None:
     for type_ in ("float", "double", "__half", "__nv_bfloat16"):
-        assert "give a real number" in refused(type_, argument)
+        refused("type" if type(argument) is not int else "range", type_, argument)
 
 
 def test_an_array_for_a_number_is_refused_even_if_it_has_one_element() -> None:
     for argument in (np.array([1.0]), np.array([[1.0]]), DeviceArray()):
-        refused("float", argument)
+        refused("type", "float", argument)
 
 
 def nearest_bfloat16(value: float) -> int:
@@ -290,7 +287,7 @@ def test_bfloat16_keeps_what_is_not_finite_and_refuses_what_it_cannot_hold() -> 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for value in (1e39, -1e39, 3.4e38, 1e300):
-            assert "it holds" in refused("__nv_bfloat16", value)
+            refused("range", "__nv_bfloat16", value)
 
 
 # --- booleans, complex numbers, structures ---
@@ -307,7 +304,7 @@ def test_booleans_are_booleans_or_zero_and_one(argument: object, expected: bool)
 
 @pytest.mark.parametrize("argument", [2, -1, 1.0, "True", None, [True], object()])
 def test_what_is_no_boolean_is_refused(argument: object) -> None:
-    assert "give True or False" in refused("bool", argument)
+    refused("type", "bool", argument)
 
 
 @pytest.mark.parametrize(("type_", "make"), [("float2", np.complex64), ("double2", np.complex128)])
@@ -320,20 +317,20 @@ def test_complex_numbers_may_be_real(type_: str, make: type, value: complex) -> 
 
 @pytest.mark.parametrize("argument", ["1j", None, [1j], object(), b"1"])
 def test_what_is_no_complex_number_is_refused(argument: object) -> None:
-    assert "give a complex number" in refused("float2", argument)
+    refused("type", "float2", argument)
 
 
 def test_a_complex_number_that_its_type_cannot_hold_is_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert "it holds" in refused("float2", 1e300)
-        assert "it holds" in refused("float2", complex(0, -1e39))
-        assert "it holds" in refused("double2", 10**400)
+        refused("range", "float2", 1e300)
+        refused("range", "float2", complex(0, -1e39))
+        refused("range", "double2", 10**400)
         assert convert("double2", 1e300) == 1e300
 
 
 @pytest.mark.parametrize("argument", [1, b"12345678", None, (1, 2), DeviceArray()])
 def test_structures_by_value_are_refused_with_a_way_out(argument: object) -> None:
-    message = refused("mine::point", argument)
-    assert "8-byte structures by value cannot be passed" in message
+    message = refused("unsupported", "mine::point", argument)
+    assert "8-byte structures by value" in message
     assert "pointer" in message

@@ -1,23 +1,32 @@
-"""Specialised launches: what reaches the driver is what the parameters' converters make, for any argument."""
+"""Every way of a launch does the same: the first, those by generated code, and bound ones; with results and errors."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 import struct
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitlto.errors import ArgumentError, LaunchError
-from jitlto.model.types import Parameter, scalar
-from jitlto.runtime.launch.arguments import converter
-from jitlto.runtime.launch.fast_path import specialise
+from jitlto.cuda import device
+from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
+from jitlto.model.types import scalar
+from jitlto.runtime.launch.arguments import make_converter
+from jitlto.runtime.launch.launcher import Launcher
+from tests.support.errors import raises
+from tests.support.launchers import FakeDriver, make_launcher, parameter
 
 TYPES = [
     "bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long",
-    "unsigned long long", "float", "double", "__half", "__nv_bfloat16", "int64_t", "uint32_t",
+    "unsigned long long", "float", "double", "__half", "__nv_bfloat16", "int64_t", "uint32_t", "float2",
+    "float*", "const double*", "void*", "__nv_bfloat16*", "mine::point",
 ]  # fmt: skip
 
 VALUES = st.one_of(
@@ -34,112 +43,265 @@ VALUES = st.one_of(
 )
 
 
-def parameter(type_: str) -> Parameter:
-    known = scalar(type_)
-    size = 8 if known is None else known.size
-    return Parameter("x", type_, size, size)
+class CupyArray:
+    """An array whose address is cheap, as CuPy's: it has the array interface too."""
+
+    _c_contiguous = True
+
+    def __init__(self, typestr: str = "<f4", *, contiguous: bool = True) -> None:
+        self.dtype = np.dtype(typestr)
+        self._c_contiguous = contiguous
+        self.data = self
+        self.ptr = 4096
+        self.reads = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.reads += 1
+        strides = None if self._c_contiguous else (self.dtype.itemsize * 2,)
+        typestr = self.dtype.str
+        return {"shape": (4,), "typestr": typestr, "data": (self.ptr, False), "strides": strides, "version": 3}
 
 
-class Launches:
-    """A launcher's functions around a launch that only notes what it is given."""
+CupyArray.__module__, CupyArray.__name__ = "cupy._core", "ndarray"
 
-    def __init__(self, *types: str) -> None:
-        signature = [parameter(type_) for type_ in types]
-        self.seen: list[tuple[Any, ...]] = []
-        self.configured: list[tuple[Any, ...]] = []
-        self.configs: dict[Any, Any] = {}
-        self.functions = specialise(signature, [converter(p) for p in signature])
-        self.functions |= {
-            "launch": lambda *given: self.seen.append(given),
-            "kernel": "kernel",
-            "configs": self.configs,
-            "configure": self.configure,
-            "Stream": str,
-            "as_stream": str,
-            "count_error": lambda count: ArgumentError(f"{count} given"),
-            "failed": lambda error, *how: LaunchError(f"{error} {how}"),
-        }
+ARRAYS = st.builds(CupyArray, st.sampled_from(["<f4", "<f8", "<i4"]), contiguous=st.booleans())
 
-    def configure(self, *key: Any) -> Any:
-        self.configured.append(key)
-        self.configs[key] = ("config", *key)
-        return self.configs[key]
 
-    def __call__(self, *args: Any, **more: Any) -> tuple[Any, ...]:
-        self.functions["__call__"](None, "stream", 1, 32, *args, **more)
-        return self.seen[-1]
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return FakeDriver(monkeypatch)
+
+
+def ways(fake: FakeDriver, *types: str) -> list[Callable[..., None]]:
+    """The ways to launch a kernel: the first launch, generated code (new and kept configuration), bound."""
+
+    def warm(times: int) -> Launcher:
+        launcher = fake.launcher(*types)
+        for _ in range(times):
+            with contextlib.suppress(ArgumentError):
+                launcher(fake.stream, 1, 32, *[None] * len(types))
+        fake.launches.clear()
+        return launcher
+
+    return [
+        warm(0).__call__,
+        warm(2).__call__,
+        warm(3).__call__,
+        lambda *args, **how: fake.launcher(*types).bind(*args, **how)(),
+    ]
+
+
+def outcome(fake: FakeDriver, way: Callable[..., None], *args: Any, **how: Any) -> Any:
+    """What reaches the driver, or the error."""
+    fake.launches.clear()
+    try:
+        way(fake.stream, 1, 32, *args, **how)
+    except JitltoError as error:
+        assert not fake.launches
+        return type(error), error.code, str(error)
+    [(stream, config, *values)] = fake.launches
+    assert stream is fake.stream
+    assert (config.grid, config.block) == ((1, 1, 1), (32, 1, 1))
+    return values
 
 
 def as_bytes(value: Any, type_: str) -> bytes:
     """What the kernel reads: cuda.core sends an int as 8 bytes, a float as a double, a NumPy scalar as it is."""
     known = scalar(type_)
-    assert known is not None
+    size = 8 if known is None else known.size
     if type(value) is int:
-        return struct.pack("<q", value)[: known.size]
+        return (value & (1 << 64) - 1).to_bytes(8, "little")[:size]
     whole = struct.pack("<d", value) if type(value) is float else value.tobytes()
-    assert len(whole) == known.size
+    assert len(whole) == size
     return whole
 
 
 @pytest.mark.parametrize("type_", TYPES)
-@given(value=VALUES)
-def test_the_kernel_reads_what_the_converter_makes(type_: str, value: Any) -> None:
-    launches = Launches(type_)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@given(value=VALUES | ARRAYS)
+def test_every_way_gives_the_kernel_what_the_converter_makes(fake: FakeDriver, type_: str, value: Any) -> None:
+    if isinstance(value, int | np.integer) and type_.endswith("*"):
+        value = 0  # other addresses are for the driver to know
     try:
-        expected = as_bytes(converter(parameter(type_))(value), type_)
+        expected: Any = as_bytes(make_converter(parameter(type_, "a0"))(value), type_)
     except ArgumentError as error:
-        with pytest.raises(ArgumentError) as caught:
-            launches(value)
-        assert str(caught.value) == str(error)
-        assert not launches.seen
-        return
-    *_, given_value = launches(value)
-    assert as_bytes(given_value, type_) == expected
+        expected = type(error), error.code, str(error)
+    for way in ways(fake, type_):
+        found = outcome(fake, way, value)
+        assert (as_bytes(found[0], type_) if isinstance(found, list) else found) == expected
 
 
-def test_arguments_keep_their_places() -> None:
-    launches = Launches("int", "double", "bool", "float*", "unsigned")
-    stream, config, kernel, *values = launches(-1, 2.5, True, None, 7)
-    assert (stream, kernel) == ("stream", "kernel")
-    assert config == ("config", 1, 32, 0, None, False, False)
-    assert values == [-1, 2.5, np.bool_(True), 0, 7]
-
-
-def test_a_configuration_is_made_once() -> None:
-    launches = Launches("int")
-    for _ in range(3):
-        launches(1)
-        launches(1, shared_memory=64, cooperative=True)
-    assert launches.configured == [(1, 32, 0, None, False, False), (1, 32, 64, None, True, False)]
+def test_arguments_keep_their_places(fake: FakeDriver) -> None:
+    for way in ways(fake, "int", "double", "bool", "float*", "unsigned"):
+        assert outcome(fake, way, -1, 2.5, True, None, 7) == [-1, 2.5, np.bool_(True), 0, 7]
 
 
 @pytest.mark.parametrize("types", [(), ("int",), ("int", "float")])
-def test_a_wrong_number_of_arguments_is_an_error_before_all_else(types: tuple[str, ...]) -> None:
-    launches = Launches(*types)
+def test_a_wrong_number_of_arguments_is_the_same_error_every_way(fake: FakeDriver, types: tuple[str, ...]) -> None:
     for count in {0, 1, 2, 3} - {len(types)}:
-        with pytest.raises(ArgumentError, match=f"{count} given"):
-            launches(*[1] * count)
-    assert not launches.seen
-    launches(*[1] * len(types))
-    assert len(launches.seen) == 1
+        errors = {outcome(fake, way, *[1] * count) for way in ways(fake, *types)}
+        assert len(errors) == 1
+        class_, code, message = errors.pop()
+        assert (class_, code) == (ArgumentError, "launch-argument-count")
+        assert f"expected {len(types)} arguments, got {count}" in message
+        assert message.startswith("test/kern: ")
+        if count < len(types):
+            assert repr(f"a{count}") in message
+    for way in ways(fake, *types):
+        assert len(outcome(fake, way, *[1] * len(types))) == len(types)
 
 
-def test_what_the_launch_raises_is_told_with_its_configuration() -> None:
-    launches = Launches("int")
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ({"grid": 0}, "launch-config"),
+        ({"grid": (1, 2, 3, 4)}, "launch-config"),
+        ({"block": True}, "launch-config"),
+        ({"block": 1.0}, "launch-config"),
+        ({"shared_memory": -1}, "launch-config"),
+        ({"grid": 3, "cluster": 2}, "launch-config"),
+        ({"cluster": ()}, "launch-config"),
+    ],
+)
+def test_an_invalid_configuration_is_the_same_error_every_way(fake: FakeDriver, how: dict[str, Any], code: str) -> None:
+    whole = {"grid": 1, "block": 32} | how
+    errors = []
+    for way in ways(fake, "int"):
+        with raises(LaunchError, code) as caught:
+            way(
+                fake.stream,
+                whole["grid"],
+                whole["block"],
+                1,
+                **{n: v for n, v in how.items() if n not in ("grid", "block")},
+            )
+        errors.append(str(caught.value))
+    assert len(set(errors)) == 1
 
-    def fail(*_: Any) -> None:
-        raise RuntimeError("no")
 
-    launches.functions["launch"] = fail
-    with pytest.raises(LaunchError, match=r"no \(1, 32, 5\)"):
-        launches(1, shared_memory=5)
-    with pytest.raises(LaunchError, match=r"no \(2, 64, 6\)"):
-        launches.functions["bind"]("stream", "config", 1, 2, 64, 6)()
+def test_a_refusal_of_the_driver_is_the_same_error_every_way(fake: FakeDriver) -> None:
+    prepared = ways(fake, "int")
+    fake.error = RuntimeError("no")
+    for way in prepared:
+        with raises(LaunchError, "launch-failed", "no", "grid 2", "block 64", "5 bytes", where="test/kern") as caught:
+            way(fake.stream, 2, 64, 1, shared_memory=5)
+        assert caught.value.__cause__ is fake.error
 
 
-def test_a_bound_launch_repeats_what_it_was_bound_to() -> None:
-    launches = Launches("int", "double")
-    bound = launches.functions["bind"]("stream", "config", 3, 0.5, 1, 32, 0)
+def test_a_configuration_is_kept_by_the_fast_path(fake: FakeDriver) -> None:
+    launcher = fake.launcher("int")
+    launcher(fake.stream, 1, 32, 1)
+    launcher(fake.stream, 1, 32, 1)
+    fake.launches.clear()
+    for _ in range(3):
+        launcher(fake.stream, 1, 32, 1)
+        launcher(fake.stream, (2, 2), 32, 1, shared_memory=64, cooperative=False)
+    plain = [config for _, config, _ in fake.launches[::2]]
+    other = [config for _, config, _ in fake.launches[1::2]]
+    assert plain[0] is plain[1] is plain[2]
+    assert other[0] is other[1] is other[2]
+    assert (other[0].grid, other[0].shmem_size) == ((2, 2, 1), 64)
+    assert plain[1].shmem_size == 0
+
+
+def test_launchers_of_one_signature_share_their_code_and_nothing_else(fake: FakeDriver) -> None:
+    first = fake.launcher("int")
+    second, other = make_launcher(first.signature), make_launcher([parameter("float")])
+    assert type(first) is type(second) is not type(other)
+    for launcher in (first, second, first, second):
+        launcher(fake.stream, 1, 32, 1)
+    other(fake.stream, 1, 32, 1.5)
+    assert [values for _, _, *values in fake.launches] == [[1]] * 4 + [[1.5]]
+    assert first._configs is not second._configs
+    assert isinstance(first, Launcher)
+    assert type(first).__name__ == "Launcher"
+    assert first.__call__.__func__ is second.__call__.__func__ is not other.__call__.__func__
+
+
+def test_extents_may_be_lists(fake: FakeDriver) -> None:
+    launcher = fake.launcher("int")
+    for _ in range(3):
+        launcher(fake.stream, [2, 3], [32], 1)
+    assert {(config.grid, config.block) for _, config, _ in fake.launches} == {((2, 3, 1), (32, 1, 1))}
+
+
+def test_code_is_generated_at_the_second_launch(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jitlto.runtime.launch import fast_path
+
+    compiled: list[str] = []
+    original = fast_path._compile
+    monkeypatch.setattr(fast_path, "_compile", lambda source: [compiled.append(source), original(source)][1])
+    launcher = fake.launcher("int", "float*")
+    counts = []
+    for number in range(4):
+        launcher(fake.stream, 1 + number, 32, 1, None)
+        counts.append(len(compiled))
+    launcher.bind(fake.stream, 1, 32, 1, None)()
+    assert [*counts, len(compiled)] == [0, 1, 1, 1, 1]
+
+
+def test_the_address_of_a_cheap_array_is_not_asked_of_its_interface(fake: FakeDriver) -> None:
+    launcher = fake.launcher("const float*", "float*")
+    arrays = [CupyArray(), CupyArray()]
+    for _ in range(5):
+        launcher(fake.stream, 1, 32, *arrays)
+    # The two launches before there is generated code, and its first array.
+    assert [array.reads for array in arrays] == [3, 2]
+    assert fake.launches[-1][2:] == (4096, 4096)
+
+
+def test_a_bound_launch_repeats_what_it_was_bound_to(fake: FakeDriver) -> None:
+    array = CupyArray()
+    bound = fake.launcher("float*", "double").bind(fake.stream, 3, 32, array, 0.5)
+    reads = array.reads
     bound()
     bound()
-    assert launches.seen == [("stream", "config", "kernel", 3, 0.5)] * 2
+    assert array.reads == reads
+    assert [values for _, _, *values in fake.launches] == [[4096, 0.5]] * 2
+    assert bound.arguments == (array, 0.5)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("launches", [0, 1, 5])
+def test_a_launcher_is_freed_when_nobody_holds_it(fake: FakeDriver, launches: int) -> None:
+    launcher = fake.launcher("int")
+    for _ in range(launches):
+        launcher(fake.stream, 1, 32, 1)
+    freed = weakref.ref(launcher)
+    gc.disable()
+    try:
+        del launcher
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+def test_after_a_fork_every_way_is_refused(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jitlto.runtime.launch import launcher
+
+    prepared = ways(fake, "int")
+    bound = fake.launcher("int").bind(fake.stream, 1, 32, 1)
+    monkeypatch.setattr(device, "_user", os.getpid())
+    launcher._refuse_after_fork()
+    for way in prepared:
+        with raises(NoDeviceError, "no-device-forked"):
+            way(fake.stream, 1, 32, 1)
+    with raises(NoDeviceError, "no-device-forked"):
+        bound()
+    assert not fake.launches
+
+
+def test_a_fork_before_cuda_is_used_changes_nothing(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    from jitlto.runtime.launch import launcher
+
+    monkeypatch.setattr(device, "_user", None)
+    launcher._refuse_after_fork()
+    fake.launcher("int")(fake.stream, 1, 32, 1)
+    assert len(fake.launches) == 1
+
+
+def test_the_default_stream_is_the_devices(fake: FakeDriver) -> None:
+    for way in ways(fake):
+        fake.launches.clear()
+        way(None, 1, 32)
+        assert fake.launches[0][0] is fake.stream

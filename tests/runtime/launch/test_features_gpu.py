@@ -21,6 +21,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch import residency
 from jitlto.runtime.linking import kernel_cache
 from jitlto.storage.database import FragmentDatabase
+from tests.support.errors import raises
 from tests.support.process import ROOT
 
 pytestmark = pytest.mark.gpu
@@ -59,9 +60,9 @@ def test_a_bound_launch_keeps_its_arrays_alive(mini: KernelFamily) -> None:
 def test_binding_checks_as_launching_does(mini: KernelFamily) -> None:
     import cupy as cp
 
-    with pytest.raises(ArgumentError, match="'x'"):
+    with raises(ArgumentError, "launch-argument-dtype", "'x'"):
         _twice(mini).bind(None, 1, 32, cp.ones(8, np.float64), 8)
-    with pytest.raises(ArgumentError, match="'n'"):
+    with raises(ArgumentError, "launch-argument-count", "'n'"):
         _twice(mini).bind(None, 1, 32, cp.ones(8, np.float32))
 
 
@@ -162,7 +163,7 @@ def test_arrays_and_streams_of_numba_are_taken(mini: KernelFamily) -> None:
         launcher(each, 1, 128, x, 100)
         cuda.synchronize()
     assert x.copy_to_host().tolist() == [8.0] * 100
-    with pytest.raises(ArgumentError, match="'x'"):
+    with raises(ArgumentError, "launch-argument-dtype", "'x'"):
         launcher(stream, 1, 128, cuda.to_device(np.ones(100)), 100)
 
 

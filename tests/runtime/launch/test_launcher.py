@@ -32,7 +32,8 @@ CALLS = {
     "KernelFamily.load": "family.load(family.plan(**configuration))",
     "KernelFamily.load of a plan with an architecture": 'family.load(family.plan(arch="sm_90", **configuration))',
     "Launcher": (
-        "plan = family.plan(arch='sm_90', **configuration); from jitlto import Launcher; Launcher.of(plan, plan.link())"
+        "from jitlto import Launcher; plan = family.plan(arch='sm_90', **configuration); "
+        "Launcher.from_plan(plan, plan.link())"
     ),
     "Plan.link without an architecture": "family.plan(**configuration).link()",
     "Plan.digest without an architecture": "family.plan(**configuration).digest",
@@ -65,8 +66,8 @@ def test_without_a_device_every_attempt_is_the_same_error_at_once(mini_path: Pat
     lines = done.stdout.splitlines()
     assert len(lines) == 2, done.stdout
     for line in lines:
-        assert line.startswith("NoDeviceError no CUDA device can be used: "), line
-        assert "to plan and link without: arch='sm_90'" in line
+        assert line.startswith("NoDeviceError no usable CUDA device: "), line
+        assert "plan and link without by arch='sm_90'" in line
 
 
 def test_after_the_error_planning_and_linking_still_work(mini_path: Path) -> None:

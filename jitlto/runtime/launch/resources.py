@@ -1,0 +1,74 @@
+"""Resources that a loaded kernel takes of a device, and a description of the kernel to read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from jitlto.cuda import device
+from jitlto.frozen import Frozen
+from jitlto.model.mangling import demangle
+
+if TYPE_CHECKING:
+    from cuda.core import Kernel
+
+    from jitlto.model.types import Parameter
+    from jitlto.runtime.linking.kernel_cache import LinkedKernel
+    from jitlto.runtime.planning.plan import Plan
+
+_ORIGINS = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}
+
+
+class Resources(Frozen):
+    """Resources that a kernel takes.
+
+    Parameters
+    ----------
+    registers : int
+        Registers per thread.
+    shared : int
+        Static shared memory per block, in bytes.
+    local : int
+        Local memory per thread, in bytes: spilled registers and arrays.
+    constant : int
+        Constant memory, in bytes.
+    threads : int
+        The largest number of threads per block.
+    """
+
+    registers: int
+    shared: int
+    local: int
+    constant: int
+    threads: int
+
+
+def read_resources(kernel: Kernel) -> Resources:
+    """Return the resources that a kernel takes of the current device."""
+    attributes = kernel.attributes[device.ordinal()]
+    return Resources(
+        attributes.num_regs,
+        attributes.shared_size_bytes,
+        attributes.local_size_bytes,
+        attributes.const_size_bytes,
+        attributes.max_threads_per_block,
+    )
+
+
+def describe(
+    plan: Plan, digest: str, signature: Sequence[Parameter], linked: LinkedKernel, resources: Resources
+) -> str:
+    """Return what :meth:`Launcher.explain <jitlto.Launcher.explain>` shows."""
+    lines = [
+        demangle(linked.entry),
+        *(f"  {parameter}" for parameter in signature),
+        *(f"{name} = {value}" for name, value in plan.configuration.items()),
+        *(f"fragment {fragment.key}" for fragment in plan.fragments),
+        *(f"user input {item.symbols.name}" for item in plan.supplied),
+        f"digest {digest}",
+        f"{_ORIGINS[linked.layer]} for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.1f} ms",
+        f"{len(linked.cubin)} bytes of code",
+        f"{resources.registers} registers and {resources.local} bytes of local memory per thread",
+        f"{resources.shared} bytes of shared memory per block, at most {resources.threads} threads per block",
+    ]
+    return "\n".join(lines)
