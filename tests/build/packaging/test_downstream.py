@@ -18,6 +18,9 @@ from jitlto.build.packaging import scaffold
 from tests.support.environments import Environment, need
 from tests.support.process import ROOT
 
+# Tests that make an environment, or build a wheel in one, take many seconds each; those of the hooks do not.
+slow = pytest.mark.slow
+
 # What callers do. Run where neither jitlto's checkout nor a package's source is.
 PLAN = """
 import json, sys
@@ -99,6 +102,7 @@ def planned(environment: Environment, cwd: Path) -> dict[str, tuple[str, int]]:
     return {name: (text, kernels) for name, (text, kernels) in found.items()}
 
 
+@slow
 def test_a_package_passes_its_own_tests_where_only_its_wheel_is(
     consumer: Environment, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -107,6 +111,7 @@ def test_a_package_passes_its_own_tests_where_only_its_wheel_is(
     assert "9 passed, 12 skipped" in printed or "21 passed" in printed
 
 
+@slow
 @pytest.mark.gpu
 def test_a_package_launches_its_kernels_where_only_its_wheel_is(
     consumer: Environment, wheels: dict[str, Path], tmp_path: Path
@@ -116,6 +121,7 @@ def test_a_package_launches_its_kernels_where_only_its_wheel_is(
     assert "21 passed" in printed
 
 
+@slow
 def test_two_packages_stand_side_by_side_and_one_stays_when_the_other_goes(
     consumer: Environment, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -130,6 +136,7 @@ def test_two_packages_stand_side_by_side_and_one_stays_when_the_other_goes(
     consumer.install(wheels["alpha-kernels"])
 
 
+@slow
 def test_a_wheel_is_the_same_from_an_sdist_elsewhere_and_without_a_cache(
     author: Author, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -142,6 +149,7 @@ def test_a_wheel_is_the_same_from_an_sdist_elsewhere_and_without_a_cache(
     assert again.read_bytes() == first.read_bytes()
 
 
+@slow
 def test_a_wheel_takes_the_database_of_ci_and_compiles_nothing(
     author: Author, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
@@ -155,6 +163,7 @@ def test_a_wheel_takes_the_database_of_ci_and_compiles_nothing(
     assert not cache.exists()
 
 
+@slow
 @pytest.mark.skipif("JITLTO_TEST_ISOLATED" not in os.environ, reason="fetches a toolchain: set JITLTO_TEST_ISOLATED=1")
 def test_an_isolated_build_takes_jitlto_from_a_local_wheel(
     author: Author, jitlto_wheel: Path, wheels: dict[str, Path], tmp_path: Path
@@ -171,6 +180,7 @@ def test_an_isolated_build_takes_jitlto_from_a_local_wheel(
         }
 
 
+@slow
 def test_a_build_that_cannot_be_says_why_in_one_message(author: Author, tmp_path: Path) -> None:
     project = tmp_path / "project"
     scaffold.write_package("gamma-kernels", project, _cuda())
@@ -186,6 +196,7 @@ def test_a_build_that_cannot_be_says_why_in_one_message(author: Author, tmp_path
         assert "Traceback" not in done.stdout
 
 
+@slow
 def test_an_editable_package_is_built_on_first_use_and_what_changes_is_built_again(
     author: Author, jitlto_wheel: Path, tmp_path: Path
 ) -> None:
@@ -227,6 +238,7 @@ def setuptools_project(author: Author, tmp_path: Path) -> Path:
     return project
 
 
+@slow
 def test_setuptools_makes_the_same_database_by_way_of_an_sdist_and_the_same_wheel_at_one_date(
     author: Author, wheels: dict[str, Path], setuptools_project: Path
 ) -> None:
@@ -239,6 +251,7 @@ def test_setuptools_makes_the_same_database_by_way_of_an_sdist_and_the_same_whee
     assert author.build(setuptools_project, "--wheel", SOURCE_DATE_EPOCH="1700000000").read_bytes() == first
 
 
+@slow
 def test_an_editable_install_by_setuptools_compiles_nothing(
     author: Author, setuptools_project: Path, tmp_path: Path
 ) -> None:
@@ -300,6 +313,7 @@ def _project(directory: Path, backend: str, requirement: str, build: str, text: 
     return directory
 
 
+@slow
 @pytest.mark.parametrize("backend", ["scikit_build_core.build", "mesonpy"])
 def test_two_lines_are_enough_for_other_build_systems(
     author: Author, wheels: dict[str, Path], tmp_path: Path, backend: str

@@ -19,6 +19,7 @@ from jitlto import cli
 from jitlto.build.packaging import project, scaffold
 from jitlto.errors import JitltoError, ProjectError
 from jitlto.runtime.family import load
+from tests.support.errors import raises
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -32,7 +33,7 @@ def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:
     try:
         package = scaffold.derive_import_name(name)
     except ProjectError as error:
-        assert error.hint
+        assert (error.code, bool(error.hint)) == ("project-invalid-name", True)
         return
     assert package.isidentifier()
     assert package.isascii()
@@ -58,7 +59,7 @@ def test_nothing_that_exists_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine" / "README.md").write_text("mine")
     (tmp_path / "file").write_text("mine")
     for there in ("mine", "file"):
-        with pytest.raises(ProjectError, match="nothing is overwritten"):
+        with raises(ProjectError, "project-exists", where=there, hint="-o"):
             scaffold.write_package("my-kernels", tmp_path / there, 12)
     assert sorted(p.name for p in tmp_path.rglob("*")) == ["README.md", "file", "mine"]
     (tmp_path / "empty").mkdir()
@@ -70,7 +71,7 @@ def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(ProjectError, match="No space left"):
+    with raises(ProjectError, "project-unwritable", "No space left", where="new"):
         scaffold.write_package("my-kernels", tmp_path / "new", 12)
     assert list(tmp_path.iterdir()) == []
 
@@ -93,7 +94,9 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_template_is_used_and_nothing_is_left_to_be_filled_in(package: Path) -> None:
-    assert {p.name for p in scaffold._TEMPLATES.iterdir()} == {f"{name}.in" for name in scaffold._FILES}
+    templates = [path for path in scaffold._TEMPLATES.rglob("*") if path.is_file()]
+    assert {path.suffix for path in templates} == {".in"}
+    assert len(templates) == len([path for path in package.rglob("*") if path.is_file()])
     for path in package.rglob("*"):
         assert not re.search(r"@\w+@", str(path) + (path.read_text() if path.is_file() else "")), path
         assert path.stat().st_mode & 0o044, "readable by others, as other new files"
@@ -125,6 +128,7 @@ def test_it_says_what_to_install_and_what_to_do_while_jitlto_is_on_no_index(pack
         assert "PIP_FIND_LINKS" in text
 
 
+@pytest.mark.slow
 def test_its_family_builds_without_advice_and_every_kernel_links(package: Path, tmp_path: Path) -> None:
     report = project.build_package(package, tmp_path / "fragments.fragdb", jobs=1)
     assert report.advice == ()
@@ -145,6 +149,7 @@ def test_its_python_files_are_clean(package: Path) -> None:
         assert done.returncode == 0, done.stdout
 
 
+@pytest.mark.slow
 def test_its_workflow_is_valid_and_puts_no_expression_into_a_script(package: Path) -> None:
     pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed; the extra test brings it")
     yaml = pytest.importorskip("ruamel.yaml", reason="ruamel.yaml is not installed; the extra test brings it")
