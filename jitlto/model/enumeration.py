@@ -15,7 +15,7 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol
 from jitlto.model.headers import HeaderSearch
 from jitlto.model.mangling import base_name
-from jitlto.model.resolve import Index, Resolution, Supplied, resolve
+from jitlto.model.resolve import Index, Resolution, UserSymbols, resolve
 
 # Comments and includes: words in them declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
@@ -113,7 +113,7 @@ def _kernels_of(index: Index, entry: Fragment, left: Collection[str]) -> Iterato
             name, values = choice
             pending += [configuration | {name: value} for value in reversed(values)]
             continue
-        supplied = [Supplied("the caller's code", step.left, ())] if step.left else []
+        supplied = [UserSymbols("the caller's code", step.left, ())] if step.left else []
         try:
             resolution = resolve(index, configuration, entry_group=entry.key.group, supplied=supplied)
         except PlanError as error:

@@ -24,7 +24,7 @@ from jitlto.model.mangling import base_name, demangle
 
 
 @dataclass(frozen=True, slots=True)
-class Supplied:
+class UserSymbols:
     """What a caller's own input provides and requires, for planning; ``name`` is for messages.
 
     ``opaque``: it cannot be looked into (SASS, archives), and is taken to provide what no one fragment does.
@@ -70,7 +70,7 @@ def resolve(
     *,
     entry_group: str | None = None,
     pinned: Sequence[Fragment] = (),
-    supplied: Sequence[Supplied] = (),
+    supplied: Sequence[UserSymbols] = (),
 ) -> Resolution:
     """Resolve a configuration.
 
@@ -84,7 +84,7 @@ def resolve(
         The entrypoint's group, where the family has several.
     pinned : sequence of Fragment
         Fragments that the caller named outright.
-    supplied : sequence of Supplied
+    supplied : sequence of UserSymbols
         The caller's own inputs; what they provide is not looked for among the fragments.
 
     Raises
@@ -163,11 +163,13 @@ def _entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Se
     raise _ambiguous(f"several {candidates[0].key.group} fragments agree", candidates, bound)
 
 
-def _owners(chosen: Iterable[Fragment], supplied: Iterable[Supplied]) -> list[Fragment | Supplied]:
+def _owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) -> list[Fragment | UserSymbols]:
     return [*chosen, *supplied]
 
 
-def _open(chosen: Iterable[Fragment], supplied: Iterable[Supplied], assumed: Iterable[str]) -> list[tuple[Symbol, str]]:
+def _open(
+    chosen: Iterable[Fragment], supplied: Iterable[UserSymbols], assumed: Iterable[str]
+) -> list[tuple[Symbol, str]]:
     """The symbols that somebody requires and nobody provides yet, with who asks; sorted, so that order is no input."""
     provided = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.provides} | set(assumed)
     needed: dict[str, tuple[Symbol, str]] = {}
@@ -217,7 +219,7 @@ def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> 
 
 
 def _missing(
-    index: Index, symbol: Symbol, requirer: str, bound: Mapping[str, str], supplied: Sequence[Supplied]
+    index: Index, symbol: Symbol, requirer: str, bound: Mapping[str, str], supplied: Sequence[UserSymbols]
 ) -> PlanError:
     candidates = index.providers.get(symbol.name, [])
     wanted = demangle(symbol.name)
@@ -237,7 +239,7 @@ def _missing(
     )
 
 
-def _check_useful(index: Index, supplied: Sequence[Supplied], required: set[str], asked: Sequence[str]) -> None:
+def _check_useful(index: Index, supplied: Sequence[UserSymbols], required: set[str], asked: Sequence[str]) -> None:
     """An input that provides nothing required is a slip in a name or a type: it must not be dropped in silence.
 
     ``asked`` are the symbols that it was most likely meant for.
@@ -273,9 +275,9 @@ def _mismatch(name: str, found: str, wanted: str) -> InterfaceMismatchError:
     return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=name, hint=hint)
 
 
-def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[Supplied]) -> None:
+def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[UserSymbols]) -> None:
     """One provider for each interface symbol, layouts that fit, and one body for each inline function."""
-    owners: list[tuple[str, Fragment | Supplied]] = [(str(f.key), f) for f in chosen]
+    owners: list[tuple[str, Fragment | UserSymbols]] = [(str(f.key), f) for f in chosen]
     owners += [(item.name, item) for item in supplied]
     required = {s.name: (s, name) for name, owner in reversed(owners) for s in owner.requires}
     provided: dict[str, tuple[Symbol, str, int]] = {}

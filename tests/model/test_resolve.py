@@ -16,7 +16,7 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.resolve import Index, Resolution, Supplied, resolve
+from jitlto.model.resolve import Index, Resolution, UserSymbols, resolve
 
 # `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
 OP, OP_DOUBLE, HELPER = "_Z2opf", "_Z2opd", "_Z6helperi"
@@ -53,8 +53,10 @@ def keys(resolution: Resolution) -> list[str]:
     return [str(f.key) for f in resolution.fragments]
 
 
-def supplied(*provides: str | Symbol, requires: Iterable[str] = (), weak: tuple[tuple[str, str], ...] = ()) -> Supplied:
-    return Supplied("user.cu", symbols(provides), symbols(requires), weak)
+def supplied(
+    *provides: str | Symbol, requires: Iterable[str] = (), weak: tuple[tuple[str, str], ...] = ()
+) -> UserSymbols:
+    return UserSymbols("user.cu", symbols(provides), symbols(requires), weak)
 
 
 FAMILY = [
@@ -240,7 +242,7 @@ def test_a_supplied_input_may_call_a_fragment() -> None:
 
 
 def test_a_supplied_input_may_call_another_supplied_input() -> None:
-    other = Supplied("other.cu", symbols(["_Z5otherf"]), ())
+    other = UserSymbols("other.cu", symbols(["_Z5otherf"]), ())
     found = resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=["_Z5otherf"]), other])
     assert keys(found) == ["f/kern[]"]
 
@@ -279,7 +281,7 @@ def test_a_mismatch_says_what_to_change(found: str, wanted: str, hint: str) -> N
     assert hint in (caught.value.hint or "")
 
 
-OPAQUE = Supplied("user.o", (), (), opaque=True)
+OPAQUE = UserSymbols("user.o", (), (), opaque=True)
 
 
 def test_an_opaque_input_is_taken_to_provide_what_no_one_fragment_does() -> None:

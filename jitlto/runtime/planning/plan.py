@@ -15,7 +15,7 @@ from jitlto.model import compatibility
 from jitlto.model.fragment import Fragment, Image, ImageKind, SymbolKind
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Resolution, Supplied
+from jitlto.model.resolve import Resolution, UserSymbols
 from jitlto.model.versions import Architecture, Version, ltoir_links, runs_on
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.linking import kernel_cache
@@ -266,7 +266,7 @@ class Plan:
         from jitlto.model.ptx import parse
 
         module = parse(self.link_ptx())
-        owners: list[Fragment | Supplied] = [*self.fragments, *(item.symbols for item in self.supplied)]
+        owners: list[Fragment | UserSymbols] = [*self.fragments, *(item.symbols for item in self.supplied)]
         crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
         functions = {name for name, d in module.declarations.items() if d.kind is SymbolKind.FUNCTION}
         unresolved = {symbol.name for symbol in module.requires}

@@ -16,7 +16,7 @@ from jitlto.model import ptx
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.headers import HeaderSearch, Source
-from jitlto.model.resolve import Supplied
+from jitlto.model.resolve import UserSymbols
 from jitlto.model.versions import Architecture, Version, knows, linkable
 from jitlto.runtime.user_code import compilation
 
@@ -30,7 +30,7 @@ class UserInput:
 
     Parameters
     ----------
-    symbols : Supplied
+    symbols : UserSymbols
         What it provides and requires.
     images : tuple of (str, LinkInput)
         ``lto`` and ``ptx``: what is linked in either mode; an input that can serve only one has only that.
@@ -42,7 +42,7 @@ class UserInput:
         SHA-256 of its content, or of what it was compiled from: what stands for it in a plan's digest.
     """
 
-    symbols: Supplied
+    symbols: UserSymbols
     images: tuple[tuple[str, LinkInput], ...]
     version: Version | None
     architecture: Architecture | None
@@ -81,7 +81,7 @@ def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
             where=name,
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
         )
-    symbols = Supplied(name, tuple(functions), module.requires, compiled.weak)
+    symbols = UserSymbols(name, tuple(functions), module.requires, compiled.weak)
     base = base_architecture(family)
     return UserInput(
         symbols,
@@ -219,7 +219,7 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
         module = ptx.parse(text)
     except Exception as error:
         raise PlanError("is not PTX", where=name, hint="give the text that a compiler wrote") from error
-    symbols = Supplied(name, module.provides, module.requires, module.weak)
+    symbols = UserSymbols(name, module.provides, module.requires, module.weak)
     item = LinkInput(InputKind.PTX, text.encode(), name)
     # The toolkit of a PTX text does not matter, its ISA does; the linker checks that.
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
@@ -250,8 +250,8 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
             plain = any(held.kind in (_FATBIN_PTX, _FATBIN_CUBIN) for held in _held(item))
             modes = ("lto", "ptx") if plain else ("lto",)
             images = tuple((mode, item) for mode in modes)
-            return UserInput(Supplied(name, provides, requires), images, None, None, _identity(item))
-    symbols = Supplied(name, (), (), opaque=True)
+            return UserInput(UserSymbols(name, provides, requires), images, None, None, _identity(item))
+    symbols = UserSymbols(name, (), (), opaque=True)
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, None, _identity(item))
 
 

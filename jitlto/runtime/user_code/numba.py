@@ -31,7 +31,7 @@ from jitlto.model.enumeration import left_to_callers
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, parameter_types, split_top_level
-from jitlto.model.resolve import Index, Supplied, resolve
+from jitlto.model.resolve import Index, UserSymbols, resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code import compilation, inputs
 from jitlto.runtime.user_code.inputs import UserInput
@@ -178,7 +178,7 @@ def from_functions(
     if not functions:
         return []
     index = Index(fragments)
-    places = [Supplied(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
+    places = [UserSymbols(each.where, tuple(_defined_by(each, family, fragments, index)), ()) for each in functions]
     resolution = resolve(
         index,
         configuration,
@@ -186,7 +186,7 @@ def from_functions(
         pinned=pinned,
         supplied=[*(item.symbols for item in supplied), *places],
     )
-    owners: list[Fragment | Supplied] = [*resolution.fragments, *(item.symbols for item in supplied)]
+    owners: list[Fragment | UserSymbols] = [*resolution.fragments, *(item.symbols for item in supplied)]
     needed = {symbol.name for owner in owners for symbol in owner.requires}
     return [
         _from_function(each, [s for s in place.provides if s.name in needed], family)
@@ -266,7 +266,7 @@ def _from_function(each: PythonFunction, symbols: Sequence[Symbol], family: Fami
         identities += [adapter.identity, python.identity]
     defined = {symbol.name for symbol in provides}
     return UserInput(
-        Supplied(
+        UserSymbols(
             each.where,
             tuple(sorted(set(provides))),
             tuple(sorted({s for s in requires if s.name not in defined})),
