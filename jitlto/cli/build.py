@@ -14,7 +14,7 @@ import click
 
 from jitlto.cli import overwrite
 from jitlto.cli.output import print_built, print_json
-from jitlto.cli.paths import FILE
+from jitlto.cli.parameters import FILE
 from jitlto.errors import JitltoError, RenderError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import pluralize

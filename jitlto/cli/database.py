@@ -9,7 +9,7 @@ import click
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
-from jitlto.cli.paths import PATH
+from jitlto.cli.parameters import PATH
 from jitlto.errors import DatabaseError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle

@@ -13,7 +13,7 @@ import click
 import numpy as np
 import numpy.typing as npt
 
-from jitlto.cli.paths import FILE
+from jitlto.cli.parameters import FILE
 from jitlto.cli.progress import progress
 from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError

@@ -2,59 +2,32 @@
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.cli.cache import places
-from jitlto.cli.families import DATABASE, installed, locate
+from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
-from jitlto.cli.paths import PATH
-from jitlto.config import Config
-from jitlto.cuda import device, driver, toolkit
-from jitlto.cuda.driver import Driver, Forward
-from jitlto.errors import DatabaseError, JitltoError, ToolchainError
-from jitlto.model import mangling
-from jitlto.model.compatibility import Way, refusal, verdict
-from jitlto.model.versions import Version, linkable, ltoir_links, newest_ptx_isa
-from jitlto.runtime.discovery import registry
-from jitlto.runtime.discovery.entry_points import reinstall_command
-from jitlto.storage.database import FragmentDatabase
+from jitlto.cli.parameters import PATH
+from jitlto.errors import JitltoError
+from jitlto.model.compatibility import Way
+from jitlto.model.text import pluralize
+from jitlto.model.versions import Architecture, Version
+from jitlto.storage.database import MERGE_HINT
 
-_DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
+if TYPE_CHECKING:  # usage errors need not wait for the toolchain
+    from jitlto.verify.environment import Diagnosis
+    from jitlto.verify.usability import TargetOutcome, Usability, UsabilityGroup
 
-
-@dataclass
-class Finding:
-    """One thing looked at: what it is, what was found, and how to mend it if it is not well."""
-
-    name: str
-    value: str
-    ok: bool = True
-    required: bool = True
-    remedy: str | None = None
-
-
-@dataclass
-class Report:
-    """All findings, in the order in which they are shown."""
-
-    findings: list[Finding] = field(default_factory=list)
-
-    def add(self, name: str, value: str, **rest: bool | str | None) -> None:
-        """Add one finding."""
-        self.findings.append(Finding(name, value, **rest))  # type: ignore[arg-type]
-
-    @property
-    def well(self) -> bool:
-        """Whether everything that building and linking need is there."""
-        return all(finding.ok or not finding.required for finding in self.findings)
+_WAYS = {
+    Way.LTO: "links, with link-time optimisation",
+    Way.PTX: "links as PTX, without link-time optimisation",
+    Way.JIT: "links into PTX, which the driver compiles",
+}
 
 
 @click.command(epilog="Example: jitlto doctor search.fragdb --arch sm_90 --driver 12.4")
@@ -71,260 +44,133 @@ def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_j
     device's, or without a device all that this nvJitLink links for. Exit status 1 if fragments cannot be used.
     """
     if database is not None:
-        from jitlto.cli.doctor_database import describe
-
-        path, _ = locate(database)
-        conclude(lambda: describe(path, archs, cuda, as_json=as_json))
+        conclude(lambda: _assess(locate(database)[0], archs, cuda, as_json))
         return
     if archs or cuda:
         raise click.UsageError("--arch and --driver need a database: jitlto doctor DB")
-    report = Report()
-    _packages(report)
-    nvrtc, nvjitlink = _toolchain(report)
-    _compatibility(report, nvrtc, nvjitlink)
-    _driver(report, nvjitlink)
-    settings = _settings(report)
-    _places(report, settings)
-    _databases(report, settings, nvjitlink)
-    _installed(report, nvjitlink)
+    from jitlto.verify.environment import diagnose
+
+    found = diagnose()
     if as_json:
-        print_json({"well": report.well, "findings": [asdict(finding) for finding in report.findings]})
+        print_json({"well": found.well, "findings": [asdict(finding) for finding in found.findings]})
     else:
-        _print(report)
-    if not report.well:
+        _print(found)
+    if not found.well:
         raise SystemExit(1)
 
 
-def _print(report: Report) -> None:
-    width = max(len(finding.name) for finding in report.findings)
-    for finding in report.findings:
+def _print(found: Diagnosis) -> None:
+    width = max(len(finding.name) for finding in found.findings)
+    for finding in found.findings:
         mark, colour = ("✓", "green") if finding.ok else ("✗", "red") if finding.required else ("–", "yellow")
         click.secho(mark, fg=colour, nl=False)
         click.echo(f" {finding.name:<{width}}  {finding.value}")
         if finding.remedy and not finding.ok:
             click.echo(f"   {'':<{width}} → {finding.remedy}")
     click.echo()
-    if not report.well:
+    if not found.well:
         click.echo("building or linking cannot work yet: see ✗ above")
-    elif all(finding.ok for finding in report.findings if finding.name in (_DATABASE, _INSTALLED)):
+    elif found.databases_ok:
         click.echo("building and linking work")
     else:
         click.echo("building and linking work, but not all is well with the databases found: see – above")
 
 
-def _packages(report: Report) -> None:
-    report.add(
-        "jitlto", f"{_package('jitlto') or 'not installed, run from a checkout'}, Python {platform.python_version()}"
-    )
-    for name in ("cuda-core", "cuda-bindings"):
-        found = _package(name)
-        report.add(name, found or "missing", ok=found is not None, remedy=toolkit.INSTALL)
-    arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
-    if len(arrays) > 1:
-        remedy = "have an environment of its own for each CUDA major, each with one of the extras"
-        report.add("CuPy", f"{' and '.join(arrays)}, which are one module", ok=False, required=False, remedy=remedy)
+def _assess(path: Path, archs: Sequence[str], cuda: str | None, as_json: bool) -> bool:
+    from jitlto.verify.usability import assess
 
-
-def _package(name: str) -> str | None:
     try:
-        return version(name)
-    except PackageNotFoundError:
-        return None
-
-
-def _toolchain(report: Report) -> tuple[Version | None, Version | None]:
-    versions = [
-        _component(report, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version),
-        _component(report, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version),
-    ]
-    _component(report, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
-    try:
-        roots = toolkit.header_roots() if _package("cuda-bindings") else ()
-    except ToolchainError as error:
-        report.add("headers", error.what, ok=False, remedy=error.hint)
-        return versions[0], versions[1]
-    for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
-        root = next((root for root in roots if (root / header).is_file()), None)
-        report.add(name, str(root or "missing"), ok=root is not None, remedy=toolkit.INSTALL)
-    demangled = mangling.demangle("_Z1fv") == "f()"
-    report.add(
-        "C++ demangler",
-        "the C++ runtime's" if demangled else "missing",
-        ok=demangled,
-        remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it",
-    )
-    nvdisasm = toolkit.binary("nvdisasm")
-    report.add(
-        "nvdisasm",
-        nvdisasm or "not found (only `--dump sass` needs it)",
-        ok=nvdisasm is not None,
-        required=False,
-        remedy="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit",
-    )
-    return versions[0], versions[1]
-
-
-def _component(report: Report, title: str, library: str, query: Callable[[], Version]) -> Version | None:
-    try:
-        found = query()
-    except ToolchainError as error:
-        report.add(title, f"missing: {error.what}", ok=False, remedy=error.hint)
-        return None
-    report.add(title, f"{found} at {toolkit.library_path(library) or 'an unknown place'}")
-    return found
-
-
-def _compatibility(report: Report, nvrtc: Version | None, nvjitlink: Version | None) -> None:
-    if nvjitlink is None:
-        return
-    architectures = ", ".join(f"sm_{number}" for number in linkable(nvjitlink))
-    report.add("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
-    report.add("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
-    if nvrtc is not None:
-        fits = ltoir_links(nvrtc, nvjitlink)
-        report.add(
-            "NVRTC → nvJitLink",
-            "what is compiled here links here" if fits else f"NVRTC {nvrtc} is not covered by nvJitLink {nvjitlink}",
-            ok=fits,
-            remedy="install both from one CUDA release",
-        )
-
-
-def _driver(report: Report, nvjitlink: Version | None) -> None:
-    found = driver.at_hand()
-    if found is not None:
-        describe_driver(report, found, nvjitlink)
-    try:
-        current = device.current()
+        targets = list(dict.fromkeys(map(Architecture.parse, archs)))
+        supposed = None if cuda is None else Version.parse(cuda)
     except JitltoError as error:
-        report.add(
-            "driver and devices",
-            error.what,
-            ok=False,
-            required=False,
-            remedy="only launching needs them: building, planning and linking do not",
+        raise click.UsageError(f"{error.what}; {error.hint}") from None
+    found = assess(path, targets, supposed)
+    if as_json:
+        print_json(
+            {
+                "database": str(path),
+                "digest": found.digest,
+                "part": found.part and str(found.part),
+                "nvjitlink": str(found.linker),
+                "driver": found.driver and str(found.driver),
+                "well": found.well,
+                "groups": [_as_dict(group) for group in found.groups],
+            }
         )
-        return
-    from cuda.core import Device
-
-    for each in Device.get_all_devices():
-        major, minor = each.compute_capability
-        mark = ", current" if each.device_id == current.device_id else ""
-        report.add(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
+    else:
+        _print_usability(found)
+    return found.well
 
 
-_FORWARD = {
-    Forward.NONE: "not in use",
-    Forward.ACTIVE: "in use: {ours} over a kernel module of {theirs}; the newer libcuda counts for what loads",
-    Forward.NEEDLESS: "a package's libcuda is loaded, of the kernel module's own release {theirs}: it does nothing",
-    Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA refuses to start",
-}
+def _print_usability(found: Usability) -> None:
+    total = pluralize(sum(len(group.fragments) for group in found.groups), "fragment")
+    driver = f"driver for CUDA {found.driver}" if found.driver else "no driver"
+    click.echo(f"{found.database}: {total}; nvJitLink {found.linker}, {driver}")
+    families = [group.family for group in found.groups]
+    for group in found.groups:
+        names = ", ".join(dict.fromkeys(fragment.key.group for fragment in group.fragments))
+        of = f" ({names})" if families.count(group.family) > 1 else ""
+        click.echo(f"{group.family}: {pluralize(len(group.fragments), 'fragment')}{of}: {'; '.join(group.images)}")
+        for targets, outcome in _by_outcome(group.outcomes):
+            _print_outcome(targets, outcome)
+    for family in dict.fromkeys(families):
+        if _mixes([group for group in found.groups if group.family == family]):
+            click.echo(f"note: a kernel of {family} that joins fragments of both kinds links as PTX, all of it")
+    if found.part is not None:
+        click.secho("✗ ", fg="red", nl=False)
+        click.echo(f"only {found.part} of a build: its kernels lack fragments")
+        click.echo(f"      → {MERGE_HINT}")
 
 
-def describe_driver(report: Report, found: Driver, nvjitlink: Version | None) -> None:
-    """Add what there is to say of a driver: what it is for, what it loads, whether it is a cuda-compat package's."""
-    refused = refusal(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
-    report.add(
-        "driver",
-        f"for CUDA {found.cuda}, {found.library or 'libcuda at an unknown place'}",
-        ok=refused is None,
-        required=False,
-        remedy=f"{refused.why}: {refused.remedy}" if refused else None,
-    )
-    ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
-    report.add(
-        "forward compatibility",
-        _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release"),
-        ok=found.forward is not Forward.MISMATCH,
-        required=False,
-        remedy=f"take {found.library and found.library.parent} out of LD_LIBRARY_PATH, or remove the package "
-        "cuda-compat that was left when the driver was updated",
-    )
+def _mixes(groups: Sequence[UsabilityGroup]) -> bool:
+    """Whether fragments of one family link in ways that do not go together in one kernel."""
+    ways = {outcome.verdict.way for group in groups for _, outcome in group.outcomes}
+    return Way.PTX in ways and len(ways - {None}) > 1
 
 
-def _settings(report: Report) -> Config:
-    """The settings of this process, without those that every other command refuses."""
-    environment = dict(os.environ)
-    while True:
-        try:
-            return Config.read(environment)
-        except JitltoError as error:
-            if environment.pop(str(error.where), None) is None:
-                raise
-            report.add(str(error.where), error.what, ok=False, remedy=error.hint)
+def _by_outcome(
+    outcomes: Iterable[tuple[Architecture, TargetOutcome]],
+) -> list[tuple[list[Architecture], TargetOutcome]]:
+    """Targets of one outcome together, but for the target's name in it."""
+    together: dict[tuple[object, ...], tuple[list[Architecture], TargetOutcome]] = {}
+    for target, outcome in outcomes:
+        says = outcome.verdict
+        key = (says.way, says.why and says.why.replace(target.sm, ""), outcome.refused)
+        together.setdefault(key, ([], outcome))[0].append(target)
+    return list(together.values())
 
 
-def _places(report: Report, settings: Config) -> None:
-    troubles = [
-        place.trouble(readonly=place.name == "cubins" and settings.cache == "readonly")
-        for place in places(settings)
-        if place.name != "cubins" or settings.cache != "off"
-    ]
-    trouble = next(filter(None, troubles), None)
-    state = "exists" if os.path.lexists(settings.cache_dir) else "not yet made"
-    report.add(
-        "cache directory",
-        f"{settings.cache_dir} ({state})" + (f": {trouble}" if trouble else ""),
-        ok=trouble is None,
-        required=False,
-        remedy="set JITLTO_CACHE_DIR to a directory of yours, that nobody else may write",
-    )
+def _print_outcome(targets: Sequence[Architecture], outcome: TargetOutcome) -> None:
+    says = outcome.verdict
+    mark, colour = ("✓", "green") if outcome.well and says.way is Way.LTO else ("–", "yellow")
+    if not outcome.well:
+        mark, colour = "✗", "red"
+    click.secho(f"  {mark} ", fg=colour, nl=False)
+    state = _WAYS[says.way] if says.way else "does not link"
+    # The first target's name stands in the reason; of several it would be one too few.
+    why = says.why and says.why.replace(targets[0].sm, "them" if len(targets) > 1 else targets[0].sm)
+    click.echo(f"{', '.join(target.sm for target in targets)}: {state}{f': {why}' if why else ''}")
+    if says.remedy:
+        click.echo(f"      → {says.remedy}")
+    if outcome.refused:
+        click.echo(f"      but {outcome.refused.why}\n      → {outcome.refused.remedy}")
 
 
-def _databases(report: Report, settings: Config, nvjitlink: Version | None) -> None:
-    if not settings.database_path:
-        report.add(_DATABASES, "none on JITLTO_DATABASE_PATH")
-    for path in settings.database_path:
-        try:
-            databases = registry.Registry((path,)).databases()
-        except JitltoError as error:
-            report.add(_DATABASE, f"{error.where}: {error.what}", ok=False, required=False, remedy=error.hint)
-            continue
-        except OSError as error:
-            report.add(_DATABASE, f"{path}: {error.strerror}", ok=False, required=False)
-            continue
-        for database in databases:
-            made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
-            value = (
-                f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, "
-                f"compiled by {', '.join(map(str, made))}"
-            )
-            trouble = None if nvjitlink is None else _link_trouble(database, nvjitlink)
-            report.add(_DATABASE, value, ok=trouble is None, required=False, remedy=trouble)
-
-
-def _installed(report: Report, nvjitlink: Version | None) -> None:
-    """Add the families that installed packages bring, and what is wrong with their databases."""
-    if any(finding.name.startswith("JITLTO_") for finding in report.findings):
-        report.add(_INSTALLED, "not looked at, before the settings above are mended", ok=False, required=False)
-        return
-    listed = installed()
-    if not listed:
-        report.add("installed families", "none")
-    for each in listed:
-        waits = each.editable is not None and each.database is None  # it is built when it is used
-        trouble, remedy = each.trouble, each.remedy or reinstall_command(each.distribution)
-        if trouble is None and each.database is not None and nvjitlink is not None:
-            try:
-                with FragmentDatabase(each.database) as database:
-                    trouble = _link_trouble(database, nvjitlink)
-                    remedy = ""
-            except DatabaseError as error:
-                trouble = error.what
-        place = each.database or f"editable, from {each.editable}"
-        report.add(
-            _INSTALLED,
-            f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else ""),
-            ok=trouble is None or waits,
-            required=False,
-            remedy=None if each.editable else remedy or None,
-        )
-
-
-def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
-    """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
-    told = [verdict(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images]
-    troubles = sorted((says for says in told if says.way is not Way.LTO), key=lambda says: says.way is not None)
-    if not troubles:
-        return None
-    return f"{troubles[0].why}: {troubles[0].remedy}; for more: jitlto doctor {database.path}"
+def _as_dict(group: UsabilityGroup) -> dict[str, object]:
+    return {
+        "family": group.family,
+        "images": list(group.images),
+        "well": group.well,
+        "fragments": [str(fragment.key) for fragment in group.fragments],
+        "archs": {
+            target.sm: {
+                "way": outcome.verdict.way,
+                "code": outcome.verdict.code or None,
+                "why": outcome.verdict.why,
+                "remedy": outcome.verdict.remedy,
+                "refused_by_driver": outcome.refused and outcome.refused.why,
+                "remedy_for_driver": outcome.refused and outcome.refused.remedy,
+            }
+            for target, outcome in group.outcomes
+        },
+    }

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jitlto.build.matrix import Value, load_matrix
-from jitlto.cli.paths import PATH
+from jitlto.cli.parameters import PATH
 
 
 @click.command()

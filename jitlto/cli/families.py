@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import os.path
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from jitlto.cli.output import print_json
-from jitlto.errors import JitltoError
+from jitlto.model.text import format_bytes
 
 if TYPE_CHECKING:  # what other commands need not wait for
-    from jitlto.runtime.discovery.entry_points import InstalledFamily
     from jitlto.runtime.family import KernelFamily
     from jitlto.storage.database import FragmentDatabase
 
@@ -78,66 +77,11 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     return FragmentDatabase(path), family
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A family of an installed package, and how its database is; ``size`` in bytes."""
-
-    family: str
-    distribution: str
-    version: str
-    editable: str | None
-    database: str | None
-    digest: str | None = None
-    architectures: tuple[str, ...] = ()
-    compilers: tuple[str, ...] = ()
-    size: int | None = None
-    trouble: str | None = None
-    remedy: str | None = None
-
-
-def installed() -> list[Listed]:
-    """The families of installed packages; nothing is built for it, and a database is opened only if it is new here."""
-    from jitlto.runtime.discovery import entry_points
-
-    return [
-        _listed(each) for each in sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
-    ]
-
-
-def _listed(each: InstalledFamily) -> Listed:
-    from jitlto.runtime.discovery import registry
-
-    source = each.source
-    known = (each.family, each.distribution, each.version, str(source) if source else None)
-    path: Path | None = None
-    try:
-        if source is None:
-            path = each.database()
-            contents = registry.default().of_package(each).contents
-        else:
-            from jitlto.runtime.discovery import editable
-
-            path = editable.place(each, source)
-            if not path.is_file():
-                return Listed(*known, None, trouble="not built yet: that is done when it is used")
-            contents = registry.default().file(path).contents
-        size = path.stat().st_size
-    except JitltoError as error:
-        return Listed(*known, str(path or error.where), trouble=error.what, remedy=error.hint)
-    except OSError as error:
-        return Listed(*known, str(path), trouble=error.strerror or str(error))
-    family = contents.families.get(each.family)
-    if family is None:
-        trouble = f"holds no such family, but {', '.join(sorted(contents.families)) or 'none'}"
-        return Listed(*known, str(path), contents.digest, size=size, trouble=trouble)
-    return Listed(*known, str(path), contents.digest, family.architectures, family.compilers, size)
-
-
 def print_installed(*, as_json: bool) -> None:
     """List the families of installed packages."""
-    from jitlto.cli.cache import size
+    from jitlto.runtime.discovery.installed import installed_families
 
-    listed = installed()
+    listed = installed_families()
     if as_json:
         print_json({"families": [asdict(each) for each in listed]})
         return
@@ -149,7 +93,7 @@ def print_installed(*, as_json: bool) -> None:
             if each.architectures
             else []
         )
-        sizes = [size(each.size)] if each.size is not None else []
+        sizes = [format_bytes(each.size)] if each.size is not None else []
         click.echo("  ".join([each.family, f"{each.distribution} {each.version}", *made, *sizes]))
         if each.editable:
             click.echo(f"  installed editable from {each.editable}")

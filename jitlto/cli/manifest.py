@@ -8,7 +8,7 @@ import click
 
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
-from jitlto.cli.paths import FILE, PATH
+from jitlto.cli.parameters import FILE, PATH
 from jitlto.model.text import pluralize
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from jitlto.cli.output import print_built
-from jitlto.cli.paths import FILE, PATH
+from jitlto.cli.parameters import FILE, PATH
 from jitlto.model.text import pluralize
 
 

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -18,10 +19,15 @@ from jitlto.model.text import pluralize
 if TYPE_CHECKING:  # what other commands need not wait for
     from jitlto.build.merge import MergeReport
     from jitlto.build.pipeline import BuildReport
+    from jitlto.storage.check_result import Cause
+
+
+SHOWN = 5  # places of a cause, or notes of a kind
 
 
 def print_json(value: object) -> None:
-    """Write a value as JSON to standard output."""
+    """Write a value, such as a structure of msgspec's, as JSON to standard output."""
+    value = msgspec.to_builtins(value)
     # Escaped by JSON where the encoding lacks characters: the stream's own escapes are not all JSON's.
     utf8 = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
     click.echo(json.dumps(value, indent=2, ensure_ascii=not utf8))
@@ -45,6 +51,24 @@ def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: boo
     else:
         click.echo(f"{pluralize(len(report.fragments), 'fragment')} {summary}")
         click.echo(f"digest {report.digest}")
+
+
+def print_cause(subject: str, cause: Cause) -> None:
+    """Print one cause of failures: the first of them in full, and where else it occurs."""
+    click.secho("error: ", fg="red", nl=False, err=True)
+    target = f" for {', '.join(cause.archs)}" if cause.archs else ""
+    code = f" [{cause.code}]" if cause.code else ""
+    times = f" ({cause.count} times; the first is shown)" if cause.count > 1 else ""
+    click.echo(f"{subject}: {cause.kind}{target}: {cause.message}{code}{times}", err=True)
+    if cause.hint:
+        click.echo(f"  hint: {cause.hint}", err=True)
+    for place in cause.at[:SHOWN]:
+        if place.configuration:
+            values = " ".join(f"{name}={value}" for name, value in place.configuration.items())
+            target = f" ({place.arch})" if len(cause.archs) > 1 else ""
+            click.echo(f"  at {place.subject.partition('[')[0]}: {values}{target}", err=True)
+    if cause.count > SHOWN:
+        click.echo(f"  and {cause.count - SHOWN} more, which --json lists", err=True)
 
 
 @contextmanager

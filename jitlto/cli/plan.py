@@ -10,7 +10,7 @@ import click
 from jitlto.cli import overwrite
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
-from jitlto.cli.paths import FILE, PATH
+from jitlto.cli.parameters import FILE, PATH, parse_configuration
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.errors import JitltoError
 from jitlto.runtime.planning.plan import Plan
@@ -48,14 +48,7 @@ def plan(
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
     overwrite.refuse({"-o": output}, (database, *sources))
-    configuration = {}
-    for setting in settings:
-        parameter, equals, value = setting.partition("=")
-        if not equals:
-            raise click.UsageError(f"{setting!r} is not NAME=VALUE")
-        if parameter in configuration:
-            raise click.UsageError(f"{parameter} is given twice")
-        configuration[parameter] = value
+    configuration = parse_configuration(settings)
     planner = find_family(name, database).planner(entry, **configuration)
     for source in sources:
         try:

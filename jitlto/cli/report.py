@@ -8,7 +8,7 @@ import click
 
 from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
-from jitlto.cli.paths import FILE, PATH
+from jitlto.cli.parameters import FILE, PATH
 from jitlto.errors import JitltoError
 from jitlto.model.text import pluralize
 from jitlto.storage import files
@@ -27,7 +27,8 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
     One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
     """
     from jitlto.build.execution.costs import read_seconds
-    from jitlto.report import model, page, verdict
+    from jitlto.report import model, page
+    from jitlto.storage.check_result import read_check_result
 
     opened, family = open_database(database)
     with opened:
@@ -35,8 +36,8 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
         seconds: dict[str, float] = {}
         for path in timings:
             seconds |= read_seconds(path)
-        found = verdict.read(check_file) if check_file else None
-        described = model.describe(opened, family=family, seconds=seconds if timings else None, verdict=found)
+        check = read_check_result(check_file) if check_file else None
+        described = model.describe(opened, family=family, seconds=seconds if timings else None, check=check)
     _write(page.to_html(described), output)
     click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")
 

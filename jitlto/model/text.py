@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
 
 def pluralize(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 kernel``, ``2 kernels``, ``2 histories``."""
@@ -18,3 +20,15 @@ def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
     near = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def format_bytes(count: int) -> str:
+    """Return a number of bytes with three digits and a binary unit.
+
+    >>> format_bytes(999), format_bytes(31_500), format_bytes(19_375_067)
+    ('999 B', '30.8 KiB', '18.5 MiB')
+    """
+    value, unit = float(count), 0
+    while value >= 999.5 and unit < len(_UNITS) - 1:
+        value, unit = value / 1024, unit + 1
+    return f"{count} B" if unit == 0 else f"{value:.{0 if value >= 99.95 else 1}f} {_UNITS[unit]}"

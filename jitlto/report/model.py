@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
@@ -14,8 +13,8 @@ from jitlto.model.mangling import demangle
 from jitlto.report import graph, grid
 from jitlto.report.calls import Groups, Interface, calls, interfaces
 from jitlto.report.dimensions import Cell, cover
-from jitlto.report.verdict import FamilyVerdict, Verdict
 from jitlto.report.views import FamilyView, FragmentView, GroupView, Making, Report, Size
+from jitlto.storage.check_result import CheckResult
 from jitlto.storage.database import FragmentDatabase
 
 
@@ -24,7 +23,7 @@ def describe(
     *,
     family: str | None = None,
     seconds: Mapping[str, float] | None = None,
-    verdict: Verdict | None = None,
+    check: CheckResult | None = None,
 ) -> Report:
     """Gather what a report says. No image is read.
 
@@ -36,18 +35,18 @@ def describe(
         The only one of its families that is reported.
     seconds : mapping of str to float, optional
         The seconds that each compile took, by the fragment's key.
-    verdict : Verdict, optional
-        What a check found.
+    check : CheckResult, optional
+        The result of a check of this database.
 
     Raises
     ------
     JitltoError
-        If the seconds or the verdict are of another database.
+        If the seconds or the check are of another database.
     DatabaseError
         If a name in the database is no text.
     """
     try:
-        return _describe(database, family, seconds, verdict)
+        return _describe(database, family, seconds, check)
     except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
         raise DatabaseError(
             f"is damaged: a name holds {error.object!r}",
@@ -57,22 +56,28 @@ def describe(
 
 
 def _describe(
-    database: FragmentDatabase, only: str | None, seconds: Mapping[str, float] | None, verdict: Verdict | None
+    database: FragmentDatabase, only: str | None, seconds: Mapping[str, float] | None, check: CheckResult | None
 ) -> Report:
     fragments = database.fragments(only)
     where = str(database.path)
-    if verdict is not None and verdict.digest != database.digest:
+    if check is not None and check.digest != database.digest:
         raise JitltoError(
-            f"the check is of another database, with digest {verdict.digest}",
+            f"the check is of another database, with digest {check.digest}",
+            code="jitlto-other-database",
             where=where,
             hint=f"check this one again: jitlto check {database.path} --json",
         )
     timed = None if seconds is None else sum(str(fragment.key) in seconds for fragment in fragments)
     if fragments and timed == 0:
-        raise JitltoError("the timings are of other fragments", where=where, hint="give those of this database's build")
-    if verdict is not None and only is not None:
-        verdict = replace(verdict, families=tuple(found for found in verdict.families if found.family == only))
-    faults = Counter(_faulty(verdict) if verdict else ())
+        raise JitltoError(
+            "the timings are of other fragments",
+            code="jitlto-other-database",
+            where=where,
+            hint="give those of this database's build",
+        )
+    if check is not None and only is not None:
+        check = check.only(only)
+    faults = Counter(_faulty(check) if check else ())
     expected: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
     for key in database.part.keys if database.part else database.gaps:
         if only in (None, key.family):
@@ -86,9 +91,7 @@ def _describe(
     for name in sorted(names):
         own = database.fragments(name)
         record = database.families.get(name)
-        families.append(
-            _family(name, record, own, number, seconds or {}, expected, faults, verdict.of(name) if verdict else None)
-        )
+        families.append(_family(name, record, own, number, seconds or {}, expected, faults))
         number += len(own)
     images = [image for fragment in fragments for image in fragment.images]
     return Report(
@@ -102,16 +105,17 @@ def _describe(
         sum({image.sha256: image.size for image in images}.values()),
         timed,
         _sum(family.seconds for family in families),
-        verdict,
+        check,
     )
 
 
-def _faulty(verdict: Verdict) -> Iterable[str]:
+def _faulty(check: CheckResult) -> Iterable[str]:
     """The subjects of everything that a check found not to hold."""
-    for family in verdict.families:
-        for cause in (*family.failures, *family.link_failures):
-            for place in cause.places:
-                yield place.subject
+    causes = [cause for family in check.families for cause in family.failures]
+    causes += [cause for links in (check.link.families if check.link else ()) for cause in links.failures]
+    for cause in causes:
+        for place in cause.at:
+            yield place.subject
 
 
 def _family(
@@ -122,7 +126,6 @@ def _family(
     seconds: Mapping[str, float],
     expected: Mapping[tuple[str, str], Sequence[FragmentKey]],
     faults: Mapping[str, int],
-    verdict: FamilyVerdict | None,
 ) -> FamilyView:
     described = Groups(fragments)
     found = interfaces(record, fragments, described)
@@ -151,7 +154,6 @@ def _family(
         found,
         called,
         graph.draw([group.name for group in groups], edges) if edges else None,
-        verdict,
     )
 
 

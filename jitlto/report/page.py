@@ -16,10 +16,9 @@ from importlib import resources
 import jinja2
 from markupsafe import Markup
 
+from jitlto.model.text import format_bytes
 from jitlto.report.calls import Several
 from jitlto.report.views import Report
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def to_html(report: Report) -> str:
@@ -43,18 +42,6 @@ def to_html(report: Report) -> str:
 
 def _most(values: Iterable[float | None]) -> float:
     return max((value for value in values if value is not None), default=0.0)
-
-
-def byte_count(count: int) -> str:
-    """Bytes for a person: three digits and a binary unit.
-
-    >>> byte_count(999), byte_count(31_500), byte_count(19_375_067)
-    ('999 B', '30.8 KiB', '18.5 MiB')
-    """
-    value, unit = float(count), 0
-    while value >= 999.5 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{count} B" if unit == 0 else f"{value:.{0 if value >= 99.95 else 1}f} {_UNITS[unit]}"
 
 
 def duration(seconds: float | None) -> str:
@@ -113,6 +100,6 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         finalize=visible,
     )
-    environment.filters |= {"bytes": byte_count, "duration": duration}
+    environment.filters |= {"bytes": format_bytes, "duration": duration}
     environment.globals |= {"share": share, "query": query}
     return environment.from_string(_file("report.html.jinja"))

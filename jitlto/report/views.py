@@ -10,7 +10,7 @@ from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.report import graph, grid
 from jitlto.report.calls import Call, Interface
 from jitlto.report.dimensions import Cell, Coverage, natural
-from jitlto.report.verdict import FamilyVerdict, Verdict
+from jitlto.storage.check_result import CheckResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,6 @@ class FamilyView:
         Compiler options for callers' sources, and link options other than the defaults.
     drawing : Drawing or None
         Which group calls which; None if none does.
-    verdict : FamilyVerdict or None
-        What a check found.
     """
 
     name: str
@@ -166,7 +164,6 @@ class FamilyView:
     interfaces: tuple[Interface, ...]
     calls: tuple[Call, ...]
     drawing: graph.Drawing | None
-    verdict: FamilyVerdict | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,8 +182,8 @@ class Report:
         Bytes of images as the database keeps them, equal ones once.
     timed : int or None
         Of how many fragments the compile's time is known; None if no timings were given.
-    verdict : Verdict or None
-        What a check found.
+    check : CheckResult or None
+        The result of a check.
     """
 
     title: str
@@ -199,7 +196,7 @@ class Report:
     stored: int
     timed: int | None
     seconds: float | None
-    verdict: Verdict | None
+    check: CheckResult | None
 
     @property
     def groups(self) -> int:

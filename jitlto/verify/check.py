@@ -1,258 +1,146 @@
-"""The proof of a family without a GPU: every kernel plans, every fragment is used, nothing is ambiguous.
-
-All kernels are enumerated and planned by the planner itself, so that what is proved is what callers get.
-"""
+"""The check of a database: every kernel plans, and links for the targets that are asked for. Needs no GPU."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Sequence
 
-from jitlto.errors import (
-    AmbiguousConfigurationError,
-    DatabaseError,
-    InterfaceMismatchError,
-    JitltoError,
-    LinkError,
-    LoggedError,
-    MissingProviderError,
-    UnknownValueError,
-)
-from jitlto.model.enumeration import DeadEnd, Kernel, kernels, left_to_callers
-from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index
-from jitlto.model.text import pluralize
+from jitlto.cuda import toolkit
+from jitlto.errors import DatabaseError
+from jitlto.model.enumeration import Kernel
+from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.findings import Finding, Kind
+from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
+from jitlto.storage.database import FragmentDatabase
+from jitlto.verify.covering_array import cover
+from jitlto.verify.findings import Finding, group_findings, link_failure
+from jitlto.verify.link_all import LinkJob, link_all, require_readable
+from jitlto.verify.prove import FamilyProof, prove
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyProof:
-    """What holds of a family, and what does not.
-
-    Parameters
-    ----------
-    family : str
-        Its name.
-    fragments : int
-        How many it has.
-    kernels : tuple of Kernel
-        All that plan.
-    failures : tuple of Finding
-        What does not hold.
-    notes : tuple of Finding
-        What is worth knowing.
-    """
-
-    family: str
-    fragments: int
-    kernels: tuple[Kernel, ...]
-    failures: tuple[Finding, ...]
-    notes: tuple[Finding, ...]
-
-    @property
-    def holds(self) -> bool:
-        """Whether nothing fails."""
-        return not self.failures
-
-
-def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
-    """Plan all kernels of a family and look at what is left over.
-
-    What must hold, for every choice of parameter values that fragments offer: each requirement has one provider whose
-    layout fits, and no function is defined twice. Every device fragment is in some kernel. A requirement that no
-    fragment meets, and that a group without fragments declares, is left to callers: noted, no failure. So is code that
-    no kernel calls, in a family with such a group: callers may call it.
+def check(
+    database: FragmentDatabase,
+    names: Sequence[str] = (),
+    *,
+    complete: bool = False,
+    targets: Sequence[Architecture] = (),
+    strength: int | None = None,
+    mode: str = "lto",
+    workers: int | None = None,
+    on_proof: Callable[[FamilyCheck], object] = lambda _: None,
+    on_links: Callable[[int], object] = lambda _: None,
+    on_link: Callable[[int], object] = lambda _: None,
+) -> CheckResult:
+    """Prove that every kernel of a database plans, and link kernels.
 
     Parameters
     ----------
-    family : KernelFamily
-        Read only; nothing is linked.
+    database : FragmentDatabase
+    names : sequence of str, optional
+        The families; by default all.
     complete : bool
-        Whether gaps are failures: combinations that a device group's matrix leaves out.
+        Whether combinations that a device group's matrix leaves out are failures.
+    targets : sequence of Architecture, optional
+        What to link for; by default nothing is linked.
+    strength : int, optional
+        Link only a covering array of this strength instead of all kernels.
+    mode : str
+        ``lto`` or ``ptx``.
+    workers : int, optional
+        Links at once.
+    on_proof, on_links, on_link : callable
+        Called with each family's result before anything is linked, with the number of links, and with each that is
+        done.
 
     Raises
     ------
     DatabaseError
-        If the database is one part of a build: what it lacks may stand in another.
+        If the database holds no family, or is one part of a build.
+    RegistryError
+        If it does not hold a family of these names.
+    VersionError
+        If the nvJitLink at hand cannot read its fragments.
     """
-    database = family.database
-    if database.part is not None:
+    families = [KernelFamily(name, database) for name in dict.fromkeys(names or sorted(database.families))]
+    if not families:
         raise DatabaseError(
-            f"is {database.part} of a build, and proves nothing alone",
-            where=str(database.path),
-            hint="check what `jitlto merge` makes of all parts",
+            "holds no family", code="database-empty", where=str(database.path), hint="build one into it"
         )
-    fragments = family.database.fragments(family.name)
-    left = left_to_callers(family.record, family.index)
-    planned: list[Kernel] = []
-    ends: list[DeadEnd] = []
-    for found in kernels(family.index, left):
-        if isinstance(found, Kernel):
-            planned.append(found)
-        else:
-            ends.append(found)
-    # What is missing for one combination is missing again for each value of a parameter that has no part in it.
-    said = {
-        (f.subject, f.message, tuple(f.configuration.items())): f for f in (_dead_end(family.index, e) for e in ends)
-    }
-    failures = list(said.values())
-    if not family.index.entrypoints:
-        failures.append(
-            Finding(Kind.EMPTY, "has no entrypoint, and so no kernel", "declare one in family.toml", family.name)
-        )
-    notes = list(_supplied(family.name, planned))
-    callers = any(group.supplied for group in family.record.groups)
-    (notes if callers else failures).extend(_unused(family.index, fragments, planned, ends))
-    notes += _mixed(planned)
-    (failures if complete else notes).extend(_gaps(planned, ends))
-    return FamilyProof(family.name, len(fragments), tuple(planned), tuple(failures), tuple(notes))
+    if targets:
+        fragments = [fragment for family in families for fragment in database.fragments(family.name)]
+        require_readable(fragments, mode, str(database.path))
+    proofs = [prove(family, complete=complete) for family in families]
+    checks = [_family_check(family, proof) for family, proof in zip(families, proofs, strict=True)]
+    for each in checks:
+        on_proof(each)
+    link = None
+    if targets:
+        begin = time.perf_counter()
+        links = _link(families, proofs, targets, strength, mode, workers, on_links, on_link)
+        seconds = round(time.perf_counter() - begin, 3)
+        archs = tuple(target.sm for target in targets)
+        link = LinkCheck(archs, mode, str(toolkit.nvjitlink_version()), links, seconds)
+    holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
+    return CheckResult(database.digest, holds, tuple(checks), link, str(database.path))
 
 
-def _dead_end(index: Index, end: DeadEnd) -> Finding:
-    error = end.error
-    hint = error.hint
-    if isinstance(error, MissingProviderError):
-        near = _near_provided(index, error.what)
-        hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
-    return Finding(
-        _kind(error),
-        f"{error.where}: {error.what}" if error.where else error.what,
-        hint,
-        str(end.entry.key),
-        dict(end.configuration),
+def _family_check(family: KernelFamily, proof: FamilyProof) -> FamilyCheck:
+    return FamilyCheck(
+        proof.family,
+        proof.holds,
+        len(proof.kernels),
+        sum(bool(kernel.left) for kernel in proof.kernels),
+        group_findings(proof.failures, family.database.fragments(family.name)),
+        tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in proof.notes),
+        proof.fragments,
     )
 
 
-def _kind(error: JitltoError) -> Kind:
-    if isinstance(error, LinkError):
-        return Kind.LINK
-    if isinstance(error, (MissingProviderError, UnknownValueError)):
-        return Kind.REQUIREMENT
-    if isinstance(error, AmbiguousConfigurationError):
-        return Kind.AMBIGUITY
-    return Kind.INTERFACE if isinstance(error, InterfaceMismatchError) else Kind.CONFLICT
+def _link(
+    families: Sequence[KernelFamily],
+    proofs: Sequence[FamilyProof],
+    targets: Sequence[Architecture],
+    strength: int | None,
+    mode: str,
+    workers: int | None,
+    on_links: Callable[[int], object],
+    on_link: Callable[[int], object],
+) -> tuple[FamilyLinks, ...]:
+    # nvJitLink needs the callers' code for the others.
+    complete = [[kernel for kernel in proof.kernels if not kernel.left] for proof in proofs]
+    chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
+    jobs = [
+        LinkJob(family, kernel, target, mode)
+        for family, (kernels, _) in zip(families, chosen, strict=True)
+        for target in targets
+        for kernel in kernels
+    ]
+    on_links(len(jobs))
+    failures: list[tuple[int, str, Finding]] = []
+    for position, job, error in link_all(jobs, workers):
+        on_link(position)
+        if error is not None:
+            subject = str(job.kernel.resolution.entry.key)
+            found = link_failure(error, subject, job.kernel.configuration, job.arch.sm)
+            failures.append((position, job.family.name, found))
+    failures.sort(key=lambda failure: failure[0])
+    links = []
+    for family, proof, kernels, (selected, tuples) in zip(families, proofs, complete, chosen, strict=True):
+        own = [finding for _, name, finding in failures if name == family.name]
+        causes = group_findings(own, family.database.fragments(family.name))
+        waiting = len(proof.kernels) - len(kernels)
+        links.append(FamilyLinks(family.name, not own, len(selected), len(kernels), strength, tuples, causes, waiting))
+    return tuple(links)
 
 
-def _near_provided(index: Index, message: str) -> str | None:
-    """Who provides a function of the same name and of other types as one that ``message`` misses."""
-    missing = [name for name in sorted(index.required) if not index.providers.get(name) and demangle(name) in message]
-    for wanted in missing:
-        for name, providers in sorted(index.providers.items()):
-            if providers and base_name(name) == base_name(wanted):
-                return f"{providers[0].key} provides {demangle(name)}"
-    return None
-
-
-def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    counts: dict[str, int] = defaultdict(int)
-    for kernel in planned:
-        for symbol in kernel.left:
-            counts[symbol.name] += 1
-    for name, count in sorted(counts.items()):
-        yield Finding(
-            Kind.SUPPLIED, f"callers supply {demangle(name)} at run time, to {pluralize(count, 'kernel')}", None, family
-        )
-
-
-def _unused(
-    index: Index, fragments: Iterable[Fragment], planned: Iterable[Kernel], ends: Iterable[DeadEnd]
-) -> Iterator[Finding]:
-    """The device fragments that no kernel contains, but for those of kernels that fail, which are said already."""
-    used = {fragment.key for kernel in planned for fragment in kernel.resolution.device}
-    seen = used.union(fragment.key for end in ends for fragment in end.fragments)
-    requirers: dict[str, list[Fragment]] = defaultdict(list)
-    unused = []
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            requirers[symbol.name].append(fragment)
-        if fragment.role is Role.DEVICE and fragment.key not in seen:
-            unused.append(fragment)
-    for fragment in unused:
-        why, hint = _why_unused(index, fragment, requirers, used)
-        message = f"no kernel contains {fragment.key}: {why}"
-        yield Finding(Kind.UNUSED, message, hint, str(fragment.key), dict(fragment.key.parameters))
-
-
-def _why_unused(
-    index: Index, fragment: Fragment, requirers: Mapping[str, list[Fragment]], used: set[FragmentKey]
-) -> tuple[str, str]:
-    provides = [symbol.name for symbol in fragment.provides]
-    asking = list(dict.fromkeys(f for name in provides for f in requirers.get(name, ()) if f is not fragment))
-    remedy = "leave it out of the matrix, or let a kernel call it"
-    if not provides:
-        return "it defines nothing that another fragment could call", "define a non-static __device__ function in it"
-    if not asking:
-        listed = ", ".join(map(demangle, provides))
-        for wanted in sorted(index.required):
-            if wanted not in provides and base_name(wanted) in map(base_name, provides):
-                remedy = f"{requirers[wanted][0].key} requires {demangle(wanted)}: give both the same types"
-                break
-        return f"no fragment requires {listed}", remedy
-    for other in asking:
-        if other.role is Role.ENTRYPOINT or other.key in used:
-            theirs = dict(other.key.parameters)
-            apart = [f"{n}={theirs[n]}" for n, value in fragment.key.parameters if theirs.get(n, value) != value]
-            if apart:
-                return f"{other.key}, which requires what it provides, has {', '.join(apart)}", remedy
-            return f"where {other.key} requires what it provides, the planner takes another fragment", remedy
-    return f"only {asking[0].key} requires what it provides, and no kernel contains that one either", remedy
-
-
-def _mixed(planned: Iterable[Kernel]) -> Iterator[Finding]:
-    """The parameters in which fragments of one kernel differ: for each entrypoint group and parameter, one kernel."""
-    said: dict[tuple[str, str], Finding] = {}
-    for kernel in planned:
-        first: dict[str, Fragment] = {}
-        for fragment in kernel.resolution.fragments:
-            for name, value in fragment.key.parameters:
-                other = first.setdefault(name, fragment)
-                group = kernel.resolution.entry.key.group
-                if dict(other.key.parameters)[name] != value and (group, name) not in said:
-                    message = f"a kernel of {group} takes {other.key} and {fragment.key}: callers cannot give {name}"
-                    said[group, name] = Finding(
-                        Kind.MIXED, message, None, str(kernel.resolution.entry.key), kernel.configuration
-                    )
-    yield from said.values()
-
-
-def _gaps(planned: Iterable[Kernel], ends: Iterable[DeadEnd]) -> Iterator[Finding]:
-    """A value of an entrypoint's own parameter and one of another parameter that occur, and never together."""
-    own: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    free: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    together: dict[str, set[tuple[str, str, str, str]]] = defaultdict(set)
-    for kernel in planned:
-        entry = kernel.resolution.entry.key
-        mine = dict(entry.parameters)
-        others = [(n, v) for n, v in kernel.configuration.items() if n not in mine]
-        for name, value in mine.items():
-            own[entry.group][name].add(value)
-            together[entry.group].update((name, value, *other) for other in others)
-        for name, value in others:
-            free[entry.group][name].add(value)
-    failing = [set(end.configuration.items()) for end in ends]
-    for group in sorted(own):
-        for a, some in sorted(own[group].items()):
-            for b, several in sorted(free[group].items()):
-                for x in sorted(some):
-                    for y in sorted(several):
-                        pair = {(a, x), (b, y)}
-                        if (a, x, b, y) in together[group] or any(pair <= combination for combination in failing):
-                            continue
-                        message = f"no kernel of {group} has {a}={x} with {b}={y}"
-                        yield Finding(Kind.GAP, message, None, group, {a: x, b: y})
-
-
-def link_failure(kernel: Kernel, arch: str, error: JitltoError) -> Finding:
-    """What a failed link says, as a finding."""
-    return Finding(
-        Kind.LINK,
-        f"{error.where}: {error.what}" if error.where else error.what,
-        error.hint,
-        str(kernel.resolution.entry.key),
-        kernel.configuration,
-        error.log if isinstance(error, LoggedError) else "",
-        arch,
+def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
+    # The entrypoint's group decides like a parameter; no parameter has an empty name.
+    groups = {kernel.resolution.entry.key.group for kernel in kernels}
+    found = cover(
+        [
+            dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
+            for kernel in kernels
+        ],
+        strength,
     )
+    return [kernels[place] for place in found.chosen], found.tuples

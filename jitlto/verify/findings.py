@@ -1,18 +1,19 @@
-"""What a check finds, and how findings are grouped by cause."""
+"""Findings of a check, and their grouping by cause."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from jitlto.model.fragment import Fragment, plain_name
-from jitlto.model.mangling import base_name, demangle
+from jitlto.errors import JitltoError, LoggedError
+from jitlto.model.causes import group_by_cause, name_folder
+from jitlto.model.fragment import Fragment
+from jitlto.storage.check_result import Cause, Place
 
 
 class Kind(StrEnum):
-    """What a finding is about."""
+    """The subject of a finding."""
 
     #: A requirement that no fragment meets.
     REQUIREMENT = "requirement"
@@ -26,7 +27,7 @@ class Kind(StrEnum):
     UNUSED = "unused"
     #: A family without kernels.
     EMPTY = "empty"
-    #: What callers supply at run time. No failure.
+    #: A function that callers supply at run time. No failure.
     SUPPLIED = "supplied"
     #: Two values that occur, and never together. Mostly no failure: a matrix may leave combinations out.
     GAP = "gap"
@@ -38,14 +39,12 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing found.
+    """One failure, or one thing worth knowing.
 
     Parameters
     ----------
     kind : Kind
-        What it is about.
     message : str
-        What is wrong, or worth knowing.
     hint : str or None
         What to do about it.
     subject : str
@@ -53,9 +52,11 @@ class Finding:
     configuration : mapping of str to str
         The combination of values concerned.
     log : str
-        The log of the tool that said so.
+        The log of the tool below.
     arch : str or None
         The target of the link.
+    code : str
+        The error's, where it comes from one.
     """
 
     kind: Kind
@@ -65,66 +66,37 @@ class Finding:
     configuration: Mapping[str, str] = field(default_factory=dict)
     log: str = field(default="", repr=False)
     arch: str | None = None
+    code: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Findings that say the same of different fragments, values or types.
-
-    Parameters
-    ----------
-    findings : tuple of Finding
-        All of them, at least one; the first speaks for all.
-    """
-
-    findings: tuple[Finding, ...]
-
-    @property
-    def first(self) -> Finding:
-        """The one that speaks for all."""
-        return self.findings[0]
-
-    @property
-    def archs(self) -> tuple[str, ...]:
-        """The targets for which it occurs, in the order in which they were linked; none for what is no link."""
-        return tuple(dict.fromkeys(finding.arch for finding in self.findings if finding.arch))
+def link_failure(error: JitltoError, subject: str, configuration: Mapping[str, str], arch: str | None) -> Finding:
+    """The finding of a link that failed."""
+    log = error.log if isinstance(error, LoggedError) else ""
+    return Finding(Kind.LINK, message_of(error), error.hint, subject, configuration, log, arch, error.code)
 
 
-class Causes:
-    """Groups findings by cause: the same message but for keys, values, types and numbers.
+def message_of(error: JitltoError) -> str:
+    """What is wrong and where, without the code and the hint."""
+    return f"{error.where}: {error.what}" if error.where else error.what
+
+
+def group_findings(findings: Iterable[Finding], fragments: Iterable[Fragment]) -> tuple[Cause, ...]:
+    """Findings by cause, the most frequent first.
 
     Parameters
     ----------
+    findings : iterable of Finding
+        The first of a cause represents it.
     fragments : iterable of Fragment
-        Whose symbols the messages may name.
+        Whose keys and symbols the messages name: findings that differ in nothing else have one cause.
     """
+    fold = name_folder(fragments)
+    causes = group_by_cause(findings, lambda finding: (finding.kind, finding.code, fold(finding.message)))
+    return tuple(_cause(cause.members) for cause in causes)
 
-    def __init__(self, fragments: Iterable[Fragment]) -> None:
-        spellings: dict[str, str] = {}
-        for fragment in fragments:
-            names = [symbol.name for symbol in (*fragment.provides, *fragment.requires)]
-            names += [plain_name(name) for name, _ in fragment.weak]
-            for name in names:
-                spellings |= dict.fromkeys((name, demangle(name)), base_name(name))
-        self._spellings = spellings
-        longest_first = sorted(spellings, key=lambda name: (-len(name), name))
-        self._names = re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
-        self._found: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
 
-    def add(self, finding: Finding, place: int = 0) -> None:
-        """Take one more; ``place`` says which of a cause comes first."""
-        key = (finding.kind, self.normalise(finding.message))
-        self._found.setdefault(key, []).append((place, finding))
-
-    def normalise(self, message: str) -> str:
-        """A message without what differs between findings of one cause."""
-        text = self._names.sub(lambda match: self._spellings[match[0]], message)
-        text = re.sub(r"([\w.-]+/[\w.-]+)\[[^\]]*\]", r"\1[]", text)
-        text = re.sub(r"([A-Za-z_][\w.-]*)=[^,\s;]+", r"\1=", text)
-        return re.sub(r"0x[0-9a-fA-F]+|\d+", "0", text)
-
-    def all(self) -> list[Cause]:
-        """The causes, the most frequent first."""
-        ordered = [sorted(several, key=lambda item: item[0]) for several in self._found.values()]
-        ordered.sort(key=lambda several: (-len(several), several[0][0], several[0][1].message))
-        return [Cause(tuple(finding for _, finding in several)) for several in ordered]
+def _cause(findings: tuple[Finding, ...]) -> Cause:
+    first = findings[0]
+    archs = tuple(dict.fromkeys(finding.arch for finding in findings if finding.arch))
+    places = tuple(Place(f.subject, dict(f.configuration), f.arch, f.message) for f in findings)
+    return Cause(first.kind, archs, first.message, first.hint, first.log, places, len(findings), first.code)

@@ -1,10 +1,8 @@
-"""Linking many kernels to see that they link: in parallel, all failures found, the results thrown away."""
+"""Linking many kernels in parallel to find all that fail; the results are thrown away."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from jitlto.cuda import toolkit
@@ -14,9 +12,8 @@ from jitlto.model.enumeration import Kernel
 from jitlto.model.fragment import Fragment, ImageKind
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.runtime.planning.plan import Plan
-
-_MEMORY_PER_LINK = 256 << 20  # bytes; nvJitLink takes less for the families that we know
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +40,8 @@ class LinkJob:
         )
 
 
-def default_jobs() -> int:
-    """How many links at once cores and free memory bear."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return cores
-    return max(1, min(cores, free // _MEMORY_PER_LINK))
-
-
-def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> None:
-    """Refuse what no kernel could be linked from: fragments that the nvJitLink at hand cannot read.
+def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> None:
+    """Check that the nvJitLink at hand reads every fragment.
 
     Parameters
     ----------
@@ -68,7 +55,7 @@ def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> N
     Raises
     ------
     VersionError
-        If there are such fragments.
+        If there are fragments that it cannot read.
     ToolchainError
         If there is no nvJitLink.
     """
@@ -91,50 +78,18 @@ def refuse_unreadable(fragments: Sequence[Fragment], mode: str, where: str) -> N
     raise VersionError(f"cannot be linked by nvJitLink {linker}: {count} fragments {state}", where=where, hint=remedy)
 
 
-def link_all(
-    jobs: Iterable[LinkJob], workers: int, done: Callable[[object], None]
-) -> Iterator[tuple[int, LinkJob, JitltoError]]:
-    """Link all, several at once, and yield those that fail, with their places, as they fail.
-
-    Threads, for nvJitLink scales across them; never more than a few jobs wait. Whoever stops in between does not wait
-    for the links that run.
+def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:
+    """Link all, several at once; yield position, job and error as they finish. See :func:`run_parallel`.
 
     Parameters
     ----------
     jobs : iterable of LinkJob
         Read as they are needed.
-    workers : int
+    workers : int, optional
         How many at once.
-    done : callable
-        Told of each that is done.
     """
-    executor = ThreadPoolExecutor(workers, thread_name_prefix="jitlto-link")
-    running: dict[Future[JitltoError | None], tuple[int, LinkJob]] = {}
 
-    def finished() -> Iterator[tuple[int, LinkJob, JitltoError]]:
-        for future in wait(running, return_when=FIRST_COMPLETED).done:
-            place, job = running.pop(future)
-            error = future.result()
-            done(job)
-            if error is not None:
-                yield place, job, error
-
-    try:
-        for place, job in enumerate(jobs):
-            running[executor.submit(_outcome, job)] = (place, job)
-            if len(running) >= 2 * workers:
-                yield from finished()
-        while running:
-            yield from finished()
-    finally:
-        executor.shutdown(wait=False, cancel_futures=True)
-
-
-def _outcome(job: LinkJob) -> JitltoError | None:
-    try:
+    def link(job: LinkJob) -> None:
         job.plan().link_anew()
-    except JitltoError as error:
-        # Tracebacks would hold the inputs of every link that failed.
-        error.__cause__ = error.__context__ = None
-        return error.with_traceback(None)
-    return None
+
+    return run_parallel(link, jobs, workers)

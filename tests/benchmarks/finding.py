@@ -43,11 +43,11 @@ print(json.dumps([found - begin, time.perf_counter() - found, linked.layer]))
 """
 _LIST = """
 import json, time
-from jitlto.cli import families
+from jitlto.runtime.discovery import installed
 from jitlto.runtime.discovery import entry_points, registry
 from jitlto.runtime.linking import kernel_cache
 times = []
-for work in (entry_points.families, families.installed):
+for work in (entry_points.families, installed.installed_families):
     for clock in (time.perf_counter, time.process_time):
         begin = clock()
         work()

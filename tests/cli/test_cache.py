@@ -11,7 +11,7 @@ import click
 import pytest
 
 from jitlto.cli.cache import cache as command_group
-from jitlto.cli.cache import size
+from jitlto.model.text import format_bytes
 from jitlto.runtime.family import load
 from jitlto.runtime.linking.kernel_cache import pack
 from jitlto.runtime.linking.link_key import Recipe
@@ -56,7 +56,7 @@ def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]
 
 def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     text = jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own).stdout
-    assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 bytes of 5.0 MiB" in text
+    assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 B of 5.0 MiB" in text
     assert f"build cache: {tmp_path}/cache/build: empty" in text
     assert not (tmp_path / "cache").exists()
     _warm(mini_copy, own)
@@ -105,7 +105,7 @@ def test_a_cache_that_is_off_or_cannot_be_used_is_said(mini_copy: Path, own: dic
     fails(jitlto("cache", "clear", **own), 1, "can be written by others", "JITLTO_CACHE_DIR")
     (tmp_path / "file").touch()
     under = {"JITLTO_CACHE_DIR": str(tmp_path / "file")}
-    assert "is no directory" in str(_info(under)["cubins"]["note"])
+    assert "is not a directory" in str(_info(under)["cubins"]["note"])
 
 
 def test_why_a_cache_cannot_be_used_is_said_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_why_a_cache_cannot_be_used_is_said_once(mini_copy: Path, own: dict[str,
 
 
 def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
-    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 bytes" in jitlto("cache", "info", **own).stdout
+    assert f"installed editable: {tmp_path}/cache/editable: empty, 0 B" in jitlto("cache", "info", **own).stdout
     kept = tmp_path / "cache" / "editable" / "ab"
     kept.mkdir(parents=True, mode=0o700)
     (tmp_path / "cache" / "editable").chmod(0o700)
@@ -237,7 +237,7 @@ def test_every_command_of_the_group_has_help_with_an_example_and_stands_in_the_r
     assert set(re.findall(r"--[a-z-]+", described[0])) == {option for option in options if option.startswith("--")}
 
 
-def test_sizes_are_said_in_their_largest_unit() -> None:
-    assert [size(n) for n in (0, 1023, 1024, 1536 * 1024, 5 << 40, 5 << 50)] == [
-        "0 bytes", "1023 bytes", "1.0 KiB", "1.5 MiB", "5.0 TiB", "5120.0 TiB",
+def test_sizes_have_three_digits_and_the_largest_unit_that_fits() -> None:
+    assert [format_bytes(n) for n in (0, 999, 1023, 1024, 1536 * 1024, 5 << 40, 5 << 50)] == [
+        "0 B", "999 B", "1.0 KiB", "1.0 KiB", "1.5 MiB", "5.0 TiB", "5120 TiB",
     ]  # fmt: skip

@@ -52,9 +52,9 @@ def _circle(path: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (_file, "is no directory"),
-        (lambda path: _file(path) / "sub", "is no directory"),
-        (_circle, "is no directory"),
+        (_file, "is not a directory"),
+        (lambda path: _file(path) / "sub", "is not a directory"),
+        (_circle, "is not a directory"),
         (lambda path: path.with_name("long" * 70), "File name too long"),
         (_open_to_all, "can be written by others"),
     ],
@@ -107,7 +107,7 @@ def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path
     part = build([family], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
     done = CliRunner().invoke(cli, ["doctor", str(part), "--arch", "sm_90"])
     assert done.exit_code == 1
-    assert "✗ is part 1 of 2 of a build" in done.stdout
+    assert "✗ only part 1 of 2 of a build" in done.stdout
     assert "merge all parts first" in done.stdout
     told = [CliRunner().invoke(cli, ["doctor", str(path), "--arch", "sm_90", "--json"]) for path in (part, mini_path)]
     assert [(json.loads(d.stdout)["part"], json.loads(d.stdout)["well"]) for d in told] == [

@@ -190,7 +190,7 @@ def test_a_cache_that_keeps_nothing_is_an_error(mini_path: Path, tmp_path: Path)
     (tmp_path / "file").touch()
     fails(jitlto(*command, JITLTO_CACHE_DIR=str(tmp_path / "file")), 1, "cannot be used as a cache")
     small = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_CACHE_SIZE": "10K"}
-    fails(jitlto(*command, **small), 1, "has not kept it", "JITLTO_CACHE_SIZE")
+    fails(jitlto(*command, **small), 1, "[jitlto-cache-full]", "JITLTO_CACHE_SIZE")
     assert jitlto(*command, "-o", tmp_path / "mini.pack", JITLTO_CACHE_DIR=str(tmp_path / "file")).returncode == 0
 
 
@@ -220,7 +220,12 @@ def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(m
     full = tmp_path / "full.pack"
     for more, cache, words, wrong in (
         (f"-o {full}", "off", (f"{full}: cannot be written: File too large", "make room"), "standard output"),
-        ("", "on", (f"not kept it: {tmp_path}/cache/cubins: File too large", "make room"), "JITLTO_CACHE_SIZE"),
+        (
+            "",
+            "on",
+            (f"not kept in the cache: {tmp_path}/cache/cubins: File too large", "make room"),
+            "JITLTO_CACHE_SIZE",
+        ),
     ):
         shell = ["/bin/sh", "-c", f"ulimit -f 4; {python} {more}"]
         done = subprocess.run(shell, capture_output=True, env=environment | {"JITLTO_CACHE": cache}, timeout=300)

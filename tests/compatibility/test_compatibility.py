@@ -18,7 +18,6 @@ import pytest
 from click.testing import CliRunner
 
 from jitlto import cli
-from jitlto.cli.doctor import Report, describe_driver
 from jitlto.cuda import driver, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
@@ -31,6 +30,7 @@ from jitlto.runtime.launch.launcher import Launcher
 from jitlto.runtime.linking.kernel_cache import LinkedKernel
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.database import FragmentDatabase
+from jitlto.verify.environment import Diagnosis, describe_driver
 from tests.runtime.planning.test_plan import altered
 from tests.support import compatibility_cases as cases
 from tests.support import toolkits
@@ -301,7 +301,7 @@ def test_forward_compatibility(cell: Cell, tmp_path: Path) -> None:
             "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
         )
     found = Driver(Version(13, 0), driver.loaded_library(maps), driver.module_release([module]))
-    report = Report()
+    report = Diagnosis()
     describe_driver(report, found, Version(13, 0))
     (said,) = [finding for finding in report.findings if finding.name == "forward compatibility"]
     states = {cases.IN_USE: Forward.ACTIVE, cases.NOT_IN_USE: Forward.NONE}

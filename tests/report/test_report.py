@@ -26,13 +26,22 @@ from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role,
 from jitlto.model.options import LinkOptions
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
-from jitlto.report import dimensions, graph, grid, model, page, verdict
+from jitlto.report import dimensions, graph, grid, model, page
 from jitlto.report.dimensions import Coverage, Follows, Never, cover
 from jitlto.report.grid import State
-from jitlto.report.verdict import Cause, FamilyVerdict, Place, Verdict
 from jitlto.report.views import GroupView, Report
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
+from jitlto.storage.check_result import (
+    Cause,
+    CheckResult,
+    FamilyCheck,
+    FamilyLinks,
+    LinkCheck,
+    Note,
+    Place,
+    read_check_result,
+)
 from jitlto.storage.database import FragmentDatabase, write
 from tests.support.commands import jitlto, python
 from tests.support.families import MINI, write_family
@@ -345,14 +354,14 @@ def checked(*arguments: str | Path) -> str:
 def test_the_result_of_a_check_is_read_back(mini_path: Path, tmp_path: Path) -> None:
     file = tmp_path / "check.json"
     file.write_text(checked(mini_path, "--link", "sm_90", "--cover", "1"))
-    found = verdict.read(file)
+    found = read_check_result(file)
     assert found.holds
-    assert found.archs == ("sm_90",)
-    mini = found.of("mini")
-    assert mini is not None
-    assert (mini.kernels, mini.linked, mini.linkable, mini.strength) == (4, 2, 4, 1)
+    assert found.link is not None
+    assert found.link.archs == ("sm_90",)
+    (planned,), (linked,) = found.families, found.link.families
+    assert (planned.kernels, linked.linked, linked.kernels, linked.cover) == (4, 2, 4, 1)
     with FragmentDatabase(mini_path) as database:
-        text = page.to_html(model.describe(database, verdict=found))
+        text = page.to_html(model.describe(database, check=found))
     assert "2 of 4, which have all 4 values" in text
 
 
@@ -361,10 +370,10 @@ def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
     path = build([declaration.load(write_family(tmp_path / "gap", source))], tmp_path / "gap.fragdb", jobs=1).path
     file = tmp_path / "check.json"
     file.write_text(checked(path))
-    found = verdict.read(file)
+    found = read_check_result(file)
     assert not found.holds
     with FragmentDatabase(path) as database:
-        report = model.describe(database, verdict=found)
+        report = model.describe(database, check=found)
     faults = {str(view.key): view.faults for view in group(report, "kern").fragments}
     assert faults == {"mini/kern[data_type=double]": 1, "mini/kern[data_type=float]": 0}
     (missing,) = [item for item in report.families[0].interfaces if item.missing]
@@ -379,7 +388,7 @@ def test_a_check_of_another_database_is_refused(mini_path: Path) -> None:
         FragmentDatabase(mini_path) as database,
         pytest.raises(JitltoError, match="of another database, with digest abc"),
     ):
-        model.describe(database, verdict=Verdict("abc", True, ()))
+        model.describe(database, check=CheckResult("abc", True, (), None))
 
 
 _CAUSE = {
@@ -434,10 +443,10 @@ def test_what_is_no_result_of_a_check_is_one_clear_error(place: tuple[str | int,
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "check.json"
         file.write_text(json.dumps(_RESULT))
-        whole = verdict.read(file)
+        whole = read_check_result(file)
         file.write_text(json.dumps(document))
         try:
-            assert verdict.read(file) != whole or document == _RESULT or place[-1] in ("holds", "arch")
+            assert read_check_result(file) != whole or document == _RESULT or place[-1] in ("holds", "arch")
         except JitltoError as error:
             assert error.where == str(file)
             assert "jitlto check" in (error.hint or "")
@@ -491,15 +500,16 @@ _HOSTILE = st.one_of(
 def faulty_page(value: str, symbol: str, message: str) -> str:
     """A page on which all that a database and a check can say stands."""
     cells = [{"p": value, "p2": "1"}, {"p": f"{value}2", "p2": "2"}]
-    where = (Place(f"m{message}", ((message, message),), message),)
-    cause = Cause(message, message, f"m{message}", f"m{message}", (message,), where)
-    verdicts = (FamilyVerdict("f", False, 1, 0, (cause,), (cause,), 1, 1, None, None, (cause,)),)
+    where = (Place(f"m{message}", {message: message}, message),)
+    cause = Cause(message, (message,), message, f"m{message}", f"m{message}", where)
+    families = (FamilyCheck("f", False, 1, 0, (cause,), (Note(message, message, message, {message: message}),)),)
+    links = (FamilyLinks("f", False, 1, 1, None, None, (cause,)),)
     with (
         tempfile.TemporaryDirectory() as directory,
         sample(Path(directory), cells, names=("f", "k", "c"), symbol=symbol) as opened,
     ):
-        found = Verdict(opened.digest, False, verdicts, (message,), message, message)
-        return page.to_html(model.describe(opened, verdict=found))
+        found = CheckResult(opened.digest, False, families, LinkCheck((message,), message, message, links))
+        return page.to_html(model.describe(opened, check=found))
 
 
 @settings(max_examples=40, deadline=None)
@@ -605,9 +615,9 @@ def test_a_report_is_written_with_timings_and_a_check(tmp_path: Path) -> None:
         (("m.fragdb", "-o", "m.fragdb"), 2, ["would replace"]),
         (("m.fragdb", "-o", "no/r.html"), 1, ["no/r.html", "cannot be written", "hint"]),
         (("m.fragdb", "-o", "r.html", "--check", "no.json"), 1, ["no.json", "cannot be read", "jitlto check"]),
-        (("m.fragdb", "-o", "r.html", "--check", "bad.json"), 1, ["bad.json", "no JSON"]),
-        (("m.fragdb", "-o", "r.html", "--check", "list.json"), 1, ["list.json", "no result of a check"]),
-        (("m.fragdb", "-o", "r.html", "--check", "{}.json"), 1, ["no result of a check: it has no 'link' ["]),
+        (("m.fragdb", "-o", "r.html", "--check", "bad.json"), 1, ["bad.json", "[jitlto-malformed-file]"]),
+        (("m.fragdb", "-o", "r.html", "--check", "list.json"), 1, ["list.json", "[jitlto-malformed-file]"]),
+        (("m.fragdb", "-o", "r.html", "--check", "{}.json"), 1, ["[jitlto-malformed-file]", "digest"]),
         (("m.fragdb", "-o", "r.html", "--timings", "list.json"), 1, ["list.json", "no timings"]),
     ],
 )

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from jitlto import cli
 from jitlto.build.pipeline import build
-from jitlto.cli.doctor_database import group
 from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import JitltoError
@@ -26,6 +25,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from jitlto.verify.usability import group_fragments
 from tests.support.families import MINI, write_family
 
 DEVICE = "device "  # before an architecture: that of a device, which nobody asked for
@@ -120,7 +120,9 @@ def doctor(path: Path, arch: str) -> dict[str, object] | None:
     if arch.startswith(DEVICE):
         target = Architecture.parse(arch.removeprefix(DEVICE))
         with FragmentDatabase(path) as database:
-            (alike,) = group("mini", database.fragments(), [target], toolkit.nvjitlink_version(), None, asked=False)
+            (alike,) = group_fragments(
+                "mini", database.fragments(), [target], toolkit.nvjitlink_version(), None, requested=False
+            )
         says = alike.outcomes[0][1].verdict
         return {"ways": [says.way], "code": says.code, "status": int(not alike.well)}
     printed, status = io.StringIO(), 0

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import jitlto
-from jitlto.cli import families
 from jitlto.errors import DatabaseError
 from jitlto.runtime.discovery import editable, entry_points, registry
+from jitlto.runtime.discovery.installed import installed_families
 from jitlto.runtime.family import KernelFamily
 from tests.support.distributions import install
 from tests.support.families import MINI, write_family
@@ -201,7 +201,7 @@ def test_what_only_the_build_can_tell_is_built_every_time(source: Path) -> None:
 
 
 def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (listed,) = [each for each in families.installed() if each.distribution == "my-package"]
+    (listed,) = [each for each in installed_families() if each.distribution == "my-package"]
     assert (listed.editable, listed.database, listed.digest) == (str(source), None, None)
     assert listed.trouble == "not built yet: that is done when it is used"
     assert not caplog.records

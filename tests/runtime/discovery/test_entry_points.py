@@ -440,8 +440,8 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 mini = jitlto.family("mini")
 digests = [mini.plan(arch="sm_90", **configuration).link().architecture.sm for configuration in mini.configurations()]
-from jitlto.cli.families import installed
-print(json.dumps([digests, [each.trouble for each in installed()], written]))
+from jitlto.runtime.discovery.installed import installed_families
+print(json.dumps([digests, [each.trouble for each in installed_families()], written]))
 """
 
 
@@ -516,11 +516,11 @@ def test_a_damaged_image_disturbs_no_plan_that_does_not_use_it_and_is_one_clear_
 
 LIST = """
 import json, sys, time
-from jitlto.cli import families
+from jitlto.runtime.discovery import installed
 from jitlto.runtime.discovery import entry_points, registry
 from jitlto.runtime.linking import kernel_cache
 begin = time.process_time()
-listed = families.installed()
+listed = installed.installed_families()
 seconds = time.process_time() - begin
 opened = "jitlto.storage.database" in sys.modules
 print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers != ()] for each in listed]]))

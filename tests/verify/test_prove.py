@@ -19,9 +19,9 @@ from jitlto.model.resolve import Index, resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, write
-from jitlto.verify.check import FamilyProof, link_failure, prove
-from jitlto.verify.findings import Causes, Kind
-from jitlto.verify.link_all import LinkJob, link_all, refuse_unreadable
+from jitlto.verify.findings import Kind, group_findings, link_failure
+from jitlto.verify.link_all import LinkJob, link_all, require_readable
+from jitlto.verify.prove import FamilyProof, prove
 from tests.model.test_resolve import FAMILY, HELPER, OP, OP_DOUBLE, fragment, function, kernel
 
 Prove = Callable[..., FamilyProof]
@@ -283,27 +283,26 @@ def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(pr
         *(fragment("x", provides=[f"_Z5otherP1{letter}"], n=letter) for letter in "abc"),
     )
     assert len(found.failures) == 5
-    causes = Causes(FAMILY)
-    for place, failure in reversed(list(enumerate(found.failures))):
-        causes.add(failure, place)
-    grouped = causes.all()
+    causes = group_findings(found.failures, FAMILY)
     # Those that know the symbols see that op(float) and op(double) are one function.
-    assert [len(cause.findings) for cause in grouped if cause.first.kind is Kind.REQUIREMENT] == [2]
-    assert grouped[0].first.configuration or grouped[0].first.kind is Kind.UNUSED
-    requirement = next(cause for cause in grouped if cause.first.kind is Kind.REQUIREMENT)
-    assert requirement.first is found.failures[0]
+    (requirement,) = [cause for cause in causes if cause.kind == Kind.REQUIREMENT]
+    assert requirement.count == 2
+    first = found.failures[0]
+    assert (requirement.message, requirement.at[0].configuration) == (first.message, dict(first.configuration))
 
 
 def test_links_that_fail_for_one_reason_have_one_cause(mini: KernelFamily) -> None:
     found = prove(mini)
-    causes = Causes(mini.database.fragments("mini"))
     jobs = [LinkJob(mini, k, Architecture(n), "lto") for n in (50, 70, 90) for k in found.kernels]
-    done: list[object] = []
-    for place, job, error in link_all(jobs, 2, done.append):
-        assert isinstance(error, LinkError)
-        causes.add(link_failure(job.kernel, job.arch.sm, error), place)
-    assert len(done) == len(jobs)
-    assert [(c.archs, len(c.findings)) for c in causes.all()] == [(("sm_50", "sm_70"), 8)]
+    outcomes = sorted(link_all(jobs, 2), key=lambda outcome: outcome[0])
+    assert [position for position, _, _ in outcomes] == list(range(len(jobs)))
+    failures = []
+    for _, job, error in outcomes:
+        assert error is None or isinstance(error, LinkError)
+        if error:
+            failures.append(link_failure(error, "mini/kern", job.kernel.configuration, job.arch.sm))
+    causes = group_findings(failures, mini.database.fragments("mini"))
+    assert [(cause.archs, cause.count) for cause in causes] == [(("sm_50", "sm_70"), 8)]
 
 
 def test_whoever_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> None:
@@ -315,7 +314,7 @@ def test_whoever_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> None:
             taken.append(1)
             yield LinkJob(mini, first, Architecture(50), "lto")
 
-    outcomes = link_all(jobs(), 2, lambda _: None)  # type: ignore[arg-type]
+    outcomes = link_all(jobs(), 2)  # type: ignore[arg-type]
     next(outcomes)
     outcomes.close()  # type: ignore[attr-defined]
     assert len(taken) <= 8
@@ -333,17 +332,17 @@ def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: K
     def made(*images: Image) -> list[Fragment]:
         return [Fragment(FragmentKey.make("f", "k", {}), Role.DEVICE, "", (), (), (), (), images)]
 
-    refuse_unreadable(mini.database.fragments("mini"), "lto", "x.fragdb")
-    refuse_unreadable(made(ltoir, ptx), "ptx", "x.fragdb")
+    require_readable(mini.database.fragments("mini"), "lto", "x.fragdb")
+    require_readable(made(ltoir, ptx), "ptx", "x.fragdb")
     with pytest.raises(VersionError, match=r"its fragments hold LTO-IR made by CUDA 99\.0") as caught:
-        refuse_unreadable(made(ltoir, ptx), "lto", "x.fragdb")
+        require_readable(made(ltoir, ptx), "lto", "x.fragdb")
     assert caught.value.where == "x.fragdb"
     assert "--mode ptx" in (caught.value.hint or "")
     with pytest.raises(VersionError) as caught:
-        refuse_unreadable(made(ltoir, unreadable_ptx), "lto", "x.fragdb")
+        require_readable(made(ltoir, unreadable_ptx), "lto", "x.fragdb")
     assert "--mode ptx" not in (caught.value.hint or "")
     with pytest.raises(VersionError, match="hold no PTX"):
-        refuse_unreadable(made(ltoir), "ptx", "x.fragdb")
+        require_readable(made(ltoir), "ptx", "x.fragdb")
 
 
 @st.composite

@@ -1,0 +1,82 @@
+"""Parameters that commands share: paths, targets, ``NAME=VALUE``.
+
+Whether a file can be read is checked where it is read, so that it is a failure (status 1) and not wrong usage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from jitlto.errors import JitltoError
+from jitlto.model.versions import Architecture, knows, linkable
+
+#: A file, a directory, or a name.
+PATH = click.Path(readable=False, path_type=Path)
+#: A file, to be read or written.
+FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
+
+
+def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:
+    """Parse ``NAME=VALUE`` arguments, of which one name may occur several times.
+
+    Raises
+    ------
+    click.UsageError
+        If one is not ``NAME=VALUE``.
+    """
+    pairs = []
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise click.UsageError(f"invalid setting {setting!r}: write NAME=VALUE")
+        pairs.append((name, value))
+    return pairs
+
+
+def parse_configuration(settings: Iterable[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE`` arguments of different names.
+
+    Raises
+    ------
+    click.UsageError
+        If one is not ``NAME=VALUE``, or a name is given twice.
+    """
+    configuration: dict[str, str] = {}
+    for name, value in parse_pairs(settings):
+        if name in configuration:
+            raise click.UsageError(f"{name} is given twice")
+        configuration[name] = value
+    return configuration
+
+
+def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:
+    """Parse architectures such as ``sm_90``, each once, in the order given.
+
+    Parameters
+    ----------
+    texts : iterable of str
+    option : str
+        The option that they were given by, for messages.
+
+    Raises
+    ------
+    click.UsageError
+        If one is invalid, or the nvJitLink at hand does not link for it.
+    """
+    from jitlto.cuda import toolkit  # loads cuda-bindings, which usage errors need not wait for
+
+    targets = []
+    for text in texts:
+        try:
+            target = Architecture.parse(text)
+        except JitltoError as error:
+            raise click.UsageError(f"{option}: {error.what}; {error.hint}") from None
+        linker = toolkit.nvjitlink_version()
+        if not knows(linker, target):
+            known = ", ".join(f"sm_{number}" for number in linkable(linker))
+            raise click.UsageError(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
+        targets.append(target)
+    return list(dict.fromkeys(targets))

@@ -1,0 +1,169 @@
+"""Where the linked kernel of a plan is found, or in what the nearest entry of a cache differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from jitlto.runtime.linking import kernel_cache, packs
+from jitlto.runtime.linking.kernel_cache import unpack
+from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.user_caches import CACHE_OFF, user_caches
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A pack or the user's cache.
+
+    Parameters
+    ----------
+    layer : str
+        ``pack`` or ``disk``.
+    title : str
+    path : Path
+    files : mapping of str to Path
+        Digest → file.
+    get : callable
+        Digest → entry, None if it is missing or damaged.
+    """
+
+    layer: str
+    title: str
+    path: Path
+    files: Mapping[str, Path]
+    get: Callable[[str], bytes | None]
+
+    def holds(self, digest: str) -> bool:
+        """Whether a program would take the entry; a damaged one is as good as none."""
+        payload = self.get(digest) if digest in self.files else None
+        return payload is not None and unpack(digest, payload, 0.0, self.layer) is not None
+
+    def recipes(self) -> Iterator[Recipe]:
+        for digest in sorted(self.files):
+            payload = self.get(digest)
+            if payload and unpack(digest, payload, 0.0, self.layer):
+                yield Recipe.of_entry(payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field in which two linked kernels differ; ``fragment`` is the key where it is about one."""
+
+    field: str
+    there: object
+    here: object
+    fragment: str | None = None
+
+    def __str__(self) -> str:
+        if self.fragment:
+            return f"{self.field}: another image of {self.fragment}"
+        return f"{self.field}: {_plain(self.there)} there, {_plain(self.here)} here"
+
+
+@dataclass(frozen=True, slots=True)
+class Nearest:
+    """The entry that differs least."""
+
+    source: Source
+    digest: str
+    kernel: str
+    differences: tuple[Difference, ...]
+
+    @property
+    def file(self) -> Path:
+        return self.source.files[self.digest]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """The result of a look-up.
+
+    Parameters
+    ----------
+    sources : tuple of Source
+        Where a program would look, in that order.
+    hit : Source or None
+        Where the kernel is found.
+    problem : str or None
+        Why the user's cache is not among the sources.
+    nearest : Nearest or None
+        Of a miss.
+    """
+
+    sources: tuple[Source, ...]
+    hit: Source | None
+    problem: str | None
+    nearest: Nearest | None
+
+
+def look_up(plan: Plan) -> Lookup:
+    """Look for the linked kernel of a plan where a program would: packs beside the database, then the user's cache."""
+    sources, problem = _sources(plan.database.location)
+    hit = next((source for source in sources if source.holds(plan.digest)), None)
+    return Lookup(tuple(sources), hit, problem, None if hit else _nearest(plan, sources))
+
+
+def _sources(database: Path) -> tuple[list[Source], str | None]:
+    found = [
+        Source("pack", f"a pack of {database.name}", pack.path, dict.fromkeys(pack.digests, pack.path), pack.get)
+        for pack in packs.beside(database)
+    ]
+    place = user_caches()[0]
+    if place.setting == "off":
+        return found, f"the user's cache is not looked at: {CACHE_OFF}"
+    if problem := place.problem():
+        return found, f"the user's cache cannot be used: {place.directory}: {problem}"
+    try:
+        cache = place.open(readonly=True)
+    except FileNotFoundError:
+        return found, f"{place.directory}: nothing is cached yet"
+    entries = (cache.directory / kernel_cache.ENTRIES).glob("??/*")
+    files = {path.parent.name + path.name: path for path in entries if not path.name.startswith(".")}
+    get = partial(cache.get, kernel_cache.ENTRIES)
+    return [*found, Source("disk", "the user's cache", cache.directory, files, get)], None
+
+
+def _nearest(plan: Plan, sources: Iterable[Source]) -> Nearest | None:
+    """The entry of the same kernel and configuration, or else of the same group, that differs in least."""
+    own = plan.recipe
+    best: tuple[tuple[bool, bool, int, str], Nearest] | None = None
+    for source in sources:
+        for recipe in source.recipes():
+            if recipe.kernel.partition("[")[0] != own.kernel.partition("[")[0]:
+                continue
+            differences = tuple(_differences(plan, recipe))
+            other = recipe.kernel != own.kernel, recipe.configuration != own.configuration
+            rank = (*other, len(differences), recipe.digest)
+            if best is None or rank < best[0]:
+                best = rank, Nearest(source, recipe.digest, recipe.kernel, differences)
+    return best[1] if best else None
+
+
+def _differences(plan: Plan, there: Recipe) -> Iterator[Difference]:
+    chosen, other = dict(plan.recipe.configuration), dict(there.configuration)
+    for name in sorted(chosen.keys() | other.keys()):
+        if chosen.get(name) != other.get(name):
+            yield Difference(name, other.get(name), chosen.get(name))
+    own, theirs = plan.recipe.inputs, there.inputs
+    for name in sorted(own.keys() | theirs.keys()):
+        here, cached = own.get(name), theirs.get(name)
+        # Another configuration has other fragments, and mostly another entry: that says nothing more.
+        if here == cached or (chosen != other and name in ("images", "entry")):
+            continue
+        if name == "images" and isinstance(cached, list):
+            for fragment, image in zip(plan.fragments, plan.images, strict=True):
+                if image.sha256 not in cached:
+                    yield Difference(name, None, image.sha256, str(fragment.key))
+            if len(cached) != len(plan.images):
+                yield Difference(name, len(cached), len(plan.images))
+        else:
+            yield Difference(name, cached, here)
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)

@@ -1,0 +1,59 @@
+"""The families that installed packages bring, and the state of their databases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitlto.errors import JitltoError
+from jitlto.runtime.discovery import editable, entry_points, registry
+from jitlto.runtime.discovery.entry_points import InstalledFamily
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFamily:
+    """A family of an installed package, and how its database is; ``size`` in bytes."""
+
+    family: str
+    distribution: str
+    version: str
+    editable: str | None
+    database: str | None
+    digest: str | None = None
+    architectures: tuple[str, ...] = ()
+    compilers: tuple[str, ...] = ()
+    size: int | None = None
+    trouble: str | None = None
+    remedy: str | None = None
+
+
+def installed_families() -> list[ListedFamily]:
+    """The families of installed packages; nothing is built for it, and a database is opened only if it is new here."""
+    return [
+        _listed(each) for each in sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
+    ]
+
+
+def _listed(each: InstalledFamily) -> ListedFamily:
+    source = each.source
+    known = (each.family, each.distribution, each.version, str(source) if source else None)
+    path: Path | None = None
+    try:
+        if source is None:
+            path = each.database()
+            contents = registry.default().of_package(each).contents
+        else:
+            path = editable.place(each, source)
+            if not path.is_file():
+                return ListedFamily(*known, None, trouble="not built yet: that is done when it is used")
+            contents = registry.default().file(path).contents
+        size = path.stat().st_size
+    except JitltoError as error:
+        return ListedFamily(*known, str(path or error.where), trouble=error.what, remedy=error.hint)
+    except OSError as error:
+        return ListedFamily(*known, str(path), trouble=error.strerror or str(error))
+    family = contents.families.get(each.family)
+    if family is None:
+        problem = f"holds no such family, but {', '.join(sorted(contents.families)) or 'none'}"
+        return ListedFamily(*known, str(path), contents.digest, size=size, trouble=problem)
+    return ListedFamily(*known, str(path), contents.digest, family.architectures, family.compilers, size)

@@ -1,0 +1,69 @@
+"""Linking many kernels at once, on threads: nvJitLink scales across them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from jitlto.errors import JitltoError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_MEMORY_PER_LINK = 256 << 20  # bytes; nvJitLink takes less for the families that we know
+
+
+def default_workers() -> int:
+    """How many links at once cores and free memory bear."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return cores
+    return max(1, min(cores, free // _MEMORY_PER_LINK))
+
+
+def run_parallel(
+    work: Callable[[T], R], items: Iterable[T], workers: int | None = None
+) -> Iterator[tuple[int, T, R | JitltoError]]:
+    """Call ``work`` for each item on threads; yield position, item and result or error as they finish.
+
+    Never more than a few items wait. A caller that stops in between does not wait for what is running.
+
+    Parameters
+    ----------
+    work : callable
+        A :class:`JitltoError` that it raises is a result.
+    items : iterable of T
+        Read as they are needed.
+    workers : int, optional
+        How many at once; by default :func:`default_workers`.
+    """
+    count = workers or default_workers()
+    executor = ThreadPoolExecutor(count, thread_name_prefix="jitlto-link")
+    running: dict[Future[R | JitltoError], tuple[int, T]] = {}
+
+    def call(item: T) -> R | JitltoError:
+        try:
+            return work(item)
+        except JitltoError as error:
+            # Tracebacks would hold the inputs of every link that failed.
+            error.__cause__ = error.__context__ = None
+            return error.with_traceback(None)
+
+    def finished() -> Iterator[tuple[int, T, R | JitltoError]]:
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            position, item = running.pop(future)
+            yield position, item, future.result()
+
+    try:
+        for position, item in enumerate(items):
+            running[executor.submit(call, item)] = (position, item)
+            if len(running) >= 2 * count:
+                yield from finished()
+        while running:
+            yield from finished()
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,331 @@
+"""Linking ahead: kernels that programs were recorded to use, or all of a family, into the user's cache or a pack."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeAlias
+
+from jitlto.errors import JitltoError
+from jitlto.model import enumeration
+from jitlto.model.configuration import normalise
+from jitlto.model.versions import Architecture
+from jitlto.runtime.discovery import registry
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking import kernel_cache, packs
+from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack, unpack
+from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.linking.packs import Pack
+from jitlto.runtime.linking.parallel import run_parallel
+from jitlto.runtime.planning import recording
+from jitlto.runtime.planning.plan import Plan
+from jitlto.runtime.planning.recording import Request
+from jitlto.storage.user_caches import user_caches
+
+#: Finds a family by its name.
+FindFamily: TypeAlias = Callable[[str], KernelFamily]
+
+
+@dataclass(frozen=True, slots=True)
+class WarmJob:
+    """One plan to link: for the current device without ``arch``; ``family`` is the error where it is not found."""
+
+    request: Request
+    arch: Architecture | None
+    family: KernelFamily | JitltoError
+
+    def plan(self) -> Plan:
+        if isinstance(self.family, JitltoError):
+            raise self.family
+        return self.request.plan(self.family, self.arch)
+
+
+@dataclass(frozen=True, slots=True)
+class WarmJobs:
+    """Plans to link, and how many others are left out, with the reason."""
+
+    jobs: list[WarmJob]
+    left_out: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmOutcome:
+    """The linked kernel of a job: its recipe, database and the layer that it is from, ``link`` if new; or an error."""
+
+    job: WarmJob
+    arch: str | None
+    recipe: Recipe | None = None
+    database: Path | None = None
+    layer: str = ""
+    error: JitltoError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WarmResult:
+    """All outcomes, each digest once; ``packed`` is the number of kernels in the pack that was written."""
+
+    outcomes: list[WarmOutcome] = field(default_factory=list)
+    packed: int = 0
+
+    @property
+    def failures(self) -> list[WarmOutcome]:
+        return [outcome for outcome in self.outcomes if outcome.error]
+
+    @property
+    def linked(self) -> int:
+        return sum(outcome.layer == "link" for outcome in self.outcomes)
+
+    @property
+    def found(self) -> int:
+        return len(self.outcomes) - self.linked - len(self.failures)
+
+
+def recorded_jobs(
+    path: Path, find: FindFamily, targets: Sequence[Architecture] = (), database: Path | None = None
+) -> WarmJobs:
+    """The plans in a file that ``JITLTO_RECORD`` wrote.
+
+    Parameters
+    ----------
+    path : Path
+    find : callable
+        An error that it raises becomes the outcome of the family's jobs.
+    targets : sequence of Architecture, optional
+        By default each plan's own.
+    database : Path, optional
+        Plans of families that it does not hold are left out.
+
+    Raises
+    ------
+    JitltoError
+        If the file holds no plan, or none of the database's families.
+    """
+    used = recording.read(path)
+    if not used:
+        raise JitltoError(
+            "holds no plan",
+            code="jitlto-nothing-recorded",
+            where=str(path),
+            hint="run the program with JITLTO_RECORD=FILE",
+        )
+    held = registry.default().open(database).families if database else None
+    own = [plan for plan in used if held is None or plan.request.family in held]
+    if not own:
+        names = ", ".join(sorted({plan.request.family for plan in used}))
+        raise JitltoError(
+            f"holds none of the families in {path}: {names}",
+            code="jitlto-nothing-recorded",
+            where=str(database),
+            hint=f"they were recorded from {', '.join(sorted({plan.database for plan in used}))}",
+        )
+    families: dict[str, KernelFamily | JitltoError] = {}
+    jobs = []
+    for plan in own:
+        name = plan.request.family
+        if name not in families:
+            try:
+                families[name] = find(name)
+            except JitltoError as error:
+                families[name] = error
+        jobs += [WarmJob(plan.request, target, families[name]) for target in targets or [plan.arch]]
+    return WarmJobs(jobs, len(used) - len(own), f"of families that {database} does not hold")
+
+
+def family_jobs(
+    family: KernelFamily, settings: Iterable[tuple[str, str]], targets: Sequence[Architecture | None]
+) -> WarmJobs:
+    """The kernels of a family that need no callers' code.
+
+    Parameters
+    ----------
+    family : KernelFamily
+    settings : iterable of (str, str)
+        Parameters, and the values that they may have, separated by commas; repeated names add up.
+    targets : sequence of Architecture or None
+        None stands for the current device.
+
+    Raises
+    ------
+    JitltoError
+        If no kernel has such values.
+    """
+    allowed = _allowed_values(family, settings)
+    jobs: list[WarmJob] = []
+    waiting = 0
+    for kernel in enumeration.kernels(family.index, enumeration.left_to_callers(family.record, family.index)):
+        if not isinstance(kernel, enumeration.Kernel):
+            continue
+        # A parameter on which a kernel does not depend agrees with every value.
+        if any(kernel.configuration.get(name) not in (None, *values) for name, values in allowed.items()):
+            continue
+        if kernel.left:
+            waiting += 1
+            continue
+        request = Request(family.name, kernel.resolution.entry.key.group, kernel.configuration)
+        jobs += [WarmJob(request, target, family) for target in targets]
+    if not jobs and not waiting:
+        raise JitltoError(
+            "no kernel has these values together",
+            code="jitlto-no-such-kernel",
+            where=family.name,
+            hint="`jitlto ls DB` lists the fragments",
+        )
+    return WarmJobs(jobs, waiting, "that need callers' code; record a program that uses them")
+
+
+def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
+    allowed: dict[str, set[str]] = {}
+    for parameter, text in settings:
+        # A comma may be part of a value, as in the name of a template's instance.
+        several = [text] if text in family.parameters.get(parameter, ()) else text.split(",")
+        for value in several:
+            spelled = normalise({parameter: value}, family.parameters, family.name)
+            allowed.setdefault(parameter, set()).update(spelled.values())
+    return allowed
+
+
+class WarmTarget:
+    """Where kernels go: the user's cache, or the pack at ``output``, which then holds these kernels and no others.
+
+    Made before a family is loaded, which would go without a cache that cannot be used, and say so.
+
+    Raises
+    ------
+    JitltoError
+        If the cache is off or cannot be used, or the pack cannot be written.
+    """
+
+    def __init__(self, output: Path | None = None) -> None:
+        self._output = output
+        self._entries: dict[str, bytes] = {}
+        self._replaced: Pack | None = None
+        if output is None:
+            self._cache = _writable_cache()
+        else:
+            _require_writable(output)
+            self._cache = CubinCache(kernel_cache.default().store)
+            self._replaced = _existing_pack(output)
+
+    def link(
+        self, jobs: Sequence[WarmJob], workers: int | None = None, on_job: Callable[[int], object] = lambda _: None
+    ) -> WarmResult:
+        """Link all, several at once, each digest once; kernels that are there already are not linked again.
+
+        Raises
+        ------
+        JitltoError
+            If the pack cannot be written.
+        """
+        claimed: dict[str, WarmJob] = {}
+
+        def work(job: WarmJob) -> WarmOutcome | None:
+            plan = job.plan()
+            if claimed.setdefault(plan.digest, job) is not job:
+                return None
+            kernel = self._to_cache(plan) if self._output is None else self._to_pack(plan)
+            return WarmOutcome(job, plan.target.sm, plan.recipe, plan.database.path, kernel.layer)
+
+        ordered: dict[int, WarmOutcome] = {}
+        for position, job, outcome in run_parallel(work, jobs, workers):
+            on_job(position)
+            if isinstance(outcome, JitltoError):
+                ordered[position] = WarmOutcome(job, job.arch and job.arch.sm, error=outcome)
+            elif outcome is not None:
+                ordered[position] = outcome
+        outcomes = [ordered[position] for position in sorted(ordered)]
+        if self._output is None:
+            return WarmResult([self._verified(outcome) for outcome in outcomes])
+        if self._entries:
+            self._write()
+        return WarmResult(outcomes, len(self._entries))
+
+    def _to_cache(self, plan: Plan) -> LinkedKernel:
+        return self._cache.kernel(plan.recipe, plan.link_anew, plan.database.location)
+
+    def _to_pack(self, plan: Plan) -> LinkedKernel:
+        """From the pack that is replaced, from where programs find it, or linked."""
+        digest = plan.digest
+        payload = self._replaced.get(digest) if self._replaced else None
+        found = unpack(digest, payload, 0.0, "pack") if payload else None
+        kernel = found or self._cache.find(digest, plan.database.location) or plan.link_anew()
+        self._entries[digest] = pack(plan.recipe, kernel)
+        return kernel
+
+    def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
+        """The outcome; a failure if the kernel was linked and the cache does not hold it."""
+        if outcome.recipe is None or outcome.database is None or outcome.layer == "pack":
+            return outcome
+        if self._cache.find(outcome.recipe.digest, outcome.database) is not None:
+            return outcome
+        place = user_caches()[0]
+        refused = self._cache.store.refused if self._cache.store else None
+        if refused:
+            reason = f"{place.directory}: {refused}"
+            hint = "make room there, set JITLTO_CACHE_DIR to another directory, or write a pack: -o PACK"
+        else:
+            reason = f"its bound of {place.bound} bytes is too low"
+            hint = "raise JITLTO_CACHE_SIZE, or write a pack: -o PACK"
+        error = JitltoError(f"linked, but not kept in the cache: {reason}", code="jitlto-cache-full", hint=hint)
+        return replace(outcome, layer="", error=error)
+
+    def _write(self) -> None:
+        assert self._output is not None  # noqa: S101 - entries are those of a pack
+        try:
+            packs.write(self._output, self._entries)
+        except OSError as error:
+            raise JitltoError(
+                f"cannot be written: {error.strerror or error}",
+                code="jitlto-unwritable-file",
+                where=str(self._output),
+                hint="make room there, or name a file elsewhere: -o PACK",
+            ) from None
+
+
+def _writable_cache() -> CubinCache:
+    place = user_caches()[0]
+    if place.setting != "on":
+        raise JitltoError(
+            f"JITLTO_CACHE={place.setting}: nothing is added to the cache of linked kernels",
+            code="jitlto-unusable-cache",
+            where=str(place.directory),
+            hint="leave JITLTO_CACHE unset, or write a pack: -o PACK",
+        )
+    # Linking is what this is for, whatever JITLTO_MODE says.
+    return CubinCache(place.open())
+
+
+def _require_writable(output: Path) -> None:
+    parent = output.absolute().parent
+    if not parent.is_dir():
+        raise JitltoError(
+            "cannot be written: its directory does not exist",
+            code="jitlto-unwritable-file",
+            where=str(output),
+            hint="make it first",
+        )
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise JitltoError(
+            "cannot be written: no permission to write its directory",
+            code="jitlto-unwritable-file",
+            where=str(output),
+            hint="name a file elsewhere: -o PACK",
+        )
+
+
+def _existing_pack(output: Path) -> Pack | None:
+    if not output.exists():
+        return None
+    try:
+        if not output.is_file():
+            raise ValueError("not a file")
+        return Pack(output.absolute())  # as a family's own packs are named, for warnings that are given once
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise JitltoError(
+            f"not a pack that can be replaced: {error}",
+            code="jitlto-unwritable-file",
+            where=str(output),
+            hint="remove it, or name another file",
+        ) from error

@@ -1,0 +1,145 @@
+"""The result of a check: what ``jitlto check --json`` prints and ``jitlto report --check`` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from jitlto.errors import JitltoError
+from jitlto.storage import files
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+_HINT = "write it with jitlto check DB --json > FILE"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where something was found: a fragment's key or a family's name, the values concerned, the target of the link."""
+
+    subject: str
+    configuration: dict[str, str]
+    arch: str | None = None
+    message: str = ""
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One cause of failures, everywhere it was found; ``message``, ``hint`` and ``log`` are those of the first."""
+
+    kind: str
+    archs: tuple[str, ...]
+    message: str
+    hint: str | None
+    log: str
+    at: tuple[Place, ...]
+    count: Count = 0
+    code: str = ""
+
+
+class Note(msgspec.Struct, frozen=True):
+    """Something worth knowing that is no failure."""
+
+    kind: str
+    message: str
+    subject: str
+    configuration: dict[str, str]
+
+
+class FamilyCheck(msgspec.Struct, frozen=True):
+    """A family's kernels as planned.
+
+    Parameters
+    ----------
+    kernels, completed_by_callers : int
+        How many plan, and how many of these need callers' code.
+    """
+
+    family: str
+    holds: bool
+    kernels: Count
+    completed_by_callers: Count
+    failures: tuple[Cause, ...]
+    notes: tuple[Note, ...]
+    fragments: Count = 0
+
+
+class FamilyLinks(msgspec.Struct, frozen=True):
+    """A family's kernels as linked.
+
+    Parameters
+    ----------
+    linked, kernels : int
+        How many kernels were linked for each target, of how many that need no callers' code.
+    cover, tuples : int or None
+        The strength of the covering array, and how many combinations of values it covers; None if all were linked.
+    completed_by_callers : int
+        How many kernels cannot be linked without callers' code.
+    """
+
+    family: str
+    holds: bool
+    linked: Count
+    kernels: Count
+    cover: Count | None
+    tuples: Count | None
+    failures: tuple[Cause, ...]
+    completed_by_callers: Count = 0
+
+    @property
+    def tuple_name(self) -> str:
+        """``pairs of values`` and the like: what a covering array covers."""
+        names = {1: "values", 2: "pairs of values", 3: "triples of values"}
+        return names.get(self.cover or 0, f"{self.cover}-tuples of values")
+
+
+class LinkCheck(msgspec.Struct, frozen=True):
+    """What was linked, for which targets and by which nvJitLink; ``mode`` is ``lto`` or ``ptx``."""
+
+    archs: tuple[str, ...]
+    mode: str
+    nvjitlink: str
+    families: tuple[FamilyLinks, ...]
+    seconds: float = 0.0
+
+
+class CheckResult(msgspec.Struct, frozen=True):
+    """The result for the database with this digest; ``link`` is None if nothing was linked."""
+
+    digest: str
+    holds: bool
+    families: tuple[FamilyCheck, ...]
+    link: LinkCheck | None
+    database: str = ""
+
+    def links_of(self, family: str) -> FamilyLinks | None:
+        """The links of a family, if it was linked."""
+        return next((links for links in self.link.families if links.family == family), None) if self.link else None
+
+    def only(self, family: str) -> CheckResult:
+        """The result without other families."""
+        link = self.link and msgspec.structs.replace(
+            self.link, families=tuple(each for each in self.link.families if each.family == family)
+        )
+        families = tuple(each for each in self.families if each.family == family)
+        return msgspec.structs.replace(self, families=families, link=link)
+
+
+def read_check_result(path: Path) -> CheckResult:
+    """Read a result from a file.
+
+    Raises
+    ------
+    JitltoError
+        If the file cannot be read or is not such a result.
+    """
+    try:
+        return msgspec.json.decode(files.read(path), type=CheckResult)
+    except OSError as error:
+        raise JitltoError(
+            f"cannot be read: {error.strerror}", code="jitlto-unreadable-file", where=str(path), hint=_HINT
+        ) from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise JitltoError(
+            f"not a result of jitlto check: {error}", code="jitlto-malformed-file", where=str(path), hint=_HINT
+        ) from error

@@ -1,0 +1,284 @@
+"""The environment as ``jitlto doctor`` shows it: what is installed, what goes together, what is missing."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+
+from jitlto.config import Config
+from jitlto.cuda import device, driver, toolkit
+from jitlto.cuda.driver import Driver, Forward
+from jitlto.errors import DatabaseError, JitltoError, ToolchainError
+from jitlto.model import mangling
+from jitlto.model.compatibility import Way, refusal, verdict
+from jitlto.model.versions import Version, linkable, ltoir_links, newest_ptx_isa
+from jitlto.runtime.discovery import registry
+from jitlto.runtime.discovery.entry_points import reinstall_command
+from jitlto.runtime.discovery.installed import installed_families
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.user_caches import user_caches
+
+_DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
+
+
+@dataclass
+class Finding:
+    """One thing looked at: what it is, what was found, and how to mend it if it is not well."""
+
+    name: str
+    value: str
+    ok: bool = True
+    required: bool = True
+    remedy: str | None = None
+
+
+@dataclass
+class Diagnosis:
+    """All findings, in the order in which they are shown."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, name: str, value: str, **rest: bool | str | None) -> None:
+        """Add one finding."""
+        self.findings.append(Finding(name, value, **rest))  # type: ignore[arg-type]
+
+    @property
+    def databases_ok(self) -> bool:
+        """Whether nothing is wrong with the databases and installed families found."""
+        return all(finding.ok for finding in self.findings if finding.name in (_DATABASE, _INSTALLED))
+
+    @property
+    def well(self) -> bool:
+        """Whether everything that building and linking need is there."""
+        return all(finding.ok or not finding.required for finding in self.findings)
+
+
+def diagnose() -> Diagnosis:
+    """Look at the toolchain, the driver, devices, caches, databases and installed families."""
+    diagnosis = Diagnosis()
+    _packages(diagnosis)
+    nvrtc, nvjitlink = _toolchain(diagnosis)
+    _compatibility(diagnosis, nvrtc, nvjitlink)
+    _driver(diagnosis, nvjitlink)
+    settings = _settings(diagnosis)
+    _cache_directory(diagnosis, settings)
+    _databases(diagnosis, settings, nvjitlink)
+    _installed(diagnosis, nvjitlink)
+    return diagnosis
+
+
+def _packages(diagnosis: Diagnosis) -> None:
+    diagnosis.add(
+        "jitlto", f"{_package('jitlto') or 'not installed, run from a checkout'}, Python {platform.python_version()}"
+    )
+    for name in ("cuda-core", "cuda-bindings"):
+        found = _package(name)
+        diagnosis.add(name, found or "missing", ok=found is not None, remedy=toolkit.INSTALL)
+    arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
+    if len(arrays) > 1:
+        remedy = "have an environment of its own for each CUDA major, each with one of the extras"
+        diagnosis.add("CuPy", f"{' and '.join(arrays)}, which are one module", ok=False, required=False, remedy=remedy)
+
+
+def _package(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _toolchain(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
+    versions = [
+        _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version),
+        _component(diagnosis, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version),
+    ]
+    _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
+    try:
+        roots = toolkit.header_roots() if _package("cuda-bindings") else ()
+    except ToolchainError as error:
+        diagnosis.add("headers", error.what, ok=False, remedy=error.hint)
+        return versions[0], versions[1]
+    for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
+        root = next((root for root in roots if (root / header).is_file()), None)
+        diagnosis.add(name, str(root or "missing"), ok=root is not None, remedy=toolkit.INSTALL)
+    demangled = mangling.demangle("_Z1fv") == "f()"
+    diagnosis.add(
+        "C++ demangler",
+        "the C++ runtime's" if demangled else "missing",
+        ok=demangled,
+        remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it",
+    )
+    nvdisasm = toolkit.binary("nvdisasm")
+    diagnosis.add(
+        "nvdisasm",
+        nvdisasm or "not found (only `--dump sass` needs it)",
+        ok=nvdisasm is not None,
+        required=False,
+        remedy="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit",
+    )
+    return versions[0], versions[1]
+
+
+def _component(diagnosis: Diagnosis, title: str, library: str, query: Callable[[], Version]) -> Version | None:
+    try:
+        found = query()
+    except ToolchainError as error:
+        diagnosis.add(title, f"missing: {error.what}", ok=False, remedy=error.hint)
+        return None
+    diagnosis.add(title, f"{found} at {toolkit.library_path(library) or 'an unknown place'}")
+    return found
+
+
+def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Version | None) -> None:
+    if nvjitlink is None:
+        return
+    architectures = ", ".join(f"sm_{number}" for number in linkable(nvjitlink))
+    diagnosis.add("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
+    diagnosis.add("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
+    if nvrtc is not None:
+        fits = ltoir_links(nvrtc, nvjitlink)
+        diagnosis.add(
+            "NVRTC → nvJitLink",
+            "what is compiled here links here" if fits else f"NVRTC {nvrtc} is not covered by nvJitLink {nvjitlink}",
+            ok=fits,
+            remedy="install both from one CUDA release",
+        )
+
+
+def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
+    found = driver.at_hand()
+    if found is not None:
+        describe_driver(diagnosis, found, nvjitlink)
+    try:
+        current = device.current()
+    except JitltoError as error:
+        diagnosis.add(
+            "driver and devices",
+            error.what,
+            ok=False,
+            required=False,
+            remedy="only launching needs them: building, planning and linking do not",
+        )
+        return
+    from cuda.core import Device
+
+    for each in Device.get_all_devices():
+        major, minor = each.compute_capability
+        mark = ", current" if each.device_id == current.device_id else ""
+        diagnosis.add(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
+
+
+_FORWARD = {
+    Forward.NONE: "not in use",
+    Forward.ACTIVE: "in use: {ours} over a kernel module of {theirs}; the newer libcuda counts for what loads",
+    Forward.NEEDLESS: "a package's libcuda is loaded, of the kernel module's own release {theirs}: it does nothing",
+    Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA refuses to start",
+}
+
+
+def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | None) -> None:
+    """Add what there is to say of a driver: what it is for, what it loads, whether it is a cuda-compat package's."""
+    refused = refusal(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
+    diagnosis.add(
+        "driver",
+        f"for CUDA {found.cuda}, {found.library or 'libcuda at an unknown place'}",
+        ok=refused is None,
+        required=False,
+        remedy=f"{refused.why}: {refused.remedy}" if refused else None,
+    )
+    ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
+    diagnosis.add(
+        "forward compatibility",
+        _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release"),
+        ok=found.forward is not Forward.MISMATCH,
+        required=False,
+        remedy=f"take {found.library and found.library.parent} out of LD_LIBRARY_PATH, or remove the package "
+        "cuda-compat that was left when the driver was updated",
+    )
+
+
+def _settings(diagnosis: Diagnosis) -> Config:
+    """The settings of this process, without those that every other command refuses."""
+    environment = dict(os.environ)
+    while True:
+        try:
+            return Config.read(environment)
+        except JitltoError as error:
+            if environment.pop(str(error.where), None) is None:
+                raise
+            diagnosis.add(str(error.where), error.what, ok=False, remedy=error.hint)
+
+
+def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
+    problems = [cache.problem() for cache in user_caches(settings) if cache.setting != "off"]
+    problem = next(filter(None, problems), None)
+    state = "exists" if os.path.lexists(settings.cache_dir) else "not yet made"
+    diagnosis.add(
+        "cache directory",
+        f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else ""),
+        ok=problem is None,
+        required=False,
+        remedy="set JITLTO_CACHE_DIR to a directory of yours, that nobody else may write",
+    )
+
+
+def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None) -> None:
+    if not settings.database_path:
+        diagnosis.add(_DATABASES, "none on JITLTO_DATABASE_PATH")
+    for path in settings.database_path:
+        try:
+            databases = registry.Registry((path,)).databases()
+        except JitltoError as error:
+            diagnosis.add(_DATABASE, f"{error.where}: {error.what}", ok=False, required=False, remedy=error.hint)
+            continue
+        except OSError as error:
+            diagnosis.add(_DATABASE, f"{path}: {error.strerror}", ok=False, required=False)
+            continue
+        for database in databases:
+            made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
+            value = (
+                f"{database.path}: {', '.join(database.families)}; {len(database.fragments())} fragments, "
+                f"compiled by {', '.join(map(str, made))}"
+            )
+            trouble = None if nvjitlink is None else _link_trouble(database, nvjitlink)
+            diagnosis.add(_DATABASE, value, ok=trouble is None, required=False, remedy=trouble)
+
+
+def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
+    """Add the families that installed packages bring, and what is wrong with their databases."""
+    if any(finding.name.startswith("JITLTO_") for finding in diagnosis.findings):
+        diagnosis.add(_INSTALLED, "not looked at, before the settings above are mended", ok=False, required=False)
+        return
+    listed = installed_families()
+    if not listed:
+        diagnosis.add("installed families", "none")
+    for each in listed:
+        waits = each.editable is not None and each.database is None  # it is built when it is used
+        trouble, remedy = each.trouble, each.remedy or reinstall_command(each.distribution)
+        if trouble is None and each.database is not None and nvjitlink is not None:
+            try:
+                with FragmentDatabase(each.database) as database:
+                    trouble = _link_trouble(database, nvjitlink)
+                    remedy = ""
+            except DatabaseError as error:
+                trouble = error.what
+        place = each.database or f"editable, from {each.editable}"
+        diagnosis.add(
+            _INSTALLED,
+            f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else ""),
+            ok=trouble is None or waits,
+            required=False,
+            remedy=None if each.editable else remedy or None,
+        )
+
+
+def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
+    """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
+    told = [verdict(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images]
+    troubles = sorted((says for says in told if says.way is not Way.LTO), key=lambda says: says.way is not None)
+    if not troubles:
+        return None
+    return f"{troubles[0].why}: {troubles[0].remedy}; for more: jitlto doctor {database.path}"

@@ -1,0 +1,167 @@
+"""Which fragments of a database link on a target, how, and why not; and whether a driver takes the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitlto.cuda import device, driver, toolkit
+from jitlto.errors import NoDeviceError
+from jitlto.model.compatibility import Refusal, Verdict, Way, native, refusal, verdict
+from jitlto.model.family_record import PartRecord
+from jitlto.model.fragment import Fragment
+from jitlto.model.versions import Architecture, Version, knows, linkable, newest_ptx_isa
+from jitlto.storage.database import FragmentDatabase
+
+
+@dataclass(frozen=True, slots=True)
+class TargetOutcome:
+    """How fragments link on one target, and why the driver refuses the result, if it does."""
+
+    verdict: Verdict
+    refused: Refusal | None
+
+    @property
+    def well(self) -> bool:
+        """Whether they link, and the driver, where one is known, takes the result."""
+        return self.verdict.way is not None and self.refused is None
+
+
+@dataclass(frozen=True, slots=True)
+class UsabilityGroup:
+    """Fragments of one family with the same kinds of images and the same outcome on every target."""
+
+    family: str
+    images: tuple[str, ...]
+    fragments: tuple[Fragment, ...]
+    outcomes: tuple[tuple[Architecture, TargetOutcome], ...]
+
+    @property
+    def well(self) -> bool:
+        """Whether they can be used on every target asked for."""
+        return all(outcome.well for _, outcome in self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Usability:
+    """The groups of a database's fragments.
+
+    Parameters
+    ----------
+    database : Path
+    digest : str
+    part : PartRecord or None
+        Which part of a build it is.
+    linker : Version
+        nvJitLink's.
+    driver : Version or None
+        The CUDA version of the driver, where one is known.
+    groups : tuple of UsabilityGroup
+    well : bool
+        Whether each fragment can be used: on each target, where they were requested or there is a device; else on one.
+    """
+
+    database: Path
+    digest: str
+    part: PartRecord | None
+    linker: Version
+    driver: Version | None
+    groups: tuple[UsabilityGroup, ...]
+    well: bool
+
+
+def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | None = None) -> Usability:
+    """Find out which fragments of a database can be used.
+
+    Parameters
+    ----------
+    path : Path
+    targets : sequence of Architecture, optional
+        By default the current device's, or without one all that nvJitLink links for.
+    cuda : Version, optional
+        The CUDA version of the driver to suppose; by default that of the driver at hand.
+
+    Raises
+    ------
+    DatabaseError
+        If the database cannot be read.
+    ToolchainError
+        If there is no nvJitLink.
+    """
+    linker = toolkit.nvjitlink_version()
+    takes = cuda or driver.cuda_version()
+    own = None if targets else _device()
+    groups: list[UsabilityGroup] = []
+    with FragmentDatabase(path) as database:
+        for family in sorted(database.families):
+            fragments = database.fragments(family)
+            chosen = [native(own, fragments)] if own else targets or list(_all(fragments, linker))
+            groups += group_fragments(family, fragments, chosen, linker, takes, requested=own is None)
+        digest, part = database.digest, database.part
+    if targets or own:
+        well = all(group.well for group in groups)
+    else:
+        well = all(any(outcome.well for _, outcome in group.outcomes) for group in groups)
+    return Usability(path, digest, part, linker, takes, tuple(groups), well and part is None)
+
+
+def group_fragments(
+    family: str,
+    fragments: Iterable[Fragment],
+    targets: Sequence[Architecture],
+    linker: Version,
+    cuda: Version | None,
+    *,
+    requested: bool,
+) -> list[UsabilityGroup]:
+    """Group fragments with the same kinds of images and the same outcomes.
+
+    Parameters
+    ----------
+    family : str
+        Theirs.
+    fragments : iterable of Fragment
+        All of the family.
+    targets : sequence of Architecture
+        What to link for.
+    linker : Version
+        nvJitLink's.
+    cuda : Version or None
+        The driver's, where one is known.
+    requested : bool
+        Whether a user named the targets, rather than the device.
+    """
+    together: dict[tuple[tuple[str, ...], tuple[tuple[Architecture, TargetOutcome], ...]], list[Fragment]] = {}
+    for fragment in fragments:
+        outcomes = []
+        for target in targets:
+            says = verdict(fragment, target, linker, asked=requested)
+            isa = newest_ptx_isa(linker) if says.way is Way.JIT else None
+            outcomes.append((target, TargetOutcome(says, refusal(cuda, linker, isa) if cuda and says.way else None)))
+        together.setdefault((_images(fragment), tuple(outcomes)), []).append(fragment)
+    return [
+        UsabilityGroup(family, images, tuple(several), outcomes) for (images, outcomes), several in together.items()
+    ]
+
+
+def _device() -> Architecture | None:
+    try:
+        return device.architecture()
+    except NoDeviceError:
+        return None
+
+
+def _all(fragments: Iterable[Fragment], linker: Version) -> Iterator[Architecture]:
+    """All that nvJitLink links for, and those with a suffix that fragments are built for."""
+    special = {image.architecture for f in fragments for image in f.images if image.architecture.suffix}
+    yield from sorted({*map(Architecture, linkable(linker)), *(a for a in special if knows(linker, a))})
+
+
+def _images(fragment: Fragment) -> tuple[str, ...]:
+    """What a fragment holds, in words: ``LTO-IR of nvrtc 12.9 for compute_75``."""
+    held: dict[str, list[str]] = {}
+    for image in fragment.images:
+        kind = f"PTX {image.ptx_isa}" if image.ptx_isa else "LTO-IR"
+        held.setdefault(f"{kind} of {image.toolchain} {image.version}", []).append(image.architecture.compute)
+    return tuple(f"{what} for {', '.join(archs)}" for what, archs in held.items())
