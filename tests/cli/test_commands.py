@@ -39,7 +39,7 @@ def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: P
         for target in (database, pack):
             fails(jitlto("verify", target), 1, f"{pack}: {said}", "jitlto warm")
         assert json.loads(jitlto(*why).stdout)["layer"] != "pack"
-    fails(jitlto("verify", tmp_path / "none.pack"), 1, "none.pack: no such file")
+    fails(jitlto("verify", tmp_path / "none.pack"), 1, "none.pack", "no such file")
 
 
 def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_path: Path) -> None:
