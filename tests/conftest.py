@@ -91,7 +91,7 @@ def build_family(tmp_path: Path) -> BuildFamily:
 
     def make(files: dict[str, str], name: str = "family") -> BuildReport:
         path = write_family(tmp_path / name, files)
-        return build([declaration.load(path)], tmp_path / f"{name}.fragdb", jobs=1)
+        return build([declaration.load_family(path)], tmp_path / f"{name}.fragdb", jobs=1)
 
     return make
 
@@ -101,7 +101,7 @@ def mini_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A database of the family ``mini``."""
     directory = tmp_path_factory.mktemp("mini")
     path = write_family(directory, MINI)
-    return build([declaration.load(path)], directory / "mini.fragdb", jobs=1).path
+    return build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1).path
 
 
 @pytest.fixture
@@ -127,7 +127,8 @@ def jitlto_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _built(factory: pytest.TempPathFactory, *names: str) -> Path:
     """A database of shipped families."""
     return build(
-        [declaration.load(declaration.find(name)) for name in names], factory.mktemp(names[0]) / "families.fragdb"
+        [declaration.load_family(declaration.find_family(name)) for name in names],
+        factory.mktemp(names[0]) / "families.fragdb",
     ).path
 
 

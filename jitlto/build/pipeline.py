@@ -31,7 +31,7 @@ from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.headers import HeaderSearch
 from jitlto.storage import database
-from jitlto.storage.declaration import Family
+from jitlto.storage.declaration import FamilyDeclaration
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
@@ -71,7 +71,7 @@ class Project:
 
     Parameters
     ----------
-    families : sequence of Family
+    families : sequence of FamilyDeclaration
         With distinct names.
     keep_going : bool
         Keep what cannot be rendered in ``failures`` instead of raising the first.
@@ -82,7 +82,7 @@ class Project:
         If a matrix, a template or an interface is invalid, or a compiler is missing.
     """
 
-    def __init__(self, families: Sequence[Family], *, keep_going: bool = False) -> None:
+    def __init__(self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False) -> None:
         names = [family.name for family in families]
         for family in families:
             if names.count(family.name) > 1:
@@ -206,7 +206,7 @@ def _is_cached(request: CompileRequest, cache: Cache | None) -> bool:
 
 
 def build(
-    families: Sequence[Family] | Project,
+    families: Sequence[FamilyDeclaration] | Project,
     output: Path,
     *,
     jobs: int | None = None,
@@ -221,7 +221,7 @@ def build(
 
     Parameters
     ----------
-    families : sequence of Family, or Project
+    families : sequence of FamilyDeclaration, or Project
         With distinct names.
     output : Path
         The database file.
@@ -354,7 +354,7 @@ def _validate(project: Project, made: _Assembled, shard: Shard | None) -> tuple[
     return tuple(advice), None
 
 
-def family_record(family: Family) -> FamilyRecord:
+def family_record(family: FamilyDeclaration) -> FamilyRecord:
     """Return what the run side must know of a family: its groups, and the headers of its own behind its interfaces.
 
     Raises

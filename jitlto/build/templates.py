@@ -17,7 +17,7 @@ from jitlto.build.matrix import load_matrix
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import suggest
-from jitlto.storage.declaration import Family, Group
+from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
 # A slip in a template must not make a build hang: what one may ask for is bounded.
@@ -30,7 +30,7 @@ class RenderedSource:
     """One source to compile, and where it came from."""
 
     key: FragmentKey
-    group: Group
+    group: GroupDeclaration
     combination: Mapping[str, str]  # all parameters, also those outside the key
     text: str  # the rendered template
     params: tuple[str, ...]  # the kernel's declared parameters, rendered
@@ -54,7 +54,7 @@ def describe_combination(combination: Mapping[str, str]) -> str:
 
 
 def render_family(
-    family: Family,
+    family: FamilyDeclaration,
     *,
     on_error: Callable[[RenderedSource, RenderError], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
@@ -63,7 +63,7 @@ def render_family(
 
     Parameters
     ----------
-    family : Family
+    family : FamilyDeclaration
         The declaration.
     on_error : callable, optional
         Gets each combination that cannot be rendered, without a text; by default the first such error is raised.
@@ -123,7 +123,9 @@ def render_family(
                 yield RenderedSource(key, group, combination, text, params)
 
 
-def _make_key(family: Family, group: Group, combination: Mapping[str, str], where: str) -> FragmentKey:
+def _make_key(
+    family: FamilyDeclaration, group: GroupDeclaration, combination: Mapping[str, str], where: str
+) -> FragmentKey:
     for name in group.key:
         if name not in combination:
             raise FamilyError(
@@ -143,7 +145,7 @@ def _render_param(renderer: _Jinja | _CMake, text: str, combination: Mapping[str
         raise _make_error(error, f"params entry {text!r}", where, combination) from error
 
 
-def _render_file(renderer: _Jinja | _CMake, group: Group, combination: Mapping[str, str]) -> str:
+def _render_file(renderer: _Jinja | _CMake, group: GroupDeclaration, combination: Mapping[str, str]) -> str:
     try:
         return _check_text(renderer.render_file(combination))
     except Exception as error:

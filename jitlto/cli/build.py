@@ -44,7 +44,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
     from jitlto.build.templates import render_family
 
     listing = []
-    family = declaration.load(declaration.find(name))
+    family = declaration.load_family(declaration.find_family(name))
     read = overwrite.sources([family])
     for rendered in render_family(family):
         stem = quote(",".join(f"{n}={v}" for n, v in rendered.key.parameters), safe="=, ") or rendered.group.name
@@ -173,7 +173,7 @@ def build(
         if taken is not None:
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
-    families = package.families if package else [declaration.load(path) for path in _paths(names)]
+    families = package.families if package else [declaration.load_family(path) for path in _paths(names)]
     overwrite.refuse(written, overwrite.sources(families), database="-o")
     project = pipeline.Project(families, keep_going=keep_going)
     cache = None if no_cache else open_cache(cache_dir)
@@ -225,10 +225,10 @@ def _package(directory: Path, names: tuple[str, ...]) -> Package:
 
 
 def _paths(names: tuple[str, ...]) -> list[Path]:
-    paths = [declaration.find(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
+    paths = [declaration.find_family(name) for name in names] or sorted(Path("fragments").glob("*/family.toml"))
     if not paths:
         raise click.UsageError(
-            f"name a family: there is no fragments/ here. Shipped: {', '.join(declaration.available()) or 'none'}"
+            f"name a family: there is no fragments/ here. Shipped: {', '.join(declaration.list_families()) or 'none'}"
         )
     return paths
 

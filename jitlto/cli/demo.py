@@ -63,7 +63,7 @@ def _build(path: Path) -> None:
 
     # Without the build cache: a demonstration shows a build, not the memory of one.
     with progress("compiling search") as observer:
-        report = build([declaration.load(declaration.find("search"))], path, observer=observer)
+        report = build([declaration.load_family(declaration.find_family("search"))], path, observer=observer)
     groups = Counter(fragment.key.group for fragment in report.fragments)
     listed = ", ".join(f"{count} {name}" for name, count in sorted(groups.items()))
     click.echo(

@@ -13,7 +13,7 @@ from jitlto.errors import DatabaseError
 from jitlto.storage.database import is_database
 
 if TYPE_CHECKING:  # what other commands need not wait for
-    from jitlto.storage.declaration import Family
+    from jitlto.storage.declaration import FamilyDeclaration
 
 
 def refuse(written: Mapping[str, Path | None], inputs: Iterable[Path | None], *, database: str | None = None) -> None:
@@ -54,7 +54,7 @@ def refuse(written: Mapping[str, Path | None], inputs: Iterable[Path | None], *,
             )
 
 
-def sources(families: Iterable[Family]) -> list[Path]:
+def sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
     """The files that families are declared in, matrices and templates too."""
     found: list[Path] = []
     for family in families:

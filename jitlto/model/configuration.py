@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
+from jitlto.model.text import suggest
 from jitlto.model.types import cpp_name, from_numpy_name, same_value, scalar
 
 if TYPE_CHECKING:
@@ -75,11 +76,7 @@ def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
 
 
 def _nearest(given: str, known: Sequence[str], what: str) -> str:
-    import difflib  # for a mistake alone
-
-    near = difflib.get_close_matches(given, known, 1)
-    listed = _listed(what, known)
-    return f"did you mean {near[0]}? {listed}" if near else listed
+    return f"{suggest(given, known)} {_listed(what, known)}".lstrip()
 
 
 def _listed(what: str, known: Sequence[str]) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 from jitlto.errors import JitltoError
+from jitlto.model.text import suggest
 
 # NVRTC's, without dashes: it takes most with one dash and with two (NVRTC's «Supported Compile Options»).
 _FILES = frozenset(
@@ -23,6 +23,32 @@ _PTXAS_FILES = frozenset(
         *("help", "h", "version", "V"),
     ]
 )
+
+_NO_DEBUG = "device debugging and link-time optimization exclude each other"
+# Compile options that have no effect on LTO-IR, and the link option that has.
+_LINK_ONLY = {
+    "-maxrregcount": "max_registers", "--maxrregcount": "max_registers",
+    "-use_fast_math": "fast_math", "--use_fast_math": "fast_math",
+    "-ftz": "ftz", "--ftz": "ftz", "-prec-div": "prec_div", "--prec-div": "prec_div",
+    "-prec-sqrt": "prec_sqrt", "--prec-sqrt": "prec_sqrt", "-fmad": "fma", "--fmad": "fma",
+    "-Xptxas": "ptxas", "--ptxas-options": "ptxas", "-O0": "optimization", "-O3": "optimization",
+    "-lineinfo": "lineinfo", "--generate-line-info": "lineinfo",
+}  # fmt: skip
+_FORBIDDEN = {
+    **dict.fromkeys(
+        ("-include", "--pre-include", "-pch", "--pch", "-create-pch", "--create-pch", "-use-pch", "--use-pch",
+         "-pch-dir", "--pch-dir", "-time", "--time", "--fdevice-time-trace", "-fdevice-time-trace", "--frandom-seed",
+         "-frandom-seed"),
+        "it reads or writes files, or changes names, which a build must not depend on",
+    ),
+    "-G": _NO_DEBUG,
+    "--device-debug": _NO_DEBUG,
+    "-arch": "architectures are declared as archs", "--gpu-architecture": "architectures are declared as archs",
+    "-I": "header directories are declared as include", "--include-path": "header directories are declared as include",
+    "-std": "the language standard is declared as std", "--std": "the language standard is declared as std",
+    "-dlto": "LTO-IR is always made", "--dlto": "LTO-IR is always made",
+    "-rdc": "code is always relocatable", "--relocatable-device-code": "code is always relocatable",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +112,7 @@ class LinkOptions:
             )
 
     @classmethod
-    def of(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
+    def from_mapping(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
         """Read a ``[link]`` table or a caller's mapping.
 
         Raises
@@ -102,16 +128,16 @@ class LinkOptions:
         for name in options:
             if name in ("debug", "g", "G", "device_debug"):
                 raise JitltoError(
-                    "device debugging (-G) and link-time optimisation exclude each other",
+                    f"invalid link option {name!r}: {_NO_DEBUG}",
+                    code="jitlto-link-option",
                     where=where,
                     hint="use lineinfo = true for profilers",
                 )
             if name not in names:
-                near = difflib.get_close_matches(name, names, 1)
                 raise JitltoError(
                     f"unknown link option {name!r}",
                     where=where,
-                    hint=f"did you mean {near[0]}?" if near else f"the link options are {', '.join(names)}",
+                    hint=suggest(name, names, f"the link options are {', '.join(names)}"),
                 )
         try:
             return cls(**options)  # type: ignore[arg-type]
@@ -120,7 +146,7 @@ class LinkOptions:
 
     def merged(self, options: Mapping[str, object]) -> LinkOptions:
         """These options with the given ones put over them."""
-        given = self.of(options)  # checks all of them, the unknown ones too
+        given = self.from_mapping(options)  # checks all of them, the unknown ones too
         return replace(self, **{f.name: getattr(given, f.name) for f in fields(self) if f.name in options})
 
     def as_dict(self) -> dict[str, object]:
@@ -207,3 +233,27 @@ def ptxas_touches_files(option: str) -> bool:
 def _has_absolute_path(option: str) -> bool:
     """Whether it defines a macro as an absolute path, which an ``#include`` could name."""
     return re.search(r"""["<]\s*/""", option) is not None
+
+
+def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
+    """Describe what is wrong with a compile option that an author declares, and what to do; None if it is valid."""
+    flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
+    flag = "-I" if flag.startswith("-I") else flag
+    if flag in _LINK_ONLY:
+        return f"option {option!r} has no effect on LTO-IR: it belongs to the link", (
+            f"declare {_LINK_ONLY[flag]} under [link]"
+        )
+    if flag in _FORBIDDEN:
+        return f"option {option!r} is not allowed: {_FORBIDDEN[flag]}", None
+    if _has_absolute_path(option):
+        return f"option {option!r} contains an absolute path, which names a file outside the family", (
+            "give the header's directory under include, and its name relative to it"
+        )
+    if not option.startswith("-"):
+        return (
+            f"option {option!r} does not begin with a dash",
+            "write an option and its value as one string, joined by =",
+        )
+    if touches_files(option):
+        return f"option {option!r} is not allowed: it reads or writes files", None
+    return None

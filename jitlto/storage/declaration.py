@@ -1,53 +1,28 @@
-"""Families as authors declare them: from ``family.toml`` to :class:`Family` and :class:`Group`."""
+"""Families as authors declare them in ``family.toml``."""
 
 from __future__ import annotations
 
-import difflib
 import os.path
-import re
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
 from jitlto.model.fragment import ImageKind, Role, is_name
-from jitlto.model.options import LinkOptions, touches_files
+from jitlto.model.options import LinkOptions, describe_invalid_option
+from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
-from jitlto.storage.toml_reader import Tables
+from jitlto.storage.toml_reader import TomlTable, read_toml
 
 #: Names that a configuration cannot use for a parameter, since planners take them as arguments of their own.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
 
-_FAMILY_KEYS = ("name", "std", "include", "archs", "toolchain", "options", "images", "syntax")
-_GROUP_KEYS = ("matrix", "template", "key", "params", "interface", "entry", "syntax")
-# Compile-time options that nvJitLink ignores, or that LTO refuses, and what stands for them in [link].
-_LINK_ONLY = {
-    "-maxrregcount": "max_registers", "--maxrregcount": "max_registers",
-    "-use_fast_math": "fast_math", "--use_fast_math": "fast_math",
-    "-ftz": "ftz", "--ftz": "ftz", "-prec-div": "prec_div", "--prec-div": "prec_div",
-    "-prec-sqrt": "prec_sqrt", "--prec-sqrt": "prec_sqrt", "-fmad": "fma", "--fmad": "fma",
-    "-Xptxas": "ptxas", "--ptxas-options": "ptxas", "-O0": "optimization", "-O3": "optimization",
-    "-lineinfo": "lineinfo", "--generate-line-info": "lineinfo",
-}  # fmt: skip
-_REFUSED = {
-    **dict.fromkeys(
-        ("-include", "--pre-include", "-pch", "--pch", "-create-pch", "--create-pch", "-use-pch", "--use-pch",
-         "-pch-dir", "--pch-dir", "-time", "--time", "--fdevice-time-trace", "-fdevice-time-trace", "--frandom-seed",
-         "-frandom-seed"),
-        "it reads or writes files, or changes names, of which a build must not depend",
-    ),
-    "-G": "device debugging and link-time optimisation exclude each other",
-    "--device-debug": "device debugging and link-time optimisation exclude each other",
-    "-arch": "architectures are declared as archs", "--gpu-architecture": "architectures are declared as archs",
-    "-I": "header directories are declared as include", "--include-path": "header directories are declared as include",
-    "-std": "the language standard is declared as std", "--std": "the language standard is declared as std",
-    "-dlto": "LTO-IR is always made", "--dlto": "LTO-IR is always made",
-    "-rdc": "code is always relocatable", "--relocatable-device-code": "code is always relocatable",
-}  # fmt: skip
-
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupDeclaration:
     """The fragments made from one matrix and one template, as declared.
 
     Parameters
@@ -82,7 +57,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Family:
+class FamilyDeclaration:
     """A family of kernels, as declared.
 
     Parameters
@@ -105,7 +80,7 @@ class Family:
         What is made: LTO-IR, and PTX unless it is not wanted; sorted.
     link : LinkOptions
         Options of every link.
-    groups : tuple of Group
+    groups : tuple of GroupDeclaration
         Sorted by name.
     """
 
@@ -118,7 +93,7 @@ class Family:
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]
     link: LinkOptions
-    groups: tuple[Group, ...]
+    groups: tuple[GroupDeclaration, ...]
 
     def compiler_options(self) -> tuple[str, ...]:
         """What the compiler is given, beside the architecture and the kind of output."""
@@ -151,12 +126,12 @@ def roots(base: Path | None = None) -> list[Path]:
     return [root for root in dict.fromkeys(candidates) if (root / "fragments").is_dir()]
 
 
-def available(base: Path | None = None) -> list[str]:
-    """The names of the families that :func:`find` finds by name, sorted."""
+def list_families(base: Path | None = None) -> list[str]:
+    """The names of the families that :func:`find_family` finds by name, sorted."""
     return sorted({p.parent.name for root in roots(base) for p in (root / "fragments").glob("*/family.toml")})
 
 
-def find(name_or_path: str | Path, base: Path | None = None) -> Path:
+def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     """The ``family.toml`` of a family given by name, by its directory or by the file itself.
 
     Parameters
@@ -180,16 +155,60 @@ def find(name_or_path: str | Path, base: Path | None = None) -> Path:
         path = root / "fragments" / name_or_path / "family.toml"
         if os.path.isfile(path):  # noqa: PTH113
             return path
-    names = available(base)
-    near = difflib.get_close_matches(str(name_or_path), names, 1)
-    known = f"did you mean {near[0]}?" if near else f"families found: {', '.join(names) or 'none'}"
+    names = list_families(base)
+    hint = suggest(str(name_or_path), names, f"families found: {', '.join(names) or 'none'};")
     raise FamilyError(
         f"no family {str(name_or_path)!r}",
-        hint=f"{known}; or give the path of a family.toml",
+        code="family-not-found",
+        hint=f"{hint} or give the path of a family.toml",
     )
 
 
-def load(path: Path) -> Family:
+class CompilerTable(msgspec.Struct):
+    """The keys on the compiler, in ``family.toml`` and in ``pyproject.toml`` for all families of a package."""
+
+    archs: tuple[str, ...] | None = None
+    toolchain: Literal["nvrtc", "nvcc"] | None = None
+    options: tuple[str, ...] = ()
+
+
+def parse_architectures(table: TomlTable, archs: Iterable[str]) -> tuple[Architecture, ...]:
+    """Parse and sort the key ``archs``."""
+    try:
+        parsed = sorted({Architecture.parse(arch) for arch in archs})
+    except JitltoError as error:
+        raise table.error(f"invalid archs: {error.what}", error.hint) from None
+    if not parsed:
+        raise table.error("archs is empty", 'write archs = ["75"]')
+    return tuple(parsed)
+
+
+def check_options(table: TomlTable, options: Iterable[str]) -> None:
+    """Check the key ``options``: no option may read files, belong to the link, or set what jitlto sets."""
+    for option in options:
+        if fault := describe_invalid_option(option):
+            raise table.error(*fault, case="option")
+
+
+class _FamilyTable(CompilerTable, kw_only=True):
+    name: str
+    std: str = "c++17"
+    include: tuple[str, ...] = (".",)
+    images: tuple[str, ...] = tuple(ImageKind)
+    syntax: Literal["jinja", "cmake"] = "jinja"
+
+
+class _GroupTable(msgspec.Struct):
+    matrix: str | None = None
+    template: str | None = None
+    key: tuple[str, ...] = ()
+    params: tuple[str, ...] | None = None
+    interface: str = ""
+    entry: str | None = None
+    syntax: Literal["jinja", "cmake"] | None = None
+
+
+def load_family(path: Path) -> FamilyDeclaration:
     """Read one ``family.toml``.
 
     Raises
@@ -197,190 +216,121 @@ def load(path: Path) -> Family:
     FamilyError
         If the file cannot be read, is not TOML, or declares something that makes no sense; it names file and table.
     """
-    reader = _Reader(path)
-    return reader.family(reader.document())
+    document = read_toml(path, FamilyError)
+    document.check_keys(["family", "entrypoint", "device", "link"])
+    table = document.table("family")
+    family = table.decode(_FamilyTable)
+    if not is_name(family.name):
+        raise table.error(f"invalid family name {family.name!r}", "use letters, digits and _")
+    check_options(table, family.options)
+    groups = [
+        _group(role, role_table.table(name), family.syntax)
+        for role in Role
+        for role_table in [document.table(role.value, required=False)]
+        for name in role_table.values
+    ]
+    if not any(group.role is Role.ENTRYPOINT for group in groups):
+        raise document.error("no entrypoint", "declare at least one [entrypoint.<group>]", case="no-entrypoint")
+    names = [group.name for group in groups]
+    for name in names:
+        if names.count(name) > 1:
+            other = document.table("device").table(name)
+            raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    return FamilyDeclaration(
+        family.name,
+        path,
+        family.std,
+        tuple(_include(table, directory) for directory in family.include),
+        parse_architectures(table, ("75",) if family.archs is None else family.archs),
+        family.toolchain or "nvrtc",
+        family.options,
+        _images(table, family.images),
+        _link(document.table("link", required=False)),
+        tuple(sorted(groups, key=lambda group: group.name)),
+    )
 
 
-class CompilerTables(Tables):
-    """What ``family.toml``, and ``pyproject.toml`` for all families of a package, say of the compiler."""
-
-    def _toolchain(self, where: str, table: Mapping[str, object]) -> str:
-        toolchain = self._text(where, table, "toolchain", "nvrtc")
-        if toolchain not in ("nvrtc", "nvcc"):
-            raise self._error(where, f"unknown toolchain {toolchain!r}", "write nvrtc or nvcc")
-        return toolchain
-
-    def _architectures(self, where: str, table: Mapping[str, object]) -> tuple[Architecture, ...]:
-        numbers = self._texts(where, table, "archs", ("75",))
-        try:
-            archs = sorted({Architecture.parse(number) for number in numbers})
-        except JitltoError as error:
-            raise self._error(where, error.what, error.hint) from None
-        if not archs:
-            raise self._error(where, "archs is empty", 'write archs = ["75"]')
-        return tuple(archs)
-
-    def _options(self, where: str, table: Mapping[str, object]) -> tuple[str, ...]:
-        options = self._texts(where, table, "options", ())
-        for option in options:
-            flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
-            flag = "-I" if flag.startswith("-I") else flag
-            if flag in _LINK_ONLY:
-                raise self._error(
-                    where,
-                    f"option {option!r} has no effect on LTO-IR: it belongs to the link",
-                    f"declare {_LINK_ONLY[flag]} under [link]",
-                )
-            if flag in _REFUSED:
-                raise self._error(where, f"option {option!r} is not allowed: {_REFUSED[flag]}")
-            if re.search(r"""["<]\s*/""", option):
-                raise self._error(
-                    where,
-                    f"option {option!r} holds an absolute path: what it names is no part of the family",
-                    "give the header's directory under include, and its name relative to it",
-                )
-            if not option.startswith("-"):
-                raise self._error(
-                    where,
-                    f"option {option!r} does not begin with a dash",
-                    "write an option and its value as one string, joined by =",
-                )
-            if touches_files(option):
-                raise self._error(where, f"option {option!r} is not allowed: it reads or writes files")
-        return options
+def _link(table: TomlTable) -> LinkOptions:
+    for option, value in table.values.items():
+        if isinstance(value, int) and abs(value) >= 1 << 31:
+            raise table.error(f"{option} does not fit into 32 bits", case="link-option")
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
 
 
-class _Reader(CompilerTables):
-    """Turns a ``family.toml`` into a Family."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, FamilyError)
-        self._directory = path.parent
-        # fragments/<family>/family.toml: matrices/ and templates/ lie beside fragments/.
-        top = self._directory.parent
-        self._root = top.parent if top.name == "fragments" else self._directory
-
-    def family(self, document: Mapping[str, object]) -> Family:
-        self._known("", document, ("family", "entrypoint", "device", "link"))
-        table = self._table(document, "family")
-        self._known("family", table, _FAMILY_KEYS)
-        name = self._text("family", table, "name")
-        if not is_name(name):
-            raise self._error("family", f"name {name!r} is no identifier")
-        syntax = self._syntax("family", table, "jinja")
-        options = self._table(document, "link", {})
-        for option, value in options.items():
-            if isinstance(value, int) and abs(value) >= 1 << 31:
-                raise self._error("link", f"{option} does not fit into 32 bits")
-        try:
-            link = LinkOptions.of(options, where="link")
-        except JitltoError as error:
-            raise self._error(error.where or "link", error.what, error.hint) from None
-        groups = [
-            self._group(
-                role,
-                group,
-                self._table(self._table(document, role.value, {}), group, where=role.value),
-                syntax,
-            )
-            for role in Role
-            for group in self._table(document, role.value, {})
-        ]
-        if not any(group.role is Role.ENTRYPOINT for group in groups):
-            raise self._error("", "no entrypoint", "declare at least one [entrypoint.<group>]")
-        names = [group.name for group in groups]
-        for group in names:
-            if names.count(group) > 1:
-                raise self._error(f"device.{group}", f"an entrypoint group is called {group!r} too")
-        return Family(
-            name,
-            self._path,
-            self._text("family", table, "std", "c++17"),
-            tuple(self._include(d) for d in self._texts("family", table, "include", (".",))),
-            self._architectures("family", table),
-            self._toolchain("family", table),
-            self._options("family", table),
-            self._images(table),
-            link,
-            tuple(sorted(groups, key=lambda group: group.name)),
+def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
+    name = table.name.partition(".")[2]
+    if not is_name(name):
+        raise table.error(f"invalid group name {name!r}", "use letters, digits and _")
+    group = table.decode(_GroupTable)
+    if role is Role.DEVICE and (group.params is not None or group.entry is not None):
+        raise table.error("params and entry describe a kernel; a device group has none", case="unknown-key")
+    interface = _interface(table, group.interface)
+    is_supplied = role is Role.DEVICE and group.matrix is None and group.template is None
+    if is_supplied and interface is None:
+        raise table.error(
+            "neither matrix and template, nor an interface",
+            "a group that callers supply at run time declares it in an interface header",
+            case="missing-key",
         )
-
-    def _group(self, role: Role, name: str, table: Mapping[str, object], syntax: str) -> Group:
-        where = f"{role}.{name}"
-        if not is_name(name):
-            raise self._error(where, f"group name {name!r} is no identifier")
-        self._known(where, table, _GROUP_KEYS)
-        interface = self._interface(where, table)
-        supplied = role is Role.DEVICE and "matrix" not in table and "template" not in table
-        if supplied and interface is None:
-            raise self._error(
-                where,
-                "neither matrix and template, nor an interface",
-                "a group that callers supply at run time declares it in an interface header",
+    for parameter in group.key:
+        if not is_name(parameter) or parameter in RESERVED or group.key.count(parameter) > 1:
+            raise table.error(
+                f"key parameter {parameter!r} is reserved, repeated or not an identifier",
+                f"reserved are {', '.join(sorted(RESERVED))}",
             )
-        key = self._texts(where, table, "key", ())
-        for parameter in key:
-            if not is_name(parameter) or parameter in RESERVED or key.count(parameter) > 1:
-                raise self._error(
-                    where,
-                    f"key parameter {parameter!r} is reserved, repeated or no identifier",
-                    f"reserved are {', '.join(sorted(RESERVED))}",
-                )
-        if role is Role.DEVICE and ("params" in table or "entry" in table):
-            raise self._error(where, "params and entry describe a kernel; a device group has none")
-        return Group(
-            name,
-            role,
-            None if supplied else self._file(where, table, "matrix", "matrices"),
-            None if supplied else self._file(where, table, "template", "templates"),
-            key,
-            self._texts(where, table, "params", ()),
-            interface,
-            self._text(where, table, "entry", "") or None,
-            self._syntax(where, table, syntax),
+    return GroupDeclaration(
+        name,
+        role,
+        None if is_supplied else _find_file(table, "matrix", group.matrix, "matrices"),
+        None if is_supplied else _find_file(table, "template", group.template, "templates"),
+        group.key,
+        group.params or (),
+        interface,
+        group.entry or None,
+        group.syntax or default_syntax,
+    )
+
+
+def _interface(table: TomlTable, name: str) -> str | None:
+    if os.path.isabs(name) or os.path.normpath(name).startswith(".."):  # noqa: PTH117 - a header's name
+        what = f"interface {name!r} leaves the include directories"
+        raise table.error(what, "name it relative to one of them", case="interface")
+    if '"' in name or not name.isprintable():
+        raise table.error(f"interface {name!r} cannot stand in an #include", "rename the header", case="interface")
+    return name or None
+
+
+def _include(table: TomlTable, directory: str) -> Path:
+    path = table.path.parent / directory
+    if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
+        what = f"include directory {directory!r} does not exist"
+        raise table.error(what, "paths are relative to family.toml", case="missing-file")
+    return path
+
+
+def _images(table: TomlTable, names: tuple[str, ...]) -> tuple[ImageKind, ...]:
+    if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
+        raise table.error(
+            f"invalid images {list(names)}",
+            'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links with the '
+            "compiler's CUDA major alone",
         )
+    return tuple(sorted(map(ImageKind, names)))
 
-    def _interface(self, where: str, table: Mapping[str, object]) -> str | None:
-        name = self._text(where, table, "interface", "")
-        if os.path.isabs(name) or os.path.normpath(name).startswith(".."):  # noqa: PTH117 - a header's name
-            raise self._error(
-                where, f"interface {name!r} leaves the include directories", "name it relative to one of them"
-            )
-        if '"' in name or not name.isprintable():
-            raise self._error(where, f"interface {name!r} cannot stand in an #include", "rename the header")
-        return name or None
 
-    def _include(self, directory: str) -> Path:
-        path = self._directory / directory
-        if not os.path.isdir(path):  # noqa: PTH112 - Path.is_dir raises on a name that is too long
-            raise self._error(
-                "family", f"include directory {directory!r} does not exist", "paths are relative to family.toml"
-            )
-        return path
-
-    def _images(self, table: Mapping[str, object]) -> tuple[ImageKind, ...]:
-        names = self._texts("family", table, "images", tuple(ImageKind))
-        if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
-            raise self._error(
-                "family",
-                f"images {list(names)} are no choice",
-                'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links with the '
-                "compiler's CUDA major alone",
-            )
-        return tuple(sorted(map(ImageKind, names)))
-
-    def _syntax(self, where: str, table: Mapping[str, object], default: str) -> str:
-        syntax = self._text(where, table, "syntax", default)
-        if syntax not in ("jinja", "cmake"):
-            raise self._error(where, f"unknown syntax {syntax!r}", "write jinja or cmake")
-        return syntax
-
-    def _file(self, where: str, table: Mapping[str, object], key: str, folder: str) -> Path:
-        name = self._text(where, table, key)
-        candidates = (self._directory / name, self._root / folder / name)
-        for path in candidates:
-            if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-                return path
-        raise self._error(
-            where, f"{key} {name!r} does not exist", "looked for " + " and ".join(str(path) for path in candidates)
-        )
+def _find_file(table: TomlTable, key: str, name: str | None, folder: str) -> Path:
+    """Find a matrix or template beside ``family.toml``, or in a folder beside ``fragments/``."""
+    if name is None:
+        raise table.error(f"missing key {key!r}", case="missing-key")
+    directory = table.path.parent
+    # fragments/<family>/family.toml: matrices/ and templates/ lie beside fragments/.
+    root = directory.parents[1] if directory.parent.name == "fragments" else directory
+    candidates = (directory / name, root / folder / name)
+    for path in candidates:
+        if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            return path
+    hint = "looked for " + " and ".join(str(path) for path in candidates)
+    raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")

@@ -201,7 +201,7 @@ def decode_family(record: bytes) -> FamilyRecord:
     return FamilyRecord(
         r.name,
         r.options,
-        LinkOptions.of(r.link),
+        LinkOptions.from_mapping(r.link),
         tuple(Architecture.parse(f"{number}{suffix}") for number, suffix in r.architectures),
         tuple(map(_group, r.groups)),
         r.headers,

@@ -1,78 +1,121 @@
-"""TOML documents as authors write them: read, and complained about by file, table and key."""
+"""TOML documents as authors write them: decoded into typed structs, with errors that name file, table and key."""
 
 from __future__ import annotations
 
-import difflib
 import os.path
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
 
 from jitlto.errors import JitltoError
+from jitlto.model.text import suggest
+
+T = TypeVar("T", bound=msgspec.Struct)
+_TYPES = {
+    "str": "a string",
+    "int": "an integer",
+    "float": "a float",
+    "bool": "a boolean",
+    "array": "an array",
+    "object": "a table",
+    "datetime": "a date",
+    "date": "a date",
+    "time": "a time",
+}
 
 
-class Tables:
-    """Takes the tables of a TOML document apart; every complaint names the file and the table.
+class TomlTable:
+    """A table of a TOML document.
 
     Parameters
     ----------
     path : Path
-        The file.
+        The file, for messages.
     error : type of JitltoError
-        What is raised.
+        What is raised; codes begin with its code.
+    values : mapping of str to object
+        The keys and values.
+    name : str
+        The dotted name of the table, empty for the document itself.
     """
 
-    def __init__(self, path: Path, error: type[JitltoError]) -> None:
-        self._path = path
+    def __init__(self, path: Path, error: type[JitltoError], values: Mapping[str, object], name: str = "") -> None:
+        self.path = path
+        self.values = values
+        self.name = name
         self._raises = error
 
-    def document(self) -> dict[str, object]:
-        """The file, parsed."""
-        path = self._path
-        if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
-            raise self._error("", "cannot be read: it is no regular file")  # a FIFO would be waited for
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def table(self, key: str, *, required: bool = True) -> TomlTable:
+        """Return the table ``key`` of this one; an empty one if there is none and it is not required."""
+        name = f"{self.name}.{key}" if self.name else key
+        values = self.values.get(key, None if required else {})
+        if not isinstance(values, Mapping):
+            what = f"missing table [{name}]" if values is None else f"{name} is not a table"
+            raise TomlTable(self.path, self._raises, {}).error(what, case="missing-table")
+        return TomlTable(self.path, self._raises, values, name)
+
+    def check_keys(self, known: Iterable[str]) -> None:
+        """Check that the table has no other keys; the error names the nearest known one."""
+        known = list(known)
+        for key in self.values:
+            if key not in known:
+                hint = suggest(key, known, f"the known keys are {', '.join(known)}")
+                raise self.error(f"unknown key {key!r}", hint, case="unknown-key")
+
+    def decode(self, kind: type[T]) -> T:
+        """Decode the table into a struct, whose fields are the keys that it may have; those without a default, must."""
+        fields = msgspec.structs.fields(kind)
+        self.check_keys(field.encode_name for field in fields)
+        for field in fields:
+            if field.required and field.encode_name not in self.values:
+                raise self.error(f"missing key {field.encode_name!r}", case="missing-key")
         try:
-            return tomllib.loads(path.read_text("utf-8-sig"))
-        except RecursionError:
-            raise self._error("", "is nested too deep") from None
-        except OSError as error:
-            raise self._error("", f"cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise self._error("", "cannot be read: it is no text in UTF-8") from None
-        except ValueError as error:  # TOMLDecodeError, and what int() refuses: literals of thousands of digits
-            raise self._error("", f"not TOML: {error}") from None
+            return msgspec.convert(self.values, kind)
+        except (msgspec.ValidationError, RecursionError) as error:
+            what, _, place = str(error).partition(" - at `$.")
+            key = place.rstrip("`")
+        if what.startswith("Invalid enum value"):
+            hints = get_type_hints(kind)[key]
+            choices = [c for part in (hints, *get_args(hints)) if get_origin(part) is Literal for c in get_args(part)]
+            raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}")
+        what = re.sub(r"`(\w+)[^`]*`", lambda match: _TYPES.get(match[1], match[1]), what)
+        raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}")
 
-    def _known(self, where: str, table: Mapping[str, object], names: Iterable[str]) -> None:
-        for name in table:
-            if name not in names:
-                near = difflib.get_close_matches(name, list(names), 1)
-                hint = f"did you mean {near[0]}?" if near else f"known here: {', '.join(names)}"
-                raise self._error(where, f"unknown key {name!r}", hint)
+    def error(self, what: str, hint: str | None = None, *, case: str = "invalid-value") -> JitltoError:
+        """Return an error that names the file and this table; its code is the class's and the case."""
+        where = f"{self.path} [{self.name}]" if self.name else str(self.path)
+        return self._raises(what, code=f"{self._raises.code}-{case}", where=where, hint=hint)
 
-    def _table(
-        self,
-        document: Mapping[str, object],
-        name: str,
-        default: Mapping[str, object] | None = None,
-        where: str = "",
-    ) -> Mapping[str, object]:
-        value = document.get(name, default)
-        if not isinstance(value, Mapping):
-            inner = f"{where}.{name}" if where else name
-            raise self._error("", f"there is no table [{inner}]")
-        return value
 
-    def _text(self, where: str, table: Mapping[str, object], key: str, default: str | None = None) -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str):
-            raise self._error(where, f"{key} is missing" if value is None else f"{key} is not a string")
-        return value
+def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
+    """Read a TOML document.
 
-    def _texts(self, where: str, table: Mapping[str, object], key: str, default: tuple[str, ...]) -> tuple[str, ...]:
-        value = table.get(key, default)
-        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
-            raise self._error(where, f"{key} is not a list of strings")
-        return tuple(value)
+    Raises
+    ------
+    JitltoError
+        An ``error``, if the file cannot be read or is not TOML.
+    """
+    blank = TomlTable(path, error, {})
 
-    def _error(self, table: str, what: str, hint: str | None = None) -> JitltoError:
-        return self._raises(what, where=f"{self._path} [{table}]" if table else str(self._path), hint=hint)
+    def unreadable(why: str) -> JitltoError:
+        return blank.error(f"cannot be read: {why}", case="unreadable")
+
+    if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
+        raise unreadable("not a regular file")  # a FIFO would be waited for
+    try:
+        return TomlTable(path, error, tomllib.loads(path.read_text("utf-8-sig")))
+    except OSError as why:
+        raise unreadable(str(why.strerror)) from None
+    except UnicodeDecodeError:
+        raise unreadable("not UTF-8 text") from None
+    except RecursionError:
+        raise blank.error("invalid TOML: nested too deeply", case="syntax") from None
+    except ValueError as why:  # TOMLDecodeError, and what int() refuses: literals of thousands of digits
+        raise blank.error(f"invalid TOML: {why}", case="syntax") from None

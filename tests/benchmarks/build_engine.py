@@ -67,7 +67,7 @@ def main() -> None:
             shutil.copytree(HEAVY, place / "heavy")
             result["heavy"] = _against_nvcc("heavy", [place / "heavy"], place, options)
         if options.only in (None, "floor"):
-            declarations = {"light": declaration.find("search"), "heavy": HEAVY / "family.toml"}
+            declarations = {"light": declaration.find_family("search"), "heavy": HEAVY / "family.toml"}
             result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
         if options.only in (None, "noop"):
             result["no_op"] = _no_op(place, options.rounds)
@@ -122,7 +122,7 @@ def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]
     """The rendered sources as files, with the include directories of each."""
     sources = []
     for directory in directories:
-        declared = declaration.load(directory / "family.toml")
+        declared = declaration.load_family(directory / "family.toml")
         for number, rendered in enumerate(render_family(declared)):
             path = place / declared.name / f"{rendered.key.group}{number}.cu"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -164,7 +164,7 @@ def _nvcc_version(nvcc: str) -> str:
 
 def _floor(path: Path, place: Path) -> dict[str, object]:
     """What is left of each run of the compiler when the includes at the head of a source cost nothing."""
-    declared = declaration.load(path)
+    declared = declaration.load_family(path)
     search = HeaderSearch([*declared.include, *toolkit.header_roots()])
     shared = Path(tempfile.mkdtemp(dir=place))
     snapshots = Snapshots(shared)
@@ -261,7 +261,7 @@ def _render(place: Path, rounds: int) -> dict[str, object]:
         count = sum(len(list(load_matrix(place / "wide" / f"m{n}.json").combinations())) for n in range(50))
         expanding.append(time.perf_counter() - begin)
         begin = time.perf_counter()
-        rendered = len(list(render_family(declaration.load(path))))
+        rendered = len(list(render_family(declaration.load_family(path))))
         rendering.append(time.perf_counter() - begin)
     if count != rendered:
         raise SystemExit(f"{count} combinations, but {rendered} sources")

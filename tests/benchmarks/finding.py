@@ -65,7 +65,7 @@ def main() -> None:
     result: dict[str, object] = {"machine": describe(command_line())}
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
-        path = build([declaration.load(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1).path
+        path = build([declaration.load_family(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1).path
         site, value = place / "site", "package.fragments"
         install(site, "package", families={"mini": value}, databases={value: path})
         result["one package"] = _found(place, site, site / "package" / "fragments.fragdb", options.runs)

@@ -124,7 +124,7 @@ def main() -> None:
         place = Path(directory)
         os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
         path = write_family(place / "family", FAMILY)
-        database = build([declaration.load(path)], place / "axpy.fragdb").path
+        database = build([declaration.load_family(path)], place / "axpy.fragdb").path
         kernels = KernelFamily("axpy", FragmentDatabase(database))
         result = {
             "machine": describe(command_line()),
@@ -294,7 +294,7 @@ def _overlap(kernels: KernelFamily) -> dict[str, object]:
 
 def _search(place: Path) -> Plan:
     """A plan of the shipped family ``search``."""
-    database = build([declaration.load(declaration.find("search"))], place / "search.fragdb").path
+    database = build([declaration.load_family(declaration.find_family("search"))], place / "search.fragdb").path
     search = KernelFamily("search", FragmentDatabase(database))
     return search.plan(**next(search.configurations()))
 

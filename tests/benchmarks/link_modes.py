@@ -59,7 +59,7 @@ def main() -> None:
     native = device.architecture()
     with tempfile.TemporaryDirectory() as directory:
         kernels = _families(Path(directory), native)
-        rendered = {item.key: item for item in render_family(families.load(families.find("search")))}
+        rendered = {item.key: item for item in render_family(families.load_family(families.find_family("search")))}
         rows = []
         entries = [dict(f.key.parameters) for f in kernels[_BASE].index.entrypoints][: options.kernels]
         choices = itertools.cycle(itertools.product(("euclidean", "inner_product"), ("filter_none", "filter_bitset")))
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _families(directory: Path, native: Architecture) -> dict[Architecture, KernelFamily]:
-    declared = families.load(families.find("search"))
+    declared = families.load_family(families.find_family("search"))
     made = {}
     for architecture in (_BASE, native):
         path = directory / f"search_{architecture}.fragdb"
@@ -166,7 +166,7 @@ def _whole(
     plan: Plan, rendered: dict[Any, RenderedSource], compiled_for: Architecture, target: Architecture
 ) -> Launcher:
     """What one does without fragments: the same sources in one file, definitions first, compiled by NVRTC."""
-    declared = families.load(families.find("search"))
+    declared = families.load_family(families.find_family("search"))
     text = "\n".join(rendered[fragment.key].text for fragment in (*plan.fragments[1:], plan.fragments[0]))
     include = [str(path) for path in (*declared.include, *toolkit.header_roots())]
     whole = compiled_for == target

@@ -243,7 +243,7 @@ def trace_build(place: Path) -> Trace:
     from jitlto.build.pipeline import build
     from jitlto.storage import declaration
 
-    family = declaration.load(write_family(place / "one", ONE))
+    family = declaration.load_family(write_family(place / "one", ONE))
     cache = open_cache()
     replaced: Any = transport
     replaced.submit = _submit
@@ -256,7 +256,7 @@ def _prepare(place: Path) -> None:
     from jitlto.build.pipeline import build
     from jitlto.storage import declaration
 
-    build([declaration.load(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1)
+    build([declaration.load_family(write_family(place / "mini", MINI))], place / "mini.fragdb", jobs=1)
 
 
 def run(way: str, place: Path) -> Trace:

@@ -17,7 +17,7 @@ from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Parameter, Role
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
-from jitlto.storage.declaration import Group
+from jitlto.storage.declaration import GroupDeclaration
 
 
 @cache
@@ -31,7 +31,7 @@ def unit(text: str) -> CompiledSource:
 def make(
     text: str, params: tuple[str, ...] = (), *, role: Role = Role.ENTRYPOINT, entry: str | None = None
 ) -> tuple[Fragment, dict[str, bytes]]:
-    group = Group("g", role, Path("g.json"), Path("g.cu.jinja"), (), params, None, entry, "jinja")
+    group = GroupDeclaration("g", role, Path("g.json"), Path("g.cu.jinja"), (), params, None, entry, "jinja")
     return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), unit(text))
 
 

@@ -17,7 +17,7 @@ from jitlto.errors import BuildError, CompileError
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.headers import HeaderSearch
 from jitlto.storage import declaration
-from jitlto.storage.declaration import Group
+from jitlto.storage.declaration import GroupDeclaration
 from tests.support.families import MINI, write_family
 
 Grouped = Callable[..., tuple[list[FailureGroup], list[RenderedSource]]]
@@ -29,7 +29,7 @@ def grouped(tmp_path: Path) -> Grouped:
 
     def make(**files: str) -> tuple[list[FailureGroup], list[RenderedSource]]:
         changed = {name.replace("__", "."): text for name, text in files.items()}
-        family_ = declaration.load(write_family(tmp_path, MINI | changed))
+        family_ = declaration.load_family(write_family(tmp_path, MINI | changed))
         sources = list(render_family(family_))
         search = HeaderSearch(family_.include)
         failures = []
@@ -106,8 +106,8 @@ def test_what_the_combinations_have_in_common_is_said(grouped: Grouped) -> None:
 # --- without a compiler
 
 
-def declared(name: str, key: tuple[str, ...]) -> Group:
-    return Group(name, Role.DEVICE, None, Path(f"{name}.cu.jinja"), key, (), None, None, "jinja")
+def declared(name: str, key: tuple[str, ...]) -> GroupDeclaration:
+    return GroupDeclaration(name, Role.DEVICE, None, Path(f"{name}.cu.jinja"), key, (), None, None, "jinja")
 
 
 def product(name: str, key: tuple[str, ...] | None = None, **values: str) -> list[RenderedSource]:

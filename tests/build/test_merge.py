@@ -73,7 +73,7 @@ def whole(path: Path, includes: dict[FragmentKey, frozenset[str]], contents: dic
 
 
 def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini_path: Path, tmp_path: Path) -> None:
-    loaded = declaration.load(write_family(tmp_path / "mini", MINI))
+    loaded = declaration.load_family(write_family(tmp_path / "mini", MINI))
     part = build([loaded], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
     with raises(BuildError, "build-part-and-whole", str(mini_path), "part 1 of 2", where="part.fragdb"):
         merge_databases([mini_path, part], tmp_path / "out.fragdb")
@@ -81,7 +81,7 @@ def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini_pa
 
 @pytest.mark.slow
 def test_shards_built_for_real_merge_to_the_bytes_of_one_build(mini_path: Path, tmp_path: Path) -> None:
-    loaded = declaration.load(write_family(tmp_path / "mini", MINI))
+    loaded = declaration.load_family(write_family(tmp_path / "mini", MINI))
     for count in (4, 9):
         parts = [
             build([loaded], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, count)).path for n in range(1, count + 1)
@@ -95,7 +95,7 @@ def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
     other = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"mini"\nimages = ["ltoir"]', 1)}
     parts = [
         build(
-            [declaration.load(write_family(tmp_path / str(n), files))],
+            [declaration.load_family(write_family(tmp_path / str(n), files))],
             tmp_path / f"{n}.fragdb",
             jobs=1,
             shard=Shard(n, 2),
@@ -110,7 +110,7 @@ def test_shards_that_were_built_otherwise_do_not_merge(tmp_path: Path) -> None:
 def mini(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """The family ``mini`` built in one piece, really."""
     directory = tmp_path_factory.mktemp("mini")
-    loaded = declaration.load(write_family(directory, MINI))
+    loaded = declaration.load_family(write_family(directory, MINI))
     path = build([loaded], directory / "mini.fragdb", jobs=1).path
     own = HeaderSearch(loaded.include)
     rendered = list(render_family(loaded))

@@ -46,7 +46,7 @@ def test_the_same_bytes_in_another_directory_with_other_jobs(
     path = write_family(place, MINI)
     monkeypatch.chdir(place)
     monkeypatch.setenv("TMPDIR", str(place))
-    report = build([declaration.load(Path("family.toml"))], Path("other.fragdb"), jobs=3)
+    report = build([declaration.load_family(Path("family.toml"))], Path("other.fragdb"), jobs=3)
     data = (place / "other.fragdb").read_bytes()
     assert data == mini_path.read_bytes()
     for mark in (str(tmp_path), str(mini_path.parent), path.name, "quite another"):
@@ -57,7 +57,7 @@ def test_the_same_bytes_in_another_directory_with_other_jobs(
 
 def test_the_order_of_families_does_not_change_the_bytes(tmp_path: Path) -> None:
     families = [
-        declaration.load(
+        declaration.load_family(
             write_family(tmp_path / name, changed(family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"')))
         )
         for name in ("one", "two")
@@ -96,7 +96,9 @@ class Told(Observer):
 
 def test_an_observer_is_told_of_each_fragment_once(tmp_path: Path) -> None:
     told = Told()
-    report = build([declaration.load(write_family(tmp_path, MINI))], tmp_path / "x.fragdb", jobs=1, observer=told)
+    report = build(
+        [declaration.load_family(write_family(tmp_path, MINI))], tmp_path / "x.fragdb", jobs=1, observer=told
+    )
     assert told.phases == ["render", "compile", "check", "write"]
     assert sorted(told.expected) == sorted(told.ended) == [f.key for f in report.fragments]
     assert told.compiles == report.compiled == 6
@@ -132,7 +134,7 @@ def test_a_failing_build_leaves_what_was_there(tmp_path: Path, mini_path: Path, 
     (tmp_path / "out").mkdir()
     output = Path(shutil.copy(mini_path, tmp_path / "out" / "x.fragdb"))
     with pytest.raises(error, match=message) as caught:
-        build([declaration.load(path)], output, jobs=1)
+        build([declaration.load_family(path)], output, jobs=1)
     assert isinstance(caught.value, JitltoError)
     assert [p.name for p in output.parent.iterdir()] == ["x.fragdb"]
     assert output.read_bytes() == mini_path.read_bytes()
@@ -159,21 +161,21 @@ def test_a_database_is_replaced_by_the_next_build(build_family: BuildFamily) -> 
 
 
 def test_two_families_of_one_name(tmp_path: Path) -> None:
-    families = [declaration.load(write_family(tmp_path / place, MINI)) for place in ("a", "b")]
+    families = [declaration.load_family(write_family(tmp_path / place, MINI)) for place in ("a", "b")]
     with pytest.raises(FamilyError, match="duplicate family 'mini'"):
         build(families, tmp_path / "x.fragdb")
 
 
 def test_an_output_in_no_directory(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="does not exist"):
-        build([declaration.load(write_family(tmp_path, MINI))], tmp_path / "no" / "x.fragdb")
+        build([declaration.load_family(write_family(tmp_path, MINI))], tmp_path / "no" / "x.fragdb")
 
 
 def test_a_header_that_is_not_utf8_travels_with_the_family(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI)
     data = b"// caf\xe9\n" + MINI["op.cuh"].encode()
     (tmp_path / "op.cuh").write_bytes(data)
-    report = build([declaration.load(path)], tmp_path / "x.fragdb", jobs=1)
+    report = build([declaration.load_family(path)], tmp_path / "x.fragdb", jobs=1)
     with FragmentDatabase(report.path) as database:
         ((name, text),) = database.families["mini"].headers
     assert (name, text.encode("utf-8", "surrogateescape")) == ("op.cuh", data)
@@ -182,7 +184,7 @@ def test_a_header_that_is_not_utf8_travels_with_the_family(tmp_path: Path) -> No
 def test_the_record_holds_the_headers_behind_the_interfaces_alone(tmp_path: Path) -> None:
     files = changed(op__cuh='#include "sub/part.cuh"\n#include <cuda_fp16.h>\n' + MINI["op.cuh"])
     path = write_family(tmp_path, files | {"sub/part.cuh": '#include "../base.cuh"\n', "base.cuh": "", "other.cuh": ""})
-    record = family_record(declaration.load(path))
+    record = family_record(declaration.load_family(path))
     assert [name for name, _ in record.headers] == ["base.cuh", "op.cuh", "sub/part.cuh"]
     assert record.interfaces == ("op.cuh",)
 
@@ -239,7 +241,7 @@ def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
     path = write_family(tmp_path / "mini", MINI)
     before = path.read_bytes()
     with pytest.raises(DatabaseError, match="database-overwrite"):
-        build([declaration.load(path)], path, jobs=1)
+        build([declaration.load_family(path)], path, jobs=1)
     assert path.read_bytes() == before
 
 

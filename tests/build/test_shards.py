@@ -145,7 +145,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
 
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
-    loaded = declaration.load(write_family(directory, files))
+    loaded = declaration.load_family(write_family(directory, files))
     return Project([loaded]).source_digests()
 
 

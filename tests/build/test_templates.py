@@ -16,7 +16,7 @@ from tests.support.families import MINI, write_family
 def render(directory: Path, **files: str) -> list[RenderedSource]:
     return list(
         render_family(
-            declaration.load(write_family(directory, MINI | {n.replace("__", "."): t for n, t in files.items()}))
+            declaration.load_family(write_family(directory, MINI | {n.replace("__", "."): t for n, t in files.items()}))
         )
     )
 
@@ -167,11 +167,11 @@ def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
     path = write_family(tmp_path, MINI | {"family.toml": toml})
     (tmp_path / "kern.cu.jinja").write_bytes(b"// caf\xe9\n")
     with raises(RenderError, "render-unreadable", where="kern.cu.jinja"):
-        list(render_family(declaration.load(path)))
+        list(render_family(declaration.load_family(path)))
 
 
 def test_the_first_error_is_raised_or_every_one_is_handed_over(tmp_path: Path) -> None:
-    family = declaration.load(write_family(tmp_path, MINI | {"op.cu.jinja": "{{ expr // 2 }}"}))
+    family = declaration.load_family(write_family(tmp_path, MINI | {"op.cu.jinja": "{{ expr // 2 }}"}))
     with raises(RenderError, "render-failed", "op_name=twice"):
         list(render_family(family))
     errors: list[tuple[RenderedSource, RenderError]] = []
@@ -202,7 +202,7 @@ def test_a_malformed_matrix_is_named(tmp_path: Path) -> None:
 def test_naming_warnings_have_the_file(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI | {"kern.json": '{"data": {"data_type": ["float"]}}'})
     warnings: list[str] = []
-    list(render_family(declaration.load(path), on_warning=warnings.append))
+    list(render_family(declaration.load_family(path), on_warning=warnings.append))
     (warning,) = warnings
     assert warning.startswith(f"{tmp_path / 'kern.json'}:1 (/data): ")
     assert "`_data`" in warning

@@ -135,7 +135,7 @@ def test_usage_errors_have_status_2(mini_path: Path) -> None:
 
 def test_what_cannot_be_read_is_said_with_status_1(mini_path: Path, tmp_path: Path) -> None:
     fails(jitlto("check", tmp_path / "none.fragdb"), 1, "no such file")
-    fails(jitlto("check", mini_path, "mimi"), 1, "did you mean mini?")
+    fails(jitlto("check", mini_path, "mimi"), 1, "did you mean 'mini'?")
 
 
 def test_without_link_no_cuda_library_is_needed(mini_path: Path) -> None:

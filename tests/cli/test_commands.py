@@ -108,7 +108,7 @@ def test_without_a_name_build_takes_the_families_of_this_directory(tmp_path: Pat
 
 
 def test_what_cannot_be_built_is_said_with_status_1(tmp_path: Path) -> None:
-    fails(jitlto("build", "serach", "-o", tmp_path / "x.fragdb"), 1, "serach", "did you mean search?")
+    fails(jitlto("build", "serach", "-o", tmp_path / "x.fragdb"), 1, "serach", "did you mean 'search'?")
     fails(jitlto("build", "transform", "-o", tmp_path / "no" / "x.fragdb"), 1, "does not exist")
     broken = write_family(tmp_path / "broken", MINI | {"op.cuh": "int f( {\n"})
     fails(jitlto("build", broken, "-o", tmp_path / "x.fragdb"), 1, "op.cuh(1): error", "data_type=")
@@ -159,10 +159,10 @@ def test_configurations_that_do_not_resolve_are_said_with_status_1(mini_path: Pa
     def plan(*settings: str) -> Result:
         return jitlto("plan", "mini", *settings, "--db", mini_path, "--arch", "sm_90")
 
-    fails(plan("data_typ=float"), 1, "did you mean data_type?")
-    fails(plan("data_type=flaot"), 1, "did you mean float?")
+    fails(plan("data_typ=float"), 1, "did you mean 'data_type'?")
+    fails(plan("data_type=flaot"), 1, "did you mean 'float'?")
     fails(plan("data_type=float"), 1, "op_name (square, twice)")
-    fails(jitlto("plan", "mni", "--db", mini_path), 1, "did you mean mini?")
+    fails(jitlto("plan", "mni", "--db", mini_path), 1, "did you mean 'mini'?")
     fails(jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_20"), 1, "sm_20")
 
 

@@ -103,7 +103,7 @@ def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path
     from jitlto.storage import declaration
     from tests.support.families import MINI, write_family
 
-    family = declaration.load(write_family(tmp_path / "mini", MINI))
+    family = declaration.load_family(write_family(tmp_path / "mini", MINI))
     part = build([family], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
     done = CliRunner().invoke(cli, ["doctor", str(part), "--arch", "sm_90"])
     assert done.exit_code == 1

@@ -98,7 +98,7 @@ def test_a_file_wins_over_a_family_of_its_name(
 
 def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
     install_mini(site, mini_path)
-    fails(jitlto("ls", "mimi"), 1, "no database holds the family 'mimi'", "did you mean mini?")
+    fails(jitlto("ls", "mimi"), 1, "no database holds the family 'mimi'", "did you mean 'mini'?")
     fails(jitlto("verify", "other:mini"), 1, "no installed package 'other'", "my-package")
     fails(jitlto("ls", tmp_path / "mini"), 1, "no such file")
     fails(jitlto("ls"), 2, "--installed")
@@ -178,7 +178,7 @@ def test_report_and_manifest_take_an_installed_family_and_its_database(
         assert "family1" not in text, "the family that is named, and no other"
         run("manifest", name, "-o", site / "SHA256SUMS")
         assert str(place.relative_to(site)) in (site / "SHA256SUMS").read_text()
-    with pytest.raises(JitltoError, match="did you mean mini"):
+    with pytest.raises(JitltoError, match="did you mean 'mini'"):
         run("report", "mimi", "-o", "page.html")
     run("report", place, "-o", "page.html")
     assert 'id="family1">other' in (tmp_path / "page.html").read_text()

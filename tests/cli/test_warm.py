@@ -199,8 +199,8 @@ def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) ->
     fails(jitlto(*base, "--arch", "sm_20"), 2, "sm_20")
     fails(jitlto(*base, "--arch", "ninety"), 2, "--arch", "ninety")
     fails(jitlto(*base, "data_type", "--arch", "sm_90"), 2, "NAME=VALUE")
-    fails(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "did you mean data_type?")
-    fails(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "did you mean float?")
+    fails(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "did you mean 'data_type'?")
+    fails(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "did you mean 'float'?")
     fails(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "none.jsonl", "no such file")
     fails(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "is no file of recorded plans")
     used = tmp_path / "used.jsonl"

@@ -120,7 +120,7 @@ def test_the_workflow_builds_in_shards_what_one_build_gives(workflow: dict[str, 
         runner.job("build", index, **{"matrix.shard": entry["shard"]})
     runner.job("merge")
     (merged,) = runner.artifacts["kernels"]
-    whole = build([declaration.load(write_family(tmp_path / "mini", MINI))], tmp_path / "whole.fragdb")
+    whole = build([declaration.load_family(write_family(tmp_path / "mini", MINI))], tmp_path / "whole.fragdb")
     assert merged.read_bytes() == whole.path.read_bytes()
     with FragmentDatabase(merged) as opened:
         assert opened.part is None

@@ -21,17 +21,17 @@ GROUPS = {
 
 
 def test_these_families_are_shipped() -> None:
-    assert set(declaration.available()) == set(GROUPS)
+    assert set(declaration.list_families()) == set(GROUPS)
 
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_matrices_give_the_promised_number_of_combinations(name: str) -> None:
-    family = declaration.load(declaration.find(name))
+    family = declaration.load_family(declaration.find_family(name))
     assert {group.name: load_matrix(group.matrix).count for group in family.groups if group.matrix} == GROUPS[name]
 
 
 @pytest.mark.parametrize("name", ["transform", "search", "transport"])
 def test_every_combination_renders_under_a_key_of_its_own(name: str) -> None:
-    sources = list(render_family(declaration.load(declaration.find(name))))
+    sources = list(render_family(declaration.load_family(declaration.find_family(name))))
     assert Counter(source.group.name for source in sources) == GROUPS[name]
     assert len({source.key for source in sources}) == len({source.text for source in sources}) == len(sources)

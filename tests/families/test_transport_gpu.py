@@ -39,7 +39,7 @@ def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: st
     from jitlto.runtime.linking.kernel_cache import LinkedKernel
 
     plan = kernels.plan(arch=architecture, **configuration)
-    declared = declaration.load(declaration.find("transport"))
+    declared = declaration.load_family(declaration.find_family("transport"))
     rendered = {item.key: item.text for item in render_family(declared)}
     text = "\n".join(rendered[fragment.key] for fragment in plan.fragments)
     include = [str(path) for path in (*declared.include, *toolkit.header_roots())]

@@ -90,7 +90,7 @@ def test_an_unknown_parameter_names_the_nearest_and_all_others() -> None:
     with pytest.raises(UnknownParameterError) as caught:
         spelled(data_typ="float")
     assert "family has no parameter 'data_typ'" in str(caught.value)
-    assert "did you mean data_type?" in str(caught.value)
+    assert "did you mean 'data_type'?" in str(caught.value)
     assert "idx_type" in str(caught.value)
 
 
@@ -105,7 +105,7 @@ def test_an_unknown_value_names_the_nearest_and_all_others() -> None:
     with pytest.raises(UnknownValueError) as caught:
         spelled(metric="euclidian")
     assert "family has no metric=euclidian" in str(caught.value)
-    assert "did you mean euclidean?" in str(caught.value)
+    assert "did you mean 'euclidean'?" in str(caught.value)
     assert "inner_product" in str(caught.value)
 
 

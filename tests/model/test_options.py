@@ -32,19 +32,19 @@ mappings = st.fixed_dictionaries({}, optional=VALUES)
 def test_flags_do_not_depend_on_the_order_of_options(options: dict[str, Any], random: Any) -> None:
     shuffled = list(options.items())
     random.shuffle(shuffled)
-    assert LinkOptions.of(dict(shuffled)).flags() == LinkOptions.of(options).flags()
+    assert LinkOptions.from_mapping(dict(shuffled)).flags() == LinkOptions.from_mapping(options).flags()
 
 
 @given(mappings)
 def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
-    link = LinkOptions.of(options)
-    assert LinkOptions.of(json.loads(json.dumps(link.as_dict()))) == link
-    assert hash(LinkOptions.of(link.as_dict())) == hash(link)
+    link = LinkOptions.from_mapping(options)
+    assert LinkOptions.from_mapping(json.loads(json.dumps(link.as_dict()))) == link
+    assert hash(LinkOptions.from_mapping(link.as_dict())) == hash(link)
 
 
 @given(mappings, mappings)
 def test_merging_puts_the_given_options_over(base: dict[str, Any], over: dict[str, Any]) -> None:
-    assert LinkOptions.of(base).merged(over) == LinkOptions.of(base | over)
+    assert LinkOptions.from_mapping(base).merged(over) == LinkOptions.from_mapping(base | over)
 
 
 def test_no_options_are_no_flags_and_nothing_to_store() -> None:
@@ -63,7 +63,7 @@ def test_no_options_are_no_flags_and_nothing_to_store() -> None:
     ],
 )
 def test_flags(options: dict[str, Any], flags: tuple[str, ...]) -> None:
-    assert LinkOptions.of(options).flags() == flags
+    assert LinkOptions.from_mapping(options).flags() == flags
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,14 @@ def test_flags(options: dict[str, Any], flags: tuple[str, ...]) -> None:
 )
 def test_an_unknown_name_is_refused_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(JitltoError, match=f"unknown link option {name!r}") as caught:
-        LinkOptions.of({name: 1}, where="here")
-    assert caught.value.hint == f"did you mean {nearest}?"
+        LinkOptions.from_mapping({name: 1}, where="here")
+    assert caught.value.hint == f"did you mean {nearest!r}?"
     assert caught.value.where == "here"
 
 
 def test_a_name_like_none_is_refused_with_all_names() -> None:
     with pytest.raises(JitltoError) as caught:
-        LinkOptions.of({"zzzz": 1})
+        LinkOptions.from_mapping({"zzzz": 1})
     assert all(name in str(caught.value.hint) for name in VALUES)
 
 
@@ -96,7 +96,7 @@ def test_a_name_like_none_is_refused_with_all_names() -> None:
 )
 def test_a_wrong_value_is_refused_by_name(name: str, value: object) -> None:
     with pytest.raises(JitltoError, match=f"link option {name} is .*; expected") as caught:
-        LinkOptions.of({name: value}, where="here")
+        LinkOptions.from_mapping({name: value}, where="here")
     assert caught.value.where == "here"
 
 
@@ -109,5 +109,5 @@ def test_a_wrong_value_is_refused_by_name(name: str, value: object) -> None:
 )
 def test_device_debugging_is_refused(options: dict[str, object]) -> None:
     with pytest.raises(JitltoError, match="exclude each other") as caught:
-        LinkOptions.of(options)
+        LinkOptions.from_mapping(options)
     assert "lineinfo" in str(caught.value.hint)

@@ -367,7 +367,9 @@ def test_the_result_of_a_check_is_read_back(mini_path: Path, tmp_path: Path) -> 
 
 def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
     source = MINI | {"op.json": MINI["op.json"].replace('["float", "double"]', '["float"]')}
-    path = build([declaration.load(write_family(tmp_path / "gap", source))], tmp_path / "gap.fragdb", jobs=1).path
+    path = build(
+        [declaration.load_family(write_family(tmp_path / "gap", source))], tmp_path / "gap.fragdb", jobs=1
+    ).path
     file = tmp_path / "check.json"
     file.write_text(checked(path))
     found = read_check_result(file)

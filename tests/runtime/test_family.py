@@ -59,11 +59,11 @@ def test_values_may_be_text_dtypes_or_aliases(mini: KernelFamily) -> None:
 
 
 def test_an_unknown_parameter_and_an_unknown_value_name_the_nearest(mini: KernelFamily) -> None:
-    with pytest.raises(UnknownParameterError, match="did you mean op_name"):
+    with pytest.raises(UnknownParameterError, match="did you mean 'op_name'"):
         mini.plan(data_type="float", op_nam="twice")
-    with pytest.raises(UnknownValueError, match="did you mean twice"):
+    with pytest.raises(UnknownValueError, match="did you mean 'twice'"):
         mini.plan(data_type="float", op_name="twices")
-    with pytest.raises(UnknownParameterError, match="did you mean op_name"):
+    with pytest.raises(UnknownParameterError, match="did you mean 'op_name'"):
         mini.planner(op_nam="twice")
 
 

@@ -11,13 +11,14 @@ from jitlto.model.fragment import Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
+from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
 TOML = MINI["family.toml"]
 
 
-def load(directory: Path, toml: str, **files: str) -> declaration.Family:
-    return declaration.load(write_family(directory, MINI | {"family.toml": toml} | files))
+def load(directory: Path, toml: str, **files: str) -> declaration.FamilyDeclaration:
+    return declaration.load_family(write_family(directory, MINI | {"family.toml": toml} | files))
 
 
 def failure(directory: Path, toml: str) -> FamilyError:
@@ -73,7 +74,7 @@ def test_files_are_looked_for_beside_then_under_matrices_and_templates(tmp_path:
     write_family(top, {"family.toml": TOML, "op.cuh": "", "op.json": "", "kern.cu.jinja": ""})
     write_family(tmp_path / "matrices", {"kern.json": "", "op.json": ""})
     write_family(tmp_path / "templates", {"op.cu.jinja": "", "kern.cu.jinja": ""})
-    kern, op = declaration.load(top / "family.toml").groups
+    kern, op = declaration.load_family(top / "family.toml").groups
     assert kern.matrix == tmp_path / "matrices" / "kern.json"
     assert kern.template == top / "kern.cu.jinja"
     assert op.matrix == top / "op.json"
@@ -83,77 +84,104 @@ def test_files_are_looked_for_beside_then_under_matrices_and_templates(tmp_path:
 def test_families_are_found_by_name_directory_and_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_family(tmp_path / "fragments" / "mine", MINI)
     monkeypatch.chdir(tmp_path)
-    assert declaration.find("mine").resolve() == path
-    assert declaration.find(path.parent) == path
-    assert declaration.find(path) == path
-    assert {"mine", "search", "transform"} <= set(declaration.available())
+    assert declaration.find_family("mine").resolve() == path
+    assert declaration.find_family(path.parent) == path
+    assert declaration.find_family(path) == path
+    assert {"mine", "search", "transform"} <= set(declaration.list_families())
 
 
 def test_an_unknown_family_is_answered_with_the_nearest() -> None:
-    with pytest.raises(FamilyError, match="no family 'serch'") as caught:
-        declaration.find("serch")
-    assert "did you mean search?" in str(caught.value.hint)
+    with raises(FamilyError, "family-not-found", "'serch'", hint="did you mean 'search'?"):
+        declaration.find_family("serch")
 
 
-# (what is replaced, by what, the table that the error names, what it says, a word of the hint)
+# (what is replaced, by what, the table that the error names, its case, what it names, a word of the hint)
 MISTAKES = [
-    ("[family]", "[famly]", "", "unknown key 'famly'", "family"),
-    ('name = "mini"', "", "family", "name is missing", None),
-    ('name = "mini"', "name = 3", "family", "name is not a string", None),
-    ('name = "mini"', 'name = "a b"', "family", "'a b' is no identifier", None),
-    ('name = "mini"', 'name = "mini"\nincldue = ["."]', "family", "unknown key 'incldue'", "did you mean include?"),
-    ('name = "mini"', 'name = "mini"\ninclude = "."', "family", "include is not a list of strings", None),
-    ('name = "mini"', 'name = "mini"\ninclude = [1]', "family", "include is not a list of strings", None),
-    ('name = "mini"', 'name = "mini"\ninclude = ["no"]', "family", "include directory 'no' does not exist", "relative"),
-    ('name = "mini"', 'name = "mini"\nstd = 17', "family", "std is not a string", None),
-    ('name = "mini"', 'name = "mini"\narchs = []', "family", "archs is empty", "75"),
-    ('name = "mini"', 'name = "mini"\narchs = [75]', "family", "archs is not a list of strings", None),
-    ('name = "mini"', 'name = "mini"\narchs = ["sm_x"]', "family", "not an architecture: 'sm_x'", "sm_90"),
-    ('name = "mini"', 'name = "mini"\ntoolchain = "gcc"', "family", "unknown toolchain 'gcc'", "nvrtc"),
-    ('name = "mini"', 'name = "mini"\nsyntax = "mako"', "family", "unknown syntax 'mako'", "cmake"),
-    ("[entrypoint.kern]", "[device.kern]", "device.kern", "params and entry describe a kernel", None),
-    ("[entrypoint.kern]", '["entrypoint"."a b"]', "entrypoint.a b", "'a b' is no identifier", None),
-    ("[entrypoint.kern]", "[entrypont.kern]", "", "unknown key 'entrypont'", "did you mean entrypoint?"),
-    ("[entrypoint.kern]", "[entrypoint]\nkern = 3\n[entrypoint.other]", "entrypoint.kern", "no table", None),
-    ("[device.op]", "[device.kern]", "device.kern", "an entrypoint group is called 'kern' too", None),
-    ('matrix = "kern.json"', "", "entrypoint.kern", "matrix is missing", None),
-    ('matrix = "kern.json"', "matrix = 3", "entrypoint.kern", "matrix is not a string", None),
-    ('matrix = "kern.json"', 'matrix = "no.json"', "entrypoint.kern", "matrix 'no.json' does not exist", "looked for"),
-    ('matrix = "kern.json"', 'matrix = ""', "entrypoint.kern", "matrix '' does not exist", "looked for"),
-    ('matrix = "kern.json"', f'matrix = "{"x" * 300}"', "entrypoint.kern", "does not exist", "looked for"),
-    ('template = "kern.cu.jinja"', "", "entrypoint.kern", "template is missing", None),
-    ('template = "op.cu.jinja"', 'template = "."', "device.op", "template '.' does not exist", "looked for"),
-    ('key = ["data_type"]', 'keys = ["data_type"]', "entrypoint.kern", "unknown key 'keys'", "did you mean key?"),
-    ('key = ["data_type"]', 'key = "data_type"', "entrypoint.kern", "key is not a list of strings", None),
-    ('key = ["data_type"]', 'key = ["arch"]', "entrypoint.kern", "'arch' is reserved", "link_mode"),
-    ('key = ["data_type"]', 'key = ["a", "a"]', "entrypoint.kern", "'a' is reserved, repeated", None),
-    ('key = ["data_type"]', 'key = ["a b"]', "entrypoint.kern", "'a b' is reserved, repeated or no identifier", None),
-    ("params = [", "params = [1, ", "entrypoint.kern", "params is not a list of strings", None),
-    ('interface = "op.cuh"', "interface = 1", "device.op", "interface is not a string", None),
-    ('interface = "op.cuh"', "entry = 'x'", "device.op", "params and entry describe a kernel", None),
-    ('interface = "op.cuh"', "[device.user]", "device.user", "neither matrix and template, nor an interface", "header"),
-    ("[device.op]", "[link]\nfastmath = true\n[device.op]", "link", "unknown link option 'fastmath'", "fast_math"),
-    ("[device.op]", "[link]\nmax_registers = '64'\n[device.op]", "link", "max_registers is '64'", None),
-    ("[device.op]", "[link]\ndebug = true\n[device.op]", "link", "exclude each other", "lineinfo"),
-    ("[family]", "link = 3\n[family]", "", "no table [link]", None),
-]  # fmt: skip
+    ("[family]", "[famly]", "", "unknown-key", "'famly'", "did you mean 'family'?"),
+    ('name = "mini"', "", "family", "missing-key", "'name'", None),
+    ('name = "mini"', "name = 3", "family", "invalid-value", "name", None),
+    ('name = "mini"', 'name = "a b"', "family", "invalid-value", "'a b'", None),
+    (
+        'name = "mini"',
+        'name = "mini"\nincldue = ["."]',
+        "family",
+        "unknown-key",
+        "'incldue'",
+        "did you mean 'include'?",
+    ),
+    ('name = "mini"', 'name = "mini"\ninclude = "."', "family", "invalid-value", "include", None),
+    ('name = "mini"', 'name = "mini"\ninclude = [1]', "family", "invalid-value", "include[0]", None),
+    ('name = "mini"', 'name = "mini"\ninclude = ["no"]', "family", "missing-file", "'no'", "relative"),
+    ('name = "mini"', 'name = "mini"\nstd = 17', "family", "invalid-value", "std", None),
+    ('name = "mini"', 'name = "mini"\nstd = 1979-05-27', "family", "invalid-value", "std", None),
+    ('name = "mini"', 'name = "mini"\narchs = []', "family", "invalid-value", "archs", "75"),
+    ('name = "mini"', 'name = "mini"\narchs = [75]', "family", "invalid-value", "archs[0]", None),
+    ('name = "mini"', 'name = "mini"\narchs = ["sm_x"]', "family", "invalid-value", "'sm_x'", "sm_90"),
+    (
+        'name = "mini"',
+        'name = "mini"\ntoolchain = "gcc"',
+        "family",
+        "invalid-value",
+        "toolchain 'gcc'",
+        "nvrtc or nvcc",
+    ),
+    ('name = "mini"', 'name = "mini"\nimages = ["ptx"]', "family", "invalid-value", "images ['ptx']", "ltoir"),
+    ('name = "mini"', 'name = "mini"\nimages = ["sass"]', "family", "invalid-value", "images ['sass']", "ltoir"),
+    ('name = "mini"', 'name = "mini"\nsyntax = "mako"', "family", "invalid-value", "syntax 'mako'", "jinja or cmake"),
+    ("[entrypoint.kern]", "[device.kern]", "device.kern", "unknown-key", "params", None),
+    ("[entrypoint.kern]", '["entrypoint"."a b"]', "entrypoint.a b", "invalid-value", "'a b'", None),
+    ("[entrypoint.kern]", "[entrypont.kern]", "", "unknown-key", "'entrypont'", "did you mean 'entrypoint'?"),
+    ("[entrypoint.kern]", "[entrypoint]\nkern = 3\n[entrypoint.other]", "", "missing-table", "entrypoint.kern", None),
+    ("[device.op]", "[device.kern]", "device.kern", "duplicate-group", "'kern'", None),
+    ('matrix = "kern.json"', "", "entrypoint.kern", "missing-key", "'matrix'", None),
+    ('matrix = "kern.json"', "matrix = 3", "entrypoint.kern", "invalid-value", "matrix", None),
+    ('matrix = "kern.json"', 'matrix = "no.json"', "entrypoint.kern", "missing-file", "matrix 'no.json'", "looked for"),
+    ('matrix = "kern.json"', 'matrix = ""', "entrypoint.kern", "missing-file", "matrix ''", "looked for"),
+    ('matrix = "kern.json"', f'matrix = "{"x" * 300}"', "entrypoint.kern", "missing-file", "matrix", "looked for"),
+    ('template = "kern.cu.jinja"', "", "entrypoint.kern", "missing-key", "'template'", None),
+    ('template = "op.cu.jinja"', 'template = "."', "device.op", "missing-file", "template '.'", "looked for"),
+    ('key = ["data_type"]', 'keys = ["data_type"]', "entrypoint.kern", "unknown-key", "'keys'", "did you mean 'key'?"),
+    ('key = ["data_type"]', 'key = "data_type"', "entrypoint.kern", "invalid-value", "key", None),
+    ('key = ["data_type"]', 'key = ["arch"]', "entrypoint.kern", "invalid-value", "'arch'", "link_mode"),
+    ('key = ["data_type"]', 'key = ["a", "a"]', "entrypoint.kern", "invalid-value", "'a'", None),
+    ('key = ["data_type"]', 'key = ["a b"]', "entrypoint.kern", "invalid-value", "'a b'", None),
+    ("params = [", "params = [1, ", "entrypoint.kern", "invalid-value", "params[0]", None),
+    ('interface = "op.cuh"', "interface = 1", "device.op", "invalid-value", "interface", None),
+    ('interface = "op.cuh"', 'interface = "/op.cuh"', "device.op", "interface", "'/op.cuh'", "relative"),
+    ('interface = "op.cuh"', "interface = 'o\"p.cuh'", "device.op", "interface", "p.cuh", "rename"),
+    ('interface = "op.cuh"', "entry = 'x'", "device.op", "unknown-key", "entry", None),
+    ('interface = "op.cuh"', "[device.user]", "device.user", "missing-key", "interface", "header"),
+    (
+        "[device.op]",
+        "[link]\nfastmath = true\n[device.op]",
+        "link",
+        "link-option",
+        "'fastmath'",
+        "did you mean 'fast_math'?",
+    ),
+    ("[device.op]", "[link]\nmax_registers = '64'\n[device.op]", "link", "link-option", "max_registers", None),
+    ("[device.op]", "[link]\nmax_registers = 4294967296\n[device.op]", "link", "link-option", "max_registers", None),
+    ("[device.op]", "[link]\ndebug = true\n[device.op]", "link", "link-option", "debug", "lineinfo"),
+    ("[family]", "link = 3\n[family]", "", "missing-table", "link", None),
+]
 
 
-@pytest.mark.parametrize(("old", "new", "table", "what", "hint"), MISTAKES)
+@pytest.mark.parametrize(("old", "new", "table", "case", "name", "hint"), MISTAKES)
 def test_each_mistake_names_file_and_table(
-    tmp_path: Path, old: str, new: str, table: str, what: str, hint: str | None
+    tmp_path: Path, old: str, new: str, table: str, case: str, name: str, hint: str | None
 ) -> None:
     assert TOML.count(old) == 1
     error = failure(tmp_path, TOML.replace(old, new))
-    assert not table or f"[{table}]" in f"{error.where} {error.what}"
-    assert what in error.what
+    assert error.code == f"family-{case}", error
+    assert str(error.where) == f"{tmp_path / 'family.toml'} [{table}]".removesuffix(" []")
+    assert name in error.what
     assert hint is None or hint in str(error.hint)
 
 
 def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) -> None:
     path = write_family(tmp_path / "fragments" / "mini", MINI | {"family.toml": TOML.replace('"op.json"', '"no.json"')})
     with pytest.raises(FamilyError) as caught:
-        declaration.load(path)
+        declaration.load_family(path)
     assert str(path.parent / "no.json") in str(caught.value.hint)
     assert str(tmp_path / "matrices" / "no.json") in str(caught.value.hint)
 
@@ -170,7 +198,8 @@ def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) ->
 def test_options_of_the_link_are_refused_at_the_compile(tmp_path: Path, option: str, instead: str) -> None:
     error = failure(tmp_path, TOML.replace('name = "mini"', f'name = "mini"\noptions = ["{option}"]'))
     assert str(error.where).endswith("[family]")
-    assert "belongs to the link" in error.what
+    assert error.code == "family-option"
+    assert option in error.what
     assert f"declare {instead} under [link]" == error.hint
 
 
@@ -182,36 +211,37 @@ def test_options_of_the_link_are_refused_at_the_compile(tmp_path: Path, option: 
 def test_options_that_jitlto_sets_itself_are_refused(tmp_path: Path, option: str) -> None:
     error = failure(tmp_path, TOML.replace('name = "mini"', f'name = "mini"\noptions = ["{option}"]'))
     assert str(error.where).endswith("[family]")
+    assert error.code == "family-option"
     assert option in error.what
 
 
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
-    assert "no entrypoint" in failure(tmp_path, '[family]\nname = "x"\n').what
-    assert "no table [family]" in failure(tmp_path, "").what
+    assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
+    assert failure(tmp_path, "").code == "family-missing-table"
 
 
 def test_bad_toml_is_answered_with_its_line(tmp_path: Path) -> None:
     error = failure(tmp_path, '[family]\nname = "x"\nstd = = 3\n')
-    assert error.what.startswith("not TOML")
+    assert error.code == "family-syntax"
     assert "line 3" in error.what
 
 
 def test_a_table_declared_twice_is_no_toml(tmp_path: Path) -> None:
-    assert "not TOML" in failure(tmp_path, TOML + "[device.op]\n").what
+    assert failure(tmp_path, TOML + "[device.op]\n").code == "family-syntax"
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.toml", tmp_path):
-        with pytest.raises(FamilyError, match="cannot be read") as caught:
-            declaration.load(path)
+        with raises(FamilyError, "family-unreadable") as caught:
+            declaration.load_family(path)
         assert caught.value.where == str(path)
         assert "Errno" not in str(caught.value)
         assert str(caught.value).count(str(path)) == 1
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9\n")
-    with pytest.raises(FamilyError, match=r"cannot be read: it is no text in UTF-8$"):
-        declaration.load(tmp_path / "latin.toml")
+    with raises(FamilyError, "family-unreadable", "UTF-8"):
+        declaration.load_family(tmp_path / "latin.toml")
 
 
 @pytest.mark.parametrize("name", ["fft", "ivf_flat", "search", "transform", "transport"])
 def test_the_shipped_families_load(name: str) -> None:
-    assert declaration.load(declaration.find(name)).name == name
+    assert declaration.load_family(declaration.find_family(name)).name == name

@@ -41,7 +41,7 @@ def databases(directory: Path) -> dict[str, str]:
     alone = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nimages = ["ltoir"]')
     for name, toml in (("both", MINI["family.toml"]), ("ltoir", alone)):
         path = write_family(directory / name, MINI | {"family.toml": toml})
-        build([declaration.load(path)], directory / f"{name}.fragdb", jobs=1)
+        build([declaration.load_family(path)], directory / f"{name}.fragdb", jobs=1)
     return {"nvrtc": str(toolkit.nvrtc_version())}
 
 

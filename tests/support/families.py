@@ -66,5 +66,5 @@ def write_family(directory: Path, files: dict[str, str]) -> Path:
 
 def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
     """The family ``name``, built from its files in a directory."""
-    report = build([declaration.load(write_family(directory, files))], directory / "built.fragdb", jobs=1)
+    report = build([declaration.load_family(write_family(directory, files))], directory / "built.fragdb", jobs=1)
     return KernelFamily(name, FragmentDatabase(report.path))

@@ -432,7 +432,7 @@ def _family(ground: Ground, data: bytes) -> None:
             assert isinstance(content, bytes)
             path.write_bytes(content)
     (directory / "family.toml").write_bytes(data)
-    loaded = declaration.load(directory / "family.toml")
+    loaded = declaration.load_family(directory / "family.toml")
     for rendered in islice(render_family(loaded), 50):
         str(rendered.key).encode()
 

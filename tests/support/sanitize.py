@@ -182,7 +182,7 @@ def main() -> None:
         for name in names if not outcomes else ():
             path = work / f"{name}.fragdb"
             if not path.is_file():
-                build([declaration.load(declaration.find(name))], path)
+                build([declaration.load_family(declaration.find_family(name))], path)
             status, text = _under(None, "", name, work)  # links all kernels, into the cache
             print(
                 f"{name}, without a tool: {text.strip() if status == 0 else f'exit status {status}{text}'}", flush=True

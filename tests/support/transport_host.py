@@ -86,7 +86,7 @@ class Host:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.family = declaration.load(declaration.find("transport"))
+        self.family = declaration.load_family(declaration.find_family("transport"))
         self.rendered: list[RenderedSource] = list(render_family(self.family))
         (directory / "cuda" / "std").mkdir(parents=True)
         (directory / "cuda" / "std" / "cstdint").write_text(_CSTDINT)

@@ -16,19 +16,21 @@ from jitlto.errors import DatabaseError, ProjectError
 from jitlto.model.fragment import ImageKind
 from jitlto.storage import database, files
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import Family
+from jitlto.storage.declaration import FamilyDeclaration
 
 _AGAIN = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
 
 
-def copy_prebuilt(package_config: PackageConfig, families: Sequence[Family], output: Path) -> BuildReport | None:
+def copy_prebuilt(
+    package_config: PackageConfig, families: Sequence[FamilyDeclaration], output: Path
+) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it is what the package declares.
 
     Parameters
     ----------
     package_config : PackageConfig
         The package's.
-    families : sequence of Family
+    families : sequence of FamilyDeclaration
         The package's, as they would be compiled.
     output : Path
         The database file. It appears when everything has held, or not at all.
@@ -78,7 +80,7 @@ def _find(given: Path, package_config: PackageConfig) -> Path:
     )
 
 
-def check_prebuilt(found: FragmentDatabase, families: Sequence[Family]) -> None:
+def check_prebuilt(found: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> None:
     """Check that a database is what a build of these families would give, as far as can be told without compiling.
 
     That is: the families, what each declares, every fragment, and its images for every architecture, made by the

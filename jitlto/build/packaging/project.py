@@ -18,7 +18,7 @@ from jitlto.build.templates import render_family
 from jitlto.errors import ProjectError
 from jitlto.model.headers import HeaderSearch
 from jitlto.storage import declaration
-from jitlto.storage.declaration import Family
+from jitlto.storage.declaration import FamilyDeclaration
 
 # What builds leave at the top of a project, should a family lie there too.
 _MADE = ("build", "dist")
@@ -29,7 +29,7 @@ class Package:
     """A package's ``[tool.jitlto]``, and its families as that has them compiled."""
 
     config: PackageConfig
-    families: tuple[Family, ...]
+    families: tuple[FamilyDeclaration, ...]
 
 
 def load_package(project: Path) -> Package:
@@ -48,12 +48,12 @@ def load_package(project: Path) -> Package:
         If a family does not hold.
     """
     found = load_config(project)
-    families = tuple(_adapted(declaration.load(path), found) for path in found.families)
+    families = tuple(_adapted(declaration.load_family(path), found) for path in found.families)
     check_entry_points(found, [family.name for family in families])
     return Package(found, families)
 
 
-def _adapted(declared: Family, found: PackageConfig) -> Family:
+def _adapted(declared: FamilyDeclaration, found: PackageConfig) -> FamilyDeclaration:
     return replace(
         declared,
         architectures=found.architectures or declared.architectures,
@@ -139,7 +139,7 @@ def list_sources(package: Package) -> list[Path]:
     return [path for path in files if path.relative_to(root).parts[0] not in _MADE]
 
 
-def _beyond(declared: Family, found: set[Path]) -> Iterator[Path]:
+def _beyond(declared: FamilyDeclaration, found: set[Path]) -> Iterator[Path]:
     """The headers that lie beside the include directories, as ``../common.cuh`` does."""
     search = HeaderSearch(declared.include)
     texts = [rendered.source.encode() for rendered in render_family(declared)]

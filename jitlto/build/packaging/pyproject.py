@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 from jitlto.errors import FamilyError, ProjectError
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
-from jitlto.storage.declaration import CompilerTables
+from jitlto.storage.declaration import CompilerTable, check_options, parse_architectures
 from jitlto.storage.files import GROUP, SUFFIX
+from jitlto.storage.toml_reader import TomlTable, read_toml
 
 _TABLE = "tool.jitlto"
-_KEYS = ("families", "database", "archs", "toolchain", "options")
 # What importlib.metadata takes for the value of an entry point, and no dot but between the parts.
 _PART = re.compile(r"\w+", re.ASCII)
 
@@ -108,84 +108,79 @@ def load_config(project: Path) -> PackageConfig:
         If the file cannot be read, has no ``[tool.jitlto]``, or says something there that makes no sense.
     """
     path = project / "pyproject.toml" if project.is_dir() else project
-    return _Reader(Path(os.path.normpath(path.absolute()))).config()
+    document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
+    tools = document.values.get("tool")
+    if not isinstance(tools, Mapping) or not isinstance(tools.get("jitlto"), Mapping):
+        hint = 'write [tool.jitlto] with database = "PACKAGE/fragments.fragdb"'
+        raise document.error(f"missing table [{_TABLE}]", hint, case="missing-table")
+    table = document.table("tool").table("jitlto")
+    config = table.decode(_Table)
+    check_options(table, config.options)
+    return PackageConfig(
+        table.path,
+        _find_families(table, config.families),
+        _database(document, table, config.database),
+        None if config.archs is None else parse_architectures(table, config.archs),
+        config.toolchain,
+        config.options,
+        _entry_points(document),
+    )
 
 
-class _Reader(CompilerTables):
-    """Turns a ``pyproject.toml`` into PackageConfig."""
+class _Table(CompilerTable, kw_only=True):
+    database: str | None = None
+    families: tuple[str, ...] | None = None
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, ProjectError)
 
-    def config(self) -> PackageConfig:
-        document = self.document()
-        tool = document.get("tool")
-        if not isinstance(tool, Mapping) or "jitlto" not in tool:
-            raise self._error(
-                "", f"there is no table [{_TABLE}]", 'write [tool.jitlto] with database = "PACKAGE/fragments.fragdb"'
-            )
-        table = self._table(tool, "jitlto", where="tool")
-        self._known(_TABLE, table, _KEYS)
-        return PackageConfig(
-            self._path,
-            self._families(table),
-            self._database(document, table),
-            self._architectures(_TABLE, table) if "archs" in table else None,
-            self._toolchain(_TABLE, table) if "toolchain" in table else None,
-            self._options(_TABLE, table),
-            self._entry_points(document),
+def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Path, ...]:
+    root = table.path.parent
+    if names is None:
+        found = sorted(root.glob("fragments/*/family.toml"))
+        if not found:
+            hint = 'write families = ["FOLDER"], or put them under fragments/ beside this file'
+            raise table.error("no families", hint, case="no-families")
+        return tuple(found)
+    if not names:
+        raise table.error("families is empty", "leave the key out for all under fragments/", case="no-families")
+    found = []
+    for name in names:
+        try:
+            found.append(declaration.find_family(name, root))
+        except FamilyError as error:
+            advice = f"there is no {root / name / 'family.toml'}" if "/" in name else error.hint
+            raise table.error(f"invalid families: {error.what}", advice, case="unknown-family") from None
+    return tuple(dict.fromkeys(found))
+
+
+def _database(document: TomlTable, table: TomlTable, text: str | None) -> PurePosixPath:
+    project = document.values.get("project")
+    name = project.get("name") if isinstance(project, Mapping) else None
+    package = re.sub(r"\W", "_", name.lower()) if isinstance(name, str) else "PACKAGE"
+    hint = f'write database = "{package}/fragments.fragdb"'
+    if text is None:
+        raise table.error("missing key 'database': the path of the database in the wheel", hint, case="missing-key")
+    *packages, file = text.split("/")
+    stem = file.removesuffix(SUFFIX)
+    if stem == file or not packages or not all(map(_PART.fullmatch, (*packages, stem))):
+        raise table.error(
+            f"invalid database {text!r}: expected the path of a .fragdb file in a package, of letters, digits and _",
+            hint,
         )
+    return PurePosixPath(text)
 
-    def _families(self, table: Mapping[str, object]) -> tuple[Path, ...]:
-        root = self._path.parent
-        if "families" not in table:
-            found = sorted(root.glob("fragments/*/family.toml"))
-            if not found:
-                raise self._error(
-                    _TABLE, "no families", 'write families = ["FOLDER"], or put them under fragments/ beside this file'
-                )
-            return tuple(found)
-        names = self._texts(_TABLE, table, "families", ())
-        if not names:
-            raise self._error(_TABLE, "families is empty", "leave the key out for all under fragments/")
-        found = []
-        for name in names:
-            try:
-                found.append(declaration.find(name, root))
-            except FamilyError as error:
-                hint = f"there is no {root / name / 'family.toml'}" if "/" in name else error.hint
-                raise self._error(_TABLE, f"families: {error.what}", hint) from None
-        return tuple(dict.fromkeys(found))
 
-    def _database(self, document: Mapping[str, object], table: Mapping[str, object]) -> PurePosixPath:
-        project = document.get("project")
-        name = project.get("name") if isinstance(project, Mapping) else None
-        package = re.sub(r"\W", "_", name.lower()) if isinstance(name, str) else "PACKAGE"
-        hint = f'write database = "{package}/fragments.fragdb"'
-        if "database" not in table:
-            raise self._error(_TABLE, "database is missing: where the database lies in the wheel", hint)
-        text = self._text(_TABLE, table, "database")
-        *packages, file = text.split("/")
-        stem = file.removesuffix(SUFFIX)
-        if stem == file or not packages or not all(map(_PART.fullmatch, (*packages, stem))):
-            raise self._error(
-                _TABLE,
-                f"database {text!r} is no path of a .fragdb file in a package: letters, digits and _ between slashes",
-                hint,
-            )
-        return PurePosixPath(text)
-
-    def _entry_points(self, document: Mapping[str, object]) -> Mapping[str, str] | None:
-        project = document.get("project")
-        if not isinstance(project, Mapping):
-            return None
-        dynamic = project.get("dynamic", ())
-        if isinstance(dynamic, list) and "entry-points" in dynamic:
-            return None
-        points = self._table(self._table(project, "entry-points", {}, "project"), GROUP, {}, "project.entry-points")
-        for name in points:
-            self._text(f"project.entry-points.{GROUP!r}", points, name)
-        return {name: str(value) for name, value in points.items()}
+def _entry_points(document: TomlTable) -> Mapping[str, str] | None:
+    if not isinstance(document.values.get("project"), Mapping):
+        return None
+    project = document.table("project")
+    dynamic = project.values.get("dynamic", ())
+    if isinstance(dynamic, list) and "entry-points" in dynamic:
+        return None
+    points = project.table("entry-points", required=False).table(GROUP, required=False)
+    for name, point in points.values.items():
+        if not isinstance(point, str):
+            raise points.error(f"invalid {name}: expected a string")
+    return {name: str(value) for name, value in points.values.items()}
 
 
 def check_entry_points(config: PackageConfig, names: list[str]) -> None:

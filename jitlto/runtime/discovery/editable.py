@@ -169,7 +169,7 @@ def _state(source: Path, settings: dict[str, object]) -> str | None:
         digest = hashlib.sha256(json.dumps(lookup_cache.surroundings()).encode("utf-8", "surrogateescape"))
         digest.update((source / "pyproject.toml").read_bytes())
         for path in families:
-            for name, content in _sources(declaration.load(path)):
+            for name, content in _sources(declaration.load_family(path)):
                 digest.update(os.fsencode(name) + b"\0" + hashlib.sha256(content).digest())
     except (OSError, JitltoError):
         return None
@@ -187,10 +187,10 @@ def _families(source: Path, settings: dict[str, object]) -> list[Path]:
     names = settings.get("families")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         return sorted((source / "fragments").glob("*/family.toml"))
-    return [declaration.find(name, source) for name in names]
+    return [declaration.find_family(name, source) for name in names]
 
 
-def _sources(family: declaration.Family) -> Iterator[tuple[str, bytes]]:
+def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes]]:
     """Names and contents of what a family is made from: all below its directories, and headers beyond them."""
     folders = {family.path.parent, *family.include}
     for group in family.groups:

@@ -97,4 +97,4 @@ def not_held(name: str, file: DatabaseFile) -> RegistryError:
 def _meant(given: str, known: list[str]) -> str:
     """The nearest of the names that are known, as a question; nothing if none is near."""
     near = difflib.get_close_matches(given, known, 1)
-    return f"did you mean {near[0]}? " if near else ""
+    return f"did you mean {near[0]!r}? " if near else ""

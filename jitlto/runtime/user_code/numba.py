@@ -205,7 +205,7 @@ def _defined_by(
         raise PlanError(
             f"takes the place of {each.group!r}, which is no group of {family.name}",
             where=each.where,
-            hint=(f"did you mean {near[0]}? " if near else "")
+            hint=(f"did you mean {near[0]!r}? " if near else "")
             + f"name the function like a group, or give group=; the groups are {', '.join(names)}",
         )
     if group.interface is None:

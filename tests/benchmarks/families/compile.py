@@ -9,20 +9,22 @@ from jitlto.cuda import toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.model.versions import Architecture
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage.declaration import Family
+from jitlto.storage.declaration import FamilyDeclaration
 from tests.benchmarks.families.databases import declared, rendered
 
 _OUTPUTS = {"cubin": "CUBIN", "ptx": "PTX", "ltoir": "LTOIR"}
 
 
-def compile_text(text: str, family: Family, architecture: str, output: str, options: Sequence[str] = ()) -> bytes:
+def compile_text(
+    text: str, family: FamilyDeclaration, architecture: str, output: str, options: Sequence[str] = ()
+) -> bytes:
     """Compile one text.
 
     Parameters
     ----------
     text : str
         CUDA C++.
-    family : Family
+    family : FamilyDeclaration
         Whose headers and options.
     architecture : str
         ``sm_90`` for a cubin, ``compute_75`` otherwise.

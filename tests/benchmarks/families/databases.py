@@ -16,7 +16,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.declaration import Family
+from jitlto.storage.declaration import FamilyDeclaration
 
 NAMES = ("ivf_flat", "fft", "transport")
 #: What fragments are compiled for by default: they link upward to every later architecture.
@@ -24,9 +24,9 @@ BASE = Architecture(75)
 
 
 @cache
-def declared(name: str) -> Family:
+def declared(name: str) -> FamilyDeclaration:
     """A family as it is declared."""
-    return declaration.load(declaration.find(name))
+    return declaration.load_family(declaration.find_family(name))
 
 
 @cache

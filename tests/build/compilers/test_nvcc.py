@@ -91,7 +91,7 @@ def nvcc_mini(compiler: Compiler, tmp_path_factory: pytest.TempPathFactory) -> I
     directory = tmp_path_factory.mktemp("mini")
     toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ntoolchain = "nvcc"')
     path = write_family(directory, MINI | {"family.toml": toml})
-    report = build([declaration.load(path)], directory / "mini.fragdb", jobs=1)
+    report = build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1)
     with FragmentDatabase(report.path) as database:
         yield KernelFamily("mini", database)
 

@@ -268,7 +268,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_database_built_on_a_cluster_is_the_same_file(executor: DaskExecutor, tmp_path: Path) -> None:
-    families = [declaration.load(write_family(tmp_path / "mini", MINI))]
+    families = [declaration.load_family(write_family(tmp_path / "mini", MINI))]
     here = build(families, tmp_path / "here.fragdb", jobs=1, cache=None)
     there = build(families, tmp_path / "there.fragdb", executor=executor, cache=None)
     assert there.compiled == 6

@@ -69,7 +69,7 @@ def make(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> Make:
         shutil.rmtree(tmp_path / name, ignore_errors=True)
         path = write_family(tmp_path / name, files)
         given = {"cache": cache, "executor": workers} | arguments
-        return build([declaration.load(path)], tmp_path / f"{name}.fragdb", **given)
+        return build([declaration.load_family(path)], tmp_path / f"{name}.fragdb", **given)
 
     return make
 
@@ -196,7 +196,7 @@ def test_equal_sources_of_several_families_are_compiled_once(
     tmp_path: Path, cache: Cache, workers: ProcessExecutor
 ) -> None:
     families = [
-        declaration.load(
+        declaration.load_family(
             write_family(tmp_path / name, changed(family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"')))
         )
         for name in ("one", "two")
@@ -212,7 +212,7 @@ def test_equal_sources_with_other_headers_are_compiled_apart(
 ) -> None:
     files = MINI | {"op.json": MINI["op.json"].replace("a + a", "a * FACTOR")}
     families = [
-        declaration.load(
+        declaration.load_family(
             write_family(
                 tmp_path / name,
                 files
@@ -299,7 +299,7 @@ def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: M
 
 def test_the_most_expensive_are_compiled_first(tmp_path: Path, cache: Cache) -> None:
     path = write_family(tmp_path / "family", MINI)
-    keys = [str(key) for key in Project([declaration.load(path)]).keys]
+    keys = [str(key) for key in Project([declaration.load_family(path)]).keys]
     costs = {key: float(number) for number, key in enumerate(keys)}
     cache.record_costs(costs)
     order: list[str] = []
@@ -312,7 +312,7 @@ def test_the_most_expensive_are_compiled_first(tmp_path: Path, cache: Cache) -> 
 
     told = Told()
     with Counting(1) as pool:
-        build([declaration.load(path)], tmp_path / "x.fragdb", cache=cache, executor=pool, observer=told)
+        build([declaration.load_family(path)], tmp_path / "x.fragdb", cache=cache, executor=pool, observer=told)
     order = [str(key) for key in told.ended]
     assert order == keys[::-1]
     assert set(cache.costs()) == set(keys)
@@ -374,7 +374,7 @@ class Logging(ProcessExecutor):
 
 cache = Cache(CacheDir(Path(sys.argv[2]), 1 << 30))
 with Logging(2) as pool:
-    report = build([declaration.load(Path(sys.argv[1]))], Path(sys.argv[4]), cache=cache, executor=pool)
+    report = build([declaration.load_family(Path(sys.argv[1]))], Path(sys.argv[4]), cache=cache, executor=pool)
 print(report.compiled)
 """
 
@@ -393,7 +393,7 @@ MANY = MINI | {"op.json": json.dumps({"data_type": ["float", "double"], "_op": [
 
 def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: ProcessExecutor) -> None:
     path = write_family(tmp_path / "family", MANY)
-    reference = build([declaration.load(path)], tmp_path / "reference.fragdb", executor=workers)
+    reference = build([declaration.load_family(path)], tmp_path / "reference.fragdb", executor=workers)
     builds = [drive(path, tmp_path / "cache", tmp_path / f"log{n}", tmp_path / f"{n}.fragdb") for n in range(2)]
     compiled = []
     for process in builds:
@@ -408,7 +408,7 @@ def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: Proce
 def test_a_build_killed_at_any_moment_is_taken_up_where_it_was(tmp_path: Path, workers: ProcessExecutor) -> None:
     """`kill -9`, then a build: right every time, and no more is compiled again than what was being compiled."""
     path = write_family(tmp_path / "family", MANY)
-    families = [declaration.load(path)]
+    families = [declaration.load_family(path)]
     reference = build(families, tmp_path / "reference.fragdb", executor=workers).path.read_bytes()
     chance = random.Random()  # noqa: S311 - not for secrets
     outcomes: Counter[int] = Counter()
@@ -459,7 +459,7 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
 
     def explain(files: dict[str, str], *, built: bool = False) -> str:
         shutil.rmtree(tmp_path / "family", ignore_errors=True)
-        project = Project([declaration.load(write_family(tmp_path / "family", files))])
+        project = Project([declaration.load_family(write_family(tmp_path / "family", files))])
         if built:
             build(project, tmp_path / "x.fragdb", cache=cache, executor=workers)
         return "\n".join(project.explain_rebuild(key, cache))
@@ -473,7 +473,7 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
     source = explain(changed(op__json=MINI["op.json"].replace("a + a", "a + a + a")))
     assert "return a + a + a;" in source
     with pytest.raises(BuildError, match="no fragment"):
-        Project([declaration.load(tmp_path / "family" / "family.toml")]).explain_rebuild(
+        Project([declaration.load_family(tmp_path / "family" / "family.toml")]).explain_rebuild(
             FragmentKey.parse("mini/op[x=1]"), cache
         )
 
@@ -489,7 +489,7 @@ def test_no_source_is_no_work(tmp_path: Path) -> None:
 def test_the_toolkits_headers_are_dependencies_too(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
     """The same family with a copy of the toolkit's headers is served; with a changed one it is not."""
     path = write_family(tmp_path / "family", MINI | {"op.cuh": MINI["op.cuh"] + "#include <cuda_fp16.h>\n"})
-    assert build([declaration.load(path)], tmp_path / "a.fragdb", cache=cache, executor=workers).compiled == 6
+    assert build([declaration.load_family(path)], tmp_path / "a.fragdb", cache=cache, executor=workers).compiled == 6
     copies = []
     for number, root in enumerate(toolkit.header_roots()):
         copy = tmp_path / "copy" / str(number)
@@ -502,8 +502,10 @@ def test_the_toolkits_headers_are_dependencies_too(tmp_path: Path, cache: Cache,
         copies += [copy, root]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("jitlto.cuda.toolkit.header_roots", lambda: tuple(copies))
-        report = build([declaration.load(path)], tmp_path / "b.fragdb", cache=cache, executor=NoCompiler())
+        report = build([declaration.load_family(path)], tmp_path / "b.fragdb", cache=cache, executor=NoCompiler())
         assert report.path.read_bytes() == (tmp_path / "a.fragdb").read_bytes()
         fp16 = next(copy / "cuda_fp16.h" for copy in copies if (copy / "cuda_fp16.h").is_file())
         fp16.write_text(fp16.read_text() + "// another release\n")
-        assert build([declaration.load(path)], tmp_path / "c.fragdb", cache=cache, executor=workers).compiled == 6
+        assert (
+            build([declaration.load_family(path)], tmp_path / "c.fragdb", cache=cache, executor=workers).compiled == 6
+        )

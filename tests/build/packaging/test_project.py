@@ -162,7 +162,7 @@ def other(tmp_path: Path) -> Path:
         "op.json": MINI["op.json"].replace('"double"', '"float"').replace('["float", "float"]', '["float"]')
     }
     path = write_family(tmp_path / "other", files | {"kern.json": '{"data_type": "float"}'})
-    return pipeline.build([declaration.load(path)], tmp_path / "other.fragdb", jobs=1).path
+    return pipeline.build([declaration.load_family(path)], tmp_path / "other.fragdb", jobs=1).path
 
 
 @pytest.mark.parametrize("where", ["ci.fragdb", "ci", "ci/package"])
@@ -243,7 +243,7 @@ def test_a_changed_interface_makes_a_database_from_ci_another_one(
 def test_a_part_a_damaged_file_and_no_file_are_not_taken(
     tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
 ) -> None:
-    mini = declaration.load(write_family(tmp_path / "mini", MINI))
+    mini = declaration.load_family(write_family(tmp_path / "mini", MINI))
     part = pipeline.build([mini], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
     assert "part 1 of 2" in refused(tmp_path, part, given).what
     damaged = tmp_path / "damaged.fragdb"

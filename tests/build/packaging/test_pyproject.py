@@ -12,6 +12,7 @@ from jitlto.build.packaging import pyproject
 from jitlto.build.packaging.pyproject import PackageConfig
 from jitlto.errors import ProjectError
 from jitlto.model.versions import Architecture
+from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
 PROJECT = """
@@ -73,24 +74,27 @@ def test_paths_are_relative_to_the_file_wherever_the_process_is(
 
 
 @pytest.mark.parametrize(
-    ("table", "what", "hint"),
+    ("table", "code", "what", "hint"),
     [
-        ("", "there is no table [tool.jitlto]", "database = "),
-        ("[tool]\njitlto = 1", "there is no table [tool.jitlto]", ""),
-        ("[tool.jitlto]", "database is missing", 'database = "my_package/fragments.fragdb"'),
-        (TABLE + "familes = []", "unknown key 'familes'", "did you mean families?"),
-        (TABLE + "families = []", "families is empty", "fragments/"),
-        (TABLE + 'families = ["minni"]', "no family 'minni'", "did you mean mini?"),
-        (TABLE + "families = 1", "families is not a list of strings", ""),
-        (TABLE + 'archs = ["sm_x"]', "not an architecture", "sm_90"),
-        (TABLE + "archs = []", "archs is empty", "archs = "),
-        (TABLE + 'toolchain = "clang"', "unknown toolchain 'clang'", "nvrtc or nvcc"),
-        (TABLE + 'options = ["-use_fast_math"]', "belongs to the link", "fast_math"),
-        (TABLE + 'options = ["-I/usr/include"]', "is not allowed", ""),
+        ("", "missing-table", "[tool.jitlto]", "database = "),
+        ("[tool]\njitlto = 1", "missing-table", "[tool.jitlto]", ""),
+        ("[tool.jitlto]", "missing-key", "database", 'database = "my_package/fragments.fragdb"'),
+        (TABLE + "familes = []", "unknown-key", "'familes'", "did you mean 'families'?"),
+        (TABLE + "families = []", "no-families", "families", "fragments/"),
+        (TABLE + 'families = ["minni"]', "unknown-family", "'minni'", "did you mean 'mini'?"),
+        (TABLE + "families = 1", "invalid-value", "families", ""),
+        (TABLE + 'archs = ["sm_x"]', "invalid-value", "'sm_x'", "sm_90"),
+        (TABLE + "archs = []", "invalid-value", "archs", "archs = "),
+        (TABLE + 'toolchain = "clang"', "invalid-value", "toolchain 'clang'", "nvrtc or nvcc"),
+        (TABLE + 'options = ["-use_fast_math"]', "option", "'-use_fast_math'", "fast_math"),
+        (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
     ],
 )
-def test_a_slip_is_told_with_its_key_and_what_to_write(tmp_path: Path, table: str, what: str, hint: str) -> None:
+def test_a_slip_is_told_with_its_key_and_what_to_write(
+    tmp_path: Path, table: str, code: str, what: str, hint: str
+) -> None:
     error = refusal(tmp_path, table)
+    assert error.code == f"project-{code}"
     assert what in error.what
     assert hint in (error.hint or "")
 
@@ -102,7 +106,8 @@ def test_a_slip_is_told_with_its_key_and_what_to_write(tmp_path: Path, table: st
 )  # fmt: skip
 def test_a_database_lies_in_a_package_under_a_name_that_an_entry_point_can_say(tmp_path: Path, database: str) -> None:
     error = refusal(tmp_path, f'[tool.jitlto]\ndatabase = "{database}"')
-    assert "is no path of a .fragdb file in a package" in error.what
+    assert error.code == "project-invalid-value"
+    assert repr(database.replace("\\\\", "\\")) in error.what
 
 
 @given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
@@ -115,7 +120,7 @@ def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> Non
 
 def test_without_a_family_there_is_nothing_to_build(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
-    with pytest.raises(ProjectError, match="no families"):
+    with raises(ProjectError, "project-no-families", where="pyproject.toml [tool.jitlto]"):
         pyproject.load_config(tmp_path)
 
 
@@ -200,5 +205,5 @@ def test_entry_points_that_another_file_declares_are_not_judged(tmp_path: Path, 
 
 def test_entry_points_that_are_no_table_of_texts_are_refused(tmp_path: Path) -> None:
     text = '[project]\nname = "p"\n[project.entry-points]\n"jitlto.fragments" = '
-    assert "no table" in refusal(tmp_path, TABLE, text + "1").what
-    assert "mini is not a string" in refusal(tmp_path, TABLE, text + "{mini = 1}").what
+    assert refusal(tmp_path, TABLE, text + "1").code == "project-missing-table"
+    assert refusal(tmp_path, TABLE, text + "{mini = 1}").code == "project-invalid-value"

@@ -225,7 +225,7 @@ def test_an_unknown_family_names_the_nearest_and_the_packages_that_bring_one(sit
     install_mini(site, mini_path)
     with pytest.raises(RegistryError) as caught:
         jitlto.family("mimi")
-    assert "did you mean mini? families seen: " in str(caught.value)
+    assert "did you mean 'mini'? families seen: " in str(caught.value)
     assert "mini (my-package)" in str(caught.value)
     with pytest.raises(RegistryError, match=r"my-package 1\.0 brings no family 'mimi'\n  hint: did you mean mini\?"):
         jitlto.family("mimi", distribution="my_package")

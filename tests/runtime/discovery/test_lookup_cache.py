@@ -319,7 +319,7 @@ def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) ->
         assert known.entrypoints == direct.entrypoints == ("kern",)
         assert Contents.from_json(Contents.of(read).to_json()) == Contents.of(read)
         assert DatabaseFile.of(read).contents == known._file.contents
-    with pytest.raises(RegistryError, match="did you mean mini"):
+    with pytest.raises(RegistryError, match="did you mean 'mini'"):
         KernelFamily("mimi", known._file)
     assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
 
@@ -327,7 +327,7 @@ def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) ->
 def test_the_registry_finds_families_without_opening_what_it_knows(path: Path, opened: list[Path]) -> None:
     for _ in range(2):
         assert Registry((path,)).find("mini").path == path
-    with pytest.raises(RegistryError, match="did you mean mini"):
+    with pytest.raises(RegistryError, match="did you mean 'mini'"):
         Registry((path.parent,)).find("mimi")
     assert len(opened) == 1
 
@@ -544,7 +544,7 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert warm[0] == cold[0]
     assert (cold[1], warm[1]) == ("link", "disk")
     slow = {
-        "sqlite3", "logging", "filelock", "difflib", "dataclasses", "cuda.bindings.nvjitlink", "jitlto.cuda.toolkit",
+        "sqlite3", "logging", "filelock", "dataclasses", "cuda.bindings.nvjitlink", "jitlto.cuda.toolkit",
         "jitlto.storage.database", "jitlto.model.fragment",
         "jitlto.runtime.planning.planner", "jitlto.runtime.planning.plan", "jitlto.runtime.linking.single_flight",
     }  # fmt: skip

@@ -64,7 +64,7 @@ def test_an_unknown_family_names_the_nearest_and_those_seen(mini_path: Path) -> 
     with pytest.raises(RegistryError) as caught:
         Registry((mini_path,)).find("mimi")
     assert "no database holds the family 'mimi'" in str(caught.value)
-    assert "did you mean mini?" in str(caught.value)
+    assert "did you mean 'mini'?" in str(caught.value)
     assert "families seen: mini" in str(caught.value)
 
 

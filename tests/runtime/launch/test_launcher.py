@@ -86,5 +86,5 @@ def test_after_the_error_planning_and_linking_still_work(mini_path: Path) -> Non
 def test_a_wrong_configuration_is_named_even_without_a_device(mini_path: Path) -> None:
     # What is wrong with the call comes before what is wrong with the machine.
     family = jitlto.load("mini", mini_path)
-    with pytest.raises(jitlto.JitltoError, match="did you mean twice"):
+    with pytest.raises(jitlto.JitltoError, match="did you mean 'twice'"):
         family.planner(data_type="float", op_name="twices").launcher()

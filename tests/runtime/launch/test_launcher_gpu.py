@@ -101,7 +101,7 @@ __global__ void clusters(unsigned* out) {
 @pytest.fixture(scope="module")
 def launch_family(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
     directory = tmp_path_factory.mktemp("launch")
-    report = build([declaration.load(write_family(directory, _LAUNCH))], directory / "launch.fragdb")
+    report = build([declaration.load_family(write_family(directory, _LAUNCH))], directory / "launch.fragdb")
     return KernelFamily("launch", FragmentDatabase(report.path))
 
 

@@ -254,7 +254,7 @@ def test_what_is_no_architecture_is_a_plan_error(mini: KernelFamily, arch: str) 
 def test_unknown_link_modes_and_options_are_plan_errors(mini: KernelFamily) -> None:
     with pytest.raises(PlanError, match="unknown link mode 'sass'"):
         mini.plan(arch="sm_90", link_mode="sass", **TWICE)
-    with pytest.raises(PlanError, match="did you mean fast_math"):
+    with pytest.raises(PlanError, match="did you mean 'fast_math'"):
         mini.plan(arch="sm_90", link_options={"fast_maths": True}, **TWICE)
     with pytest.raises(PlanError, match="exclude each other"):
         mini.plan(arch="sm_90", link_options={"debug": True}, **TWICE)

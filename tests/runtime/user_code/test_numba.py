@@ -350,7 +350,7 @@ def test_an_unknown_group_is_named_with_the_nearest(transform: KernelFamily) -> 
     with pytest.raises(PlanError, match="'user_transfrom', which is no group of transform") as caught:
         planned(transform, square, "user_transfrom", data_type="float")
     assert caught.value.where == here(square)
-    assert "did you mean user_transform?" in str(caught.value)
+    assert "did you mean 'user_transform'?" in str(caught.value)
 
 
 def test_a_group_that_the_kernel_does_not_call_is_an_error(build_family: BuildFamily) -> None:
