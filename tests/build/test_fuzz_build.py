@@ -88,6 +88,7 @@ def test_any_declaration_renders_or_is_refused(files: Files) -> None:
         check_error(error)
 
 
+@pytest.mark.slow
 @effort(150)
 @given(text=matrices, flags=st.sets(st.sampled_from(["--lenient", "--json"])))
 def test_any_matrix_expands_or_is_refused(text: str, flags: set[str]) -> None:
@@ -236,6 +237,7 @@ def test_a_matrix_may_come_from_another_process() -> None:
         assert matrix.load_matrix(Path(f"/dev/fd/{process.stdout.fileno()}")).count == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["static {}", "namespace {{ {} }}"])
 def test_a_kernel_that_nobody_else_sees_is_said(tmp_path: Path, compilers: ProcessExecutor, kernel: str) -> None:
     text = kernel.format("__global__ void kern({{data_type}}* x, unsigned n) { x[0] = 1; }")

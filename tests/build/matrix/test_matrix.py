@@ -78,6 +78,7 @@ disjoint_dimensions = st.dictionaries(
 # --- Semantics ---
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(documents(anything))
 def test_lenient_product_is_the_plain_definition(document: Any) -> None:
@@ -404,6 +405,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
             matrix.load_matrix(path)
 
 
+@pytest.mark.slow
 def test_the_count_may_have_thousands_of_digits() -> None:
     loaded = matrix.Matrix({f"n{i}": [str(d) for d in range(10)] for i in range(10_000)})
     assert loaded.count == 10**10_000
@@ -435,6 +437,7 @@ def peak(iterator: Iterator[Any]) -> int:
     return size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 def test_memory_does_not_grow_with_the_count(lenient: bool) -> None:
     big = [{"kind": k, **wide(5)} for k in "xy"]  # a union, where identical combinations might hide
@@ -461,16 +464,22 @@ def ladder(depth: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("document", "count"),
     [
-        ({f"n{i}": f"{i}" for i in range(10_000)}, 1),
-        ({f"n{i}": ["x", "y"] for i in range(10_000)}, 2**10_000),
-        ({"a": [f"{i}" for i in range(100_000)]}, 100_000),
-        ({"_g": [{"a": f"{i}", "b": f"{i}"} for i in range(10_000)]}, 10_000),
-        ([{f"n{i}": "x"} for i in range(10_000)], 10_000),
-        ([{"k": k} | {f"n{i}": ["x", "y"] for i in range(10_000)} for k in "xy"], 2**10_001),
-        (chain(10_000), 1),
-        (ladder(300), 3 * 2**300 - 2),
+        pytest.param({f"n{i}": f"{i}" for i in range(10_000)}, 1, id="members"),
+        pytest.param({f"n{i}": ["x", "y"] for i in range(10_000)}, 2**10_000, id="choices", marks=pytest.mark.slow),
+        pytest.param({"a": [f"{i}" for i in range(100_000)]}, 100_000, id="values", marks=pytest.mark.slow),
+        pytest.param(
+            {"_g": [{"a": f"{i}", "b": f"{i}"} for i in range(10_000)]}, 10_000, id="groups", marks=pytest.mark.slow
+        ),
+        pytest.param([{f"n{i}": "x"} for i in range(10_000)], 10_000, id="names", marks=pytest.mark.slow),
+        pytest.param(
+            [{"k": k} | {f"n{i}": ["x", "y"] for i in range(10_000)} for k in "xy"],
+            2**10_001,
+            id="unions",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(chain(10_000), 1, id="depth"),
+        pytest.param(ladder(300), 3 * 2**300 - 2, id="ladder", marks=pytest.mark.slow),
     ],
-    ids=["members", "choices", "values", "groups", "names", "unions", "depth", "ladder"],
 )
 def test_size_and_depth_are_no_problem(document: Any, count: int, lenient: bool) -> None:
     loaded = matrix.Matrix(document, lenient=lenient)

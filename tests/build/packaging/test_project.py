@@ -59,6 +59,7 @@ def test_a_project_builds_what_its_families_build(tmp_path: Path, mini_path: Pat
     assert report.path.read_bytes() == mini_path.read_bytes()
 
 
+@pytest.mark.slow
 def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
     path = make(tmp_path)
     first = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
@@ -69,6 +70,7 @@ def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
     assert project.build_package(path, tmp_path / "b.fragdb", jobs=1).compiled > 0
 
 
+@pytest.mark.slow
 def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path: Path) -> None:
     files = MINI | {"op.cu.jinja": "#ifndef WANTED\n#error no option\n#endif\n" + MINI["op.cu.jinja"]}
     path = make(tmp_path, 'archs = ["80", "90a"]\noptions = ["-DWANTED=1"]', files)
@@ -104,6 +106,7 @@ def test_entry_points_are_checked_before_anything_is_compiled(tmp_path: Path) ->
 # What an sdist must hold.
 
 
+@pytest.mark.slow
 def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     """Whatever the list names is copied, nothing else, and the copy builds the same database."""
     path = make(tmp_path / "a", 'families = ["fragments/mini"]')
@@ -240,6 +243,7 @@ def test_a_changed_interface_makes_a_database_from_ci_another_one(
         project.build_package(path, tmp_path / "out.fragdb")
 
 
+@pytest.mark.slow
 def test_a_part_a_damaged_file_and_no_file_are_not_taken(
     tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +289,7 @@ def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, g
     assert "taken" not in text
 
 
+@pytest.mark.slow
 def test_the_shards_of_a_project_are_compiled_as_it_says(tmp_path: Path) -> None:
     make(tmp_path, 'archs = ["80"]')
     status, text = run("--project", str(tmp_path), "--plan-shards", "2", "--json")
@@ -306,6 +311,7 @@ def test_a_project_says_itself_which_families_are_built(tmp_path: Path) -> None:
     assert "pyproject.toml" in text
 
 
+@pytest.mark.slow
 def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_to_an_editable_install(
     tmp_path: Path, mini_path: Path, empty_cache: Path
 ) -> None:
