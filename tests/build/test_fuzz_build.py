@@ -222,7 +222,7 @@ def test_a_family_of_more_combinations_than_anybody_can_build_is_refused(tmp_pat
 def test_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
     write(tmp_path, {"fifo": Odd.FIFO})
     with within(30):
-        with pytest.raises(FamilyError, match="no regular file"):
+        with raises(FamilyError, "family-unreadable"):
             declaration.load_family(tmp_path / "fifo")
         with raises(MatrixError, "matrix-unreadable", "FIFO"):
             matrix.load_matrix(tmp_path / "fifo")

@@ -38,6 +38,7 @@ from jitlto import cli, config, errors
 from jitlto.build.packaging import pyproject
 from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError
+from jitlto.model import options
 from jitlto.model.options import LinkOptions
 from jitlto.storage import declaration
 from tests.support.process import ROOT
@@ -307,8 +308,8 @@ def test_every_environment_variable_is_in_the_reference() -> None:
 @pytest.mark.parametrize(
     ("heading", "names"),
     [
-        ("### `[family]`", declaration._FAMILY_KEYS),
-        ("### `[entrypoint.NAME]` and `[device.NAME]`", declaration._GROUP_KEYS),
+        ("### `[family]`", declaration._FamilyTable.__struct_fields__),
+        ("### `[entrypoint.NAME]` and `[device.NAME]`", declaration._GroupTable.__struct_fields__),
         ("### `[link]`", tuple(field.name for field in fields(LinkOptions))),
     ],
 )
@@ -317,12 +318,12 @@ def test_every_key_of_family_toml_is_in_the_reference(heading: str, names: tuple
 
 
 def test_every_key_of_the_table_in_pyproject_toml_is_in_the_guide() -> None:
-    assert set(rows(section("packaging.md", "## `[tool.jitlto]`"))) == set(pyproject._KEYS)
+    assert set(rows(section("packaging.md", "## `[tool.jitlto]`"))) == set(pyproject._Table.__struct_fields__)
 
 
 def test_the_options_that_belong_to_the_link_are_in_the_reference() -> None:
     text = section("configuration.md", "### Options that are refused")
-    for option in (*declaration._LINK_ONLY, *declaration._REFUSED):
+    for option in (*options._LINK_ONLY, *options._FORBIDDEN):
         assert f"`{option}`" in text, option
 
 
