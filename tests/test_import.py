@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import jitlto
 from tests.benchmarks.installed import install
-from tests.support.process import ROOT
+from tests.support.process import ROOT, output_of
 
 HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "rich")
 
@@ -27,12 +25,7 @@ for file in sorted(f for part in ("runtime", "cuda", "storage", "model") for f i
 
 def run(code: str, *arguments: str, **variables: str) -> object:
     """What a fresh process prints as JSON after running ``code``."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
-    done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, env=environment, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return json.loads(output_of(code, *arguments, **variables))
 
 
 def loaded(names: list[str], unwanted: tuple[str, ...]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -31,7 +29,7 @@ from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 counts = st.integers(1, 12)
 
@@ -131,13 +129,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
         "items = [ShardItem(FragmentKey.make('f', 'g', {'n': str(n)}), str(n % 7), n % 5 + 1) for n in range(40)]\n"
         "print(sorted((str(key), number) for key, number in assign_shards(items, 3).items()))"
     )
-    printed = {
-        subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60,
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
-        ).stdout
-        for seed in ("1", "2")
-    }  # fmt: skip
+    printed = {output_of(script, PYTHONHASHSEED=seed) for seed in ("1", "2")}
     assert len(printed) == 1
 
 

@@ -16,7 +16,7 @@ from jitlto.cuda import toolkit
 from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, jitlto_process, python
 from tests.support.families import MINI, write_family
-from tests.support.process import ROOT
+from tests.support.process import ROOT, environment
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -228,9 +228,8 @@ def test_demo_holds() -> None:
 
 def test_output_that_cannot_be_written_is_one_line(mini_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
-        environment = os.environ | {"PYTHONPATH": str(ROOT)}
         command = [sys.executable, "-m", "jitlto", "ls", str(mini_path)]
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment, timeout=60, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, env=environment(), timeout=60, check=False)
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
     assert b"No space left" in done.stderr

@@ -5,9 +5,6 @@ The library of the older nvJitLink is that of ``python -m tests.support.toolkits
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ import pytest
 from jitlto.cuda import toolkit
 from jitlto.model.versions import Version
 from tests.support import toolkits
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 OLDER = {12: Version(12, 8), 13: Version(13, 0)}
 
@@ -47,15 +44,7 @@ def older() -> tuple[Version, str]:
 
 
 def run(older: tuple[Version, str], database: Path, code: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", PRELUDE + code, older[1], str(database)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
-    first, _, rest = done.stdout.partition("\n")
+    first, _, rest = output_of(PRELUDE + code, older[1], database).partition("\n")
     assert first == f"nvJitLink {older[0]}"
     return rest
 

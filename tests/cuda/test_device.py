@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 _ASK = """
 import traceback
@@ -23,10 +19,7 @@ for ask in (device.current, device.kind):
 
 
 def test_without_a_device_the_error_stands_alone() -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
-    done = subprocess.run(
-        [sys.executable, "-c", _ASK], capture_output=True, text=True, env=environment, timeout=120, check=True
-    )
-    if not done.stdout:
+    printed = output_of(_ASK, CUDA_VISIBLE_DEVICES="")
+    if not printed:
         pytest.skip("a device is visible whatever CUDA_VISIBLE_DEVICES says")
-    assert done.stdout.split() == ["1", "1"]
+    assert printed.split() == ["1", "1"]

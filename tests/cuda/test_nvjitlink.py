@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from functools import cache
 
 import pytest
@@ -14,7 +12,7 @@ from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, V
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse
 from jitlto.model.versions import Architecture, Version, newest_ptx_isa
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 SM_90 = Architecture(90)
 
@@ -161,8 +159,7 @@ else:
 assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\\x7fELF"
 print("survived")
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert done.stdout.strip() == "survived", f"{done.returncode}\n{done.stderr}"
+    assert output_of(code) == "survived\n"
 
 
 @pytest.mark.parametrize("kind", [InputKind.LTOIR, InputKind.FATBIN, InputKind.PTX, InputKind.CUBIN, InputKind.OBJECT])

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +12,7 @@ from jitlto.cuda.nvrtc import NOT_PROBED, Output, Step, compile_closure, compile
 from jitlto.errors import CompileError
 from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.versions import Architecture
+from tests.support.process import output_of
 
 BASE = [Architecture(75)]
 OPTIONS = ["--std=c++17"]
@@ -54,20 +52,13 @@ def failure(text: str, roots: list[Path] | None = None) -> CompileError:
 
 
 def test_the_same_bytes_in_every_process_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    repository = str(Path(nvrtc.__file__).parents[2])
     outputs = []
     for number, name in enumerate(("here", "a longer path/there")):
         root = tmp_path / name
         root.mkdir(parents=True)
         (root / "helper.h").write_text(HELPER)
         (root / "source.cu").write_text(INTERNAL)
-        environment = os.environ | {"PYTHONPATH": repository, "TMPDIR": str(root), "PYTHONHASHSEED": str(number)}
-        outputs.append(
-            subprocess.run(
-                [sys.executable, "-c", SCRIPT, str(root)], cwd="/", env=environment, text=True, check=True,
-                stdout=subprocess.PIPE,
-            ).stdout
-        )  # fmt: skip
+        outputs.append(output_of(SCRIPT, root, cwd=Path("/"), TMPDIR=str(root), PYTHONHASHSEED=str(number)))
     assert outputs[0] == outputs[1]
     monkeypatch.chdir("/")  # which NVRTC writes into LTO-IR
     here = compile_closure(

@@ -7,8 +7,6 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
-from tests.support.process import ROOT
+from tests.support.process import started
 
 KEYS = [hashlib.sha256(bytes([n])).hexdigest() for n in range(40)]
 LARGE = 1 << 30
@@ -170,12 +168,8 @@ time.sleep(600)
 
 
 def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: CacheDir) -> None:
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(store.directory), KEYS[0]], stdout=subprocess.PIPE, text=True, env=environment
-    )
-    assert holder.stdout is not None
-    with holder:
+    with started("-c", HOLD, store.directory, KEYS[0]) as holder:
+        assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         assert store.claim(KEYS[0]) is None
         other = store.claim(KEYS[1])

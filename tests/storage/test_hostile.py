@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import sqlite3
 import struct
@@ -22,7 +21,7 @@ from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
 from tests.support.fuzz_targets import rows, with_rows
-from tests.support.process import ROOT
+from tests.support.process import environment, output_of
 
 PAGE = 4096
 REFUSED = "is damaged"
@@ -48,8 +47,8 @@ def opened_by_strace(path: Path, *more: str) -> list[str]:
     )
     log = path.with_name("strace.txt")
     command = ["strace", "-f", "-e", "trace=%file,write", "-o", str(log), sys.executable, "-c", program, str(path)]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, check=False, env=environment, capture_output=True, text=True)
+    variables = environment(PYTHONDONTWRITEBYTECODE="1")
+    done = subprocess.run(command, check=False, env=variables, capture_output=True, text=True)
     if done.returncode:
         pytest.skip(f"strace does not work here: {done.stderr[-200:]}")
     lines = log.read_text("utf-8", "replace").splitlines()
@@ -277,17 +276,7 @@ try:
 except DatabaseError as error:
     print(error.what)
 """
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(path)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return output_of(program, path)
 
 
 def test_lengths_that_a_file_declares_are_not_believed(copy: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from jitlto.errors import CompileError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.versions import Architecture
-from tests.support.process import ROOT
+from tests.support.process import ROOT, started
 
 HEADERS = {
     "constants.cuh": b"#pragma once\n#include <cuda_fp16.h>\n#define ANSWER 41\n",
@@ -227,9 +226,8 @@ def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
         time.sleep(600)
     """
     path = os.pathsep.join(map(os.path.abspath, sys.path))
-    command = [sys.executable, "-c", program, str(tmp_path)]
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{path}"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+    variables = {"PYTHONPATH": f"{ROOT}{os.pathsep}{path}"}
+    with started("-c", program, tmp_path, variables=variables) as process:
         assert process.stdout is not None
         templates = [int(number) for number in process.stdout.readline().split()]
         assert len(templates) == 6

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -17,9 +16,7 @@ import pytest
 
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, call_local
 from jitlto.errors import BuildError, JitltoError
-from tests.support.process import ROOT
-
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
+from tests.support.process import ROOT, python, started
 
 
 def test_results_and_exceptions_come_back() -> None:
@@ -73,10 +70,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     """A program read from standard input has no ``__main__`` file that a worker could import again."""
     script = "from jitlto.build.execution.workers import ProcessExecutor\n"
     script += "print(ProcessExecutor(1).submit(pow, 2, 8).result())"
-    done = subprocess.run(
-        [sys.executable, "-"], input=script, capture_output=True, text=True, timeout=120, cwd=tmp_path,
-        env=ENVIRONMENT, check=False,
-    )  # fmt: skip
+    done = python("-", stdin=script, cwd=tmp_path)
     assert (done.returncode, done.stdout.strip()) == (0, "256"), done.stderr
 
 
@@ -137,11 +131,7 @@ def _slow_double(value: int) -> int:
 def test_a_library_that_prints_at_start_up_breaks_nothing(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.write(1, b'hello from site'); print('and again')")
     script = "from jitlto.build.execution.workers import call_local\nassert call_local(pow, 2, 9) == 512"
-    path = os.pathsep.join([str(tmp_path), ENVIRONMENT["PYTHONPATH"]])
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False,
-        env=ENVIRONMENT | {"PYTHONPATH": path},
-    )  # fmt: skip
+    done = python("-c", script, PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("hello from site") == 1  # the worker's; the program's own went to its output
 
@@ -191,9 +181,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("work", ["sleep", "compile_for_long"])
 def test_workers_end_with_a_parent_that_is_killed(work: str) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", PARENT, work], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT
-    ) as parent:  # fmt: skip
+    with started("-c", PARENT, work) as parent:
         assert parent.stdout is not None
         processes = [int(word) for word in parent.stdout.readline().split()]
         assert parent.stdout.readline() == "busy\n"
@@ -221,8 +209,6 @@ def test_another_executor_calls_processes_of_ours(make: Any, tmp_path: Path, mon
 
 def test_local_workers_end_with_the_program(tmp_path: Path) -> None:
     script = "import os; from jitlto.build.execution.workers import call_local; print(call_local(os.getpid))"
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=ENVIRONMENT, check=False
-    )
+    done = python("-c", script)
     assert (done.returncode, done.stderr) == (0, "")
     assert not alive(int(done.stdout))

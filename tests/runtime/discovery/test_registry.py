@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
 from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 
 def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[str, ...] = ()) -> Path:
@@ -148,13 +146,9 @@ def test_a_file_that_was_mended_is_read_afresh(mini_path: Path, tmp_path: Path) 
 
 def test_the_process_registry_is_what_the_environment_names(mini_path: Path, tmp_path: Path) -> None:
     rewritten(mini_path, tmp_path / "second.fragdb", name="second")
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "JITLTO_DATABASE_PATH": os.pathsep.join([str(mini_path), "", str(tmp_path)]),
-    }
+    path = os.pathsep.join([str(mini_path), "", str(tmp_path)])
     code = "import jitlto; print([jitlto.load(n).database.path.name for n in ('mini', 'second')])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
-    assert done.stdout.strip() == "['mini.fragdb', 'second.fragdb']", done.stderr
+    assert output_of(code, JITLTO_DATABASE_PATH=path) == "['mini.fragdb', 'second.fragdb']\n"
 
 
 def test_a_family_can_be_loaded_from_a_path_or_an_opened_database(mini_path: Path) -> None:

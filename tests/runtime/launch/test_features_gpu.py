@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from jitlto.runtime.launch import residency
 from jitlto.runtime.linking import kernel_cache
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
-from tests.support.process import ROOT
+from tests.support.process import python
 
 pytestmark = pytest.mark.gpu
 #: Launches that two threads make of one launcher.
@@ -277,17 +275,6 @@ def test_two_threads_launch_one_launcher_and_each_sees_its_own_arguments(build_f
     assert [int(right[0]) for right in rights] == [LAUNCHES // 2] * 2
 
 
-def _run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-
-
 def test_after_a_fork_cuda_work_is_a_clear_error_and_linking_goes_on(mini_path: Path) -> None:
     code = """if True:
         import os, sys, warnings
@@ -312,7 +299,7 @@ def test_after_a_fork_cuda_work_is_a_clear_error_and_linking_goes_on(mini_path: 
         launcher(None, 1, 32, x, 8)
         print(float(x[0]))
     """
-    done = _run(code, str(mini_path))
+    done = python("-c", code, str(mini_path))
     assert done.stdout.split("\n") == ["NoDeviceError True", "NoDeviceError True", "True", "4.0", ""], done.stderr
 
 
@@ -327,7 +314,7 @@ def test_the_interpreter_ends_quietly(mini_path: Path) -> None:
         bound()
         globals()["cycle"] = [keep, bound, globals()]
     """
-    done = _run(code, str(mini_path))
+    done = python("-c", code, str(mini_path))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
@@ -368,7 +355,8 @@ def test_a_second_process_links_nothing(mini_path: Path) -> None:
         print(float(x[0]), events.counters()["linked"], events.counters()["found_on_disk"])
     """
     assert kernel_cache.default().store is not None
-    assert [_run(code, str(mini_path)).stdout.split() for _ in range(2)] == [["9.0", "1", "0"], ["9.0", "0", "1"]]
+    first, second = (python("-c", code, mini_path).stdout.split() for _ in range(2))
+    assert [first, second] == [["9.0", "1", "0"], ["9.0", "0", "1"]]
 
 
 # --- several devices ---

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ import pytest
 import jitlto
 from jitlto.cuda import device
 from jitlto.errors import NoDeviceError
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 # cuda.core answers the first load without a driver with a misleading error and blocks at the second.
 TWICE = """
@@ -55,16 +52,8 @@ def _no_device() -> None:
 
 @pytest.mark.parametrize("call", CALLS)
 def test_without_a_device_every_attempt_is_the_same_error_at_once(mini_path: Path, call: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", TWICE.replace("CALL", CALLS[call]), str(mini_path)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        timeout=30,
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2, done.stdout
+    lines = output_of(TWICE.replace("CALL", CALLS[call]), mini_path, seconds=30).splitlines()
+    assert len(lines) == 2, lines
     for line in lines:
         assert line.startswith("NoDeviceError no usable CUDA device: "), line
         assert "plan and link without by arch='sm_90'" in line
@@ -73,14 +62,7 @@ def test_without_a_device_every_attempt_is_the_same_error_at_once(mini_path: Pat
 def test_after_the_error_planning_and_linking_still_work(mini_path: Path) -> None:
     code = TWICE.replace("CALL", CALLS["KernelFamily.launcher"])
     code += "print(family.plan(arch='sm_90', **configuration).link().cubin[:4])\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(mini_path)],
-        capture_output=True,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        timeout=30,
-    )
-    assert done.stdout.splitlines()[-1] == "b'\\x7fELF'", done.stderr
+    assert output_of(code, mini_path, seconds=30).splitlines()[-1] == "b'\\x7fELF'"
 
 
 def test_a_wrong_configuration_is_named_even_without_a_device(mini_path: Path) -> None:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,7 +25,7 @@ from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 TWICE = {"data_type": "float", "op_name": "twice"}
 DIVIDE = """
@@ -175,16 +172,7 @@ def test_the_digest_does_not_change_with_process_directory_or_place_of_the_datab
         "plan = jitlto.load('mini', sys.argv[1]).plan(op_name='twice', data_type='float', arch='sm_90')\n"
         "print(plan.digest)"
     )
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "7"}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(moved)],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-        timeout=60,
-    )
-    assert done.stdout.strip() == plan.digest, done.stderr
+    assert output_of(code, moved, cwd=tmp_path, PYTHONHASHSEED="7").strip() == plan.digest
 
 
 def test_equal_digests_mean_equal_cubins(mini: KernelFamily, mini_path: Path) -> None:
