@@ -1,4 +1,4 @@
-"""What the run side does, seen from outside: counters, and events for those who subscribe.
+"""Counters of what the run side does, and events for those who subscribe.
 
 >>> stop = jitlto.runtime.events.subscribe(print)
 >>> jitlto.runtime.events.counters()["linked"]
@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
@@ -20,6 +19,8 @@ class Kind:
 
     #: A configuration was resolved.
     PLANNED = "planned"
+    #: The kernel of a plan is about to be found or linked.
+    REQUESTED = "requested"
     #: Linked code was found in a pack beside a database.
     FOUND_IN_PACK = "found_in_pack"
     #: Linked code was found in the user's cache.
@@ -30,7 +31,7 @@ class Kind:
     WAITED = "waited"
     #: The driver loaded it.
     LOADED = "loaded"
-    #: A loaded kernel was forgotten to make room for another.
+    #: A loaded kernel was dropped to make room for another.
     EVICTED = "evicted"
 
 
@@ -42,77 +43,85 @@ class Event(Frozen):
     kind : str
         One of :class:`Kind`.
     kernel : str
-        The key of the entrypoint fragment.
+        The key of the entrypoint fragment; the family's name for an evicted kernel.
     digest : str
         The plan's digest; empty where it is not known yet.
     seconds : float
         How long it took.
+    plan : Plan or None
+        The plan, for :attr:`Kind.REQUESTED`.
     """
 
     kind: str
     kernel: str
     digest: str = ""
     seconds: float = 0.0
+    plan: object = None
 
 
 Subscriber: TypeAlias = "Callable[[Event], object]"
 
-_lock = threading.Lock()
-#: All of them, in the order in which counters list them.
+#: All kinds, in the order in which counters list them.
 KINDS = tuple(value for name, value in vars(Kind).items() if name.isupper())
-_counts = dict.fromkeys(KINDS, 0)
-_subscribers: dict[object, Subscriber] = {}
 
 
-def _in_child() -> None:
-    _counts.update(dict.fromkeys(KINDS, 0))  # what happened in the parent
-    _lock.release()
+class Events:
+    """The counters and subscribers of a session."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(KINDS, 0)
+        self._subscribers: dict[object, Subscriber] = {}
+
+    def counters(self) -> Mapping[str, int]:
+        """How often each kind of event has happened.
+
+        Finding a launcher in memory is no event: it costs less than counting it.
+        """
+        with self._lock:
+            return dict(self._counts)
+
+    def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
+        """Have ``subscriber`` called with every event, in the thread in which it happens.
+
+        What it raises is logged and goes no further.
+
+        Returns
+        -------
+        callable
+            Ends the subscription.
+        """
+        subscription = object()  # its own, should the same subscriber subscribe twice
+        with self._lock:
+            self._subscribers[subscription] = subscriber
+
+        def stop() -> None:
+            with self._lock:
+                self._subscribers.pop(subscription, None)
+
+        return stop
+
+    def emit(self, kind: str, kernel: str, digest: str = "", seconds: float = 0.0, plan: object = None) -> None:
+        """Count an event and hand it to the subscribers."""
+        with self._lock:
+            self._counts[kind] += 1
+            subscribers = tuple(self._subscribers.values())
+        event = Event(kind, kernel, digest, seconds, plan)
+        for subscriber in subscribers:
+            try:
+                subscriber(event)
+            except Exception:
+                import logging  # 2 ms, on no way but this
+
+                logging.getLogger(__name__).exception("a subscriber to events failed")
+
+    def after_fork(self) -> None:
+        """Begin anew in a forked process: another thread may have held the lock, and the counts are the parent's."""
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(KINDS, 0)
 
 
-# Forked while another thread held the lock, a child would have nobody to release it.
-os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)
-
-
-def counters() -> Mapping[str, int]:
-    """How often each kind of event has happened in this process.
-
-    Finding a launcher in memory is no event: it costs less than counting it.
-    """
-    with _lock:
-        return dict(_counts)
-
-
-def subscribe(subscriber: Subscriber) -> Callable[[], None]:
-    """Have ``subscriber`` called with every event, in the thread in which it happens.
-
-    What it raises is logged and goes no further.
-
-    Returns
-    -------
-    callable
-        Ends the subscription.
-    """
-    subscription = object()  # its own, should the same subscriber subscribe twice
-    with _lock:
-        _subscribers[subscription] = subscriber
-
-    def stop() -> None:
-        with _lock:
-            _subscribers.pop(subscription, None)
-
-    return stop
-
-
-def tell(kind: str, kernel: str, digest: str = "", seconds: float = 0.0) -> None:
-    """Count an event and tell the subscribers."""
-    with _lock:
-        _counts[kind] += 1
-        subscribers = tuple(_subscribers.values())
-    event = Event(kind, kernel, digest, seconds)
-    for subscriber in subscribers:
-        try:
-            subscriber(event)
-        except Exception:
-            import logging
-
-            logging.getLogger(__name__).exception("a subscriber to events failed")
+#: The events of the default session.
+default = Events()
+counters = default.counters
+subscribe = default.subscribe

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jitlto.errors import JitltoError
-from jitlto.runtime.linking.kernel_cache import unpack
+from jitlto.runtime.linking.cache_entry import decode_entry
 from jitlto.storage import files
 from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.files import Identity, identity
@@ -120,7 +120,7 @@ def verify(path: Path) -> int:
         with pack._file:
             for digest in pack.digests:
                 payload = pack.read(digest)
-                if payload is None or unpack(digest, payload, 0.0, "pack") is None:
+                if payload is None or decode_entry(digest, payload, 0.0, "pack") is None:
                     raise ValueError(f"is damaged: the kernel {digest} in it does not check")
         return len(pack.digests)
     except OSError as error:
@@ -165,10 +165,10 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
 
 def beside(database: Path) -> tuple[Pack, ...]:
     """The packs of a database, as they are now: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
-    return opened(files.beside(database, ".pack"))
+    return open_packs(files.beside(database, ".pack"))
 
 
-def opened(paths: Iterable[Path]) -> tuple[Pack, ...]:
+def open_packs(paths: Iterable[Path]) -> tuple[Pack, ...]:
     """Those of some files that are packs, each opened once while it is the same file; of others the log tells once."""
     found = []
     for path in paths:

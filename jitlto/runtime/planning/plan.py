@@ -1,36 +1,44 @@
-"""Plans: the resolved, immutable answer to a configuration, and its link."""
+"""Plans: the resolved, immutable answer to a configuration."""
 
 from __future__ import annotations
 
 import json
-import logging
-import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from jitlto.cuda import device, toolkit
+from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, LinkError, VersionError
-from jitlto.model import compatibility
-from jitlto.model.fragment import Fragment, Image, ImageKind, SymbolKind
+from jitlto.model.fragment import Fragment, Image, SymbolKind
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Resolution, UserSymbols
-from jitlto.model.versions import Architecture, Version, ltoir_links, runs_on
+from jitlto.model.versions import Architecture, ltoir_links, runs_on
 from jitlto.runtime.discovery.lookup_cache import Chosen
-from jitlto.runtime.linking import kernel_cache
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
-from jitlto.runtime.linking.link_key import Recipe
-from jitlto.runtime.planning import recording
+from jitlto.runtime.events import Events, Kind
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
+from jitlto.runtime.linking.linker import LinkTarget, choose_target, link_inputs, select_images
+from jitlto.runtime.planning.request import Request
 from jitlto.storage.database import FragmentDatabase
 
 if TYPE_CHECKING:  # what a plan whose kernel is found need not load
-    from jitlto.cuda.nvjitlink import Linked
+    from typing import Protocol
+
+    from jitlto.runtime.linking.kernel_cache import KernelCache
     from jitlto.runtime.user_code.inputs import UserInput
 
+    class Services(Protocol):
+        """What plans and planners use of a session."""
+
+        @property
+        def events(self) -> Events: ...
+
+        @property
+        def kernel_cache(self) -> KernelCache: ...
+
+
 _DIGEST_SCHEMA = 1
-_log = logging.getLogger("jitlto.plan")
-_said: set[str] = set()
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,13 +58,15 @@ class Plan:
     built : LinkOptions
         Those that the family was built with.
     mode : str
-        ``lto`` or ``ptx``.
+        ``lto`` or ``ptx``, as requested.
     arch : Architecture or None
         The target; None stands for the current device's.
     database : FragmentDatabase
         Where images are read from.
+    services : Services
+        The session whose cache holds its kernel.
     request : Request or None
-        What it answers, to plan it again elsewhere; None for what no caller asked for.
+        What it answers, to plan it again elsewhere; None if that cannot be written down.
     """
 
     family: str
@@ -67,7 +77,8 @@ class Plan:
     mode: str
     arch: Architecture | None
     database: FragmentDatabase = field(compare=False)
-    request: recording.Request | None = field(default=None, compare=False)
+    services: Services = field(compare=False)
+    request: Request | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
@@ -94,6 +105,10 @@ class Plan:
         return replace(self, arch=Architecture.parse(str(arch)))
 
     @cached_property
+    def _link_target(self) -> LinkTarget:
+        return choose_target(self.resolution.fragments, self.mode, self.arch)
+
+    @property
     def target(self) -> Architecture:
         """The target architecture, asking the current device if none was given.
 
@@ -102,35 +117,25 @@ class Plan:
         NoDeviceError
             If none was given and there is no device.
         """
-        if self.arch is not None:
-            return self.arch
-        return compatibility.native(device.architecture(), self.fragments)
+        return self._link_target.architecture
 
-    @cached_property
+    @property
     def jit_base(self) -> Architecture | None:
         """What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target itself.
 
         The driver, which knows its device, compiles that PTX when the kernel is loaded.
         """
-        if self.link_mode != "lto":
-            return None  # what would make PTX is link-time optimisation
-        linker = toolkit.nvjitlink_version()
-        return compatibility.jit_base(self.target, linker, asked=self.arch is not None)
+        return self._link_target.jit_base
 
     @property
     def code(self) -> str:
         """What code is made for, ``sm_90``, or ``compute_90`` for PTX."""
-        return self.jit_base.compute if self.jit_base else self.target.sm
+        return self._link_target.code
 
-    @cached_property
+    @property
     def link_mode(self) -> str:
-        """``lto``, or ``ptx`` if it was asked for or if fragments and nvJitLink are of different majors."""
-        return "ptx" if self._foreign else self.mode
-
-    @cached_property
-    def _foreign(self) -> Version | None:
-        """The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked."""
-        return compatibility.foreign(self.fragments, toolkit.nvjitlink_version()) if self.mode == "lto" else None
+        """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors."""
+        return self._link_target.link_mode
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
@@ -143,37 +148,41 @@ class Plan:
         ArchitectureError
             If a fragment has no image that runs on the target.
         """
-        linker = toolkit.nvjitlink_version()
-        kind = ImageKind.LTOIR if self.link_mode == "lto" else ImageKind.PTX
-        target = self.jit_base or self.target
+        target = self._link_target
         for item in self.supplied:
-            _check_supplied(item, self.link_mode, target, linker)
-        selected = tuple(compatibility.select(fragment, kind, target, linker) for fragment in self.fragments)
-        if self._foreign:
-            _say_once(
-                f"LTO-IR of CUDA {self._foreign} does not link with nvJitLink {linker}: "
-                "linking PTX instead, without link-time optimisation"
-            )
-        if self.jit_base:
-            _say_once(
-                f"nvJitLink {linker} does not link for {self.target.sm}: "
-                f"making PTX for {self.jit_base.compute} instead, which the driver compiles"
-                + "".join(f", without {name}" for name in self.options.of_assembler())
-            )
-        return selected
+            _check_supplied(item, target)
+        return select_images(self.resolution.fragments, target, self.options)
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """nvJitLink's flags beside the architecture, in canonical order."""
-        late = self.options.ineffective(self.built, self.link_mode)
+        mode = self._link_target.link_mode
+        late = self.options.ineffective(self.built, mode)
         if late:
             raise LinkError(
-                f"{', '.join(late)} would have no effect on a link of {self.link_mode}: the compiler has decided it",
+                f"{', '.join(late)} would have no effect on a {mode} link: the compiler has decided it",
+                code="link-option-late",
                 where=str(self.entry.key),
                 hint="declare it under [link] in family.toml and build the family again",
             )
-        lto = ("-lto",) if self.link_mode == "lto" else ()
+        lto = ("-lto",) if mode == "lto" else ()
         return (*lto, *self.options.flags())
+
+    @cached_property
+    def link_key(self) -> LinkKey:
+        """All that determines the linked code, which the digest stands for."""
+        target, resolution = self._link_target, self.resolution
+        content = {
+            "schema": _DIGEST_SCHEMA,
+            "images": [image.sha256 for image in self.images],
+            "supplied": [item.identity for item in self.supplied],
+            "entry": resolution.entry.entry,
+            "arch": target.code,
+            "flags": self.flags,
+            "nvjitlink": str(target.nvjitlink),
+        }
+        data = json.dumps(content, sort_keys=True).encode()
+        return LinkKey(data, str(resolution.entry.key), resolution.configuration)
 
     @cached_property
     def digest(self) -> str:
@@ -181,35 +190,22 @@ class Plan:
 
         Of nvJitLink that is its version, major and minor: a pack serves patch releases other than the one that made it.
         """
-        return self.recipe.digest
+        return self.link_key.digest
 
     @property
     def chosen(self) -> Chosen:
         """What launching its kernel takes."""
-        return Chosen(str(self.entry.key), self.digest, self.entry.signature)
+        return Chosen(self.link_key.kernel, self.digest, self.entry.signature)
 
-    @cached_property
-    def recipe(self) -> Recipe:
-        """All that determines the linked code, which the digest stands for."""
-        content = {
-            "schema": _DIGEST_SCHEMA,
-            "images": [image.sha256 for image in self.images],
-            "supplied": [item.identity for item in self.supplied],
-            "entry": self.entry.entry,
-            "arch": self.code,
-            "flags": self.flags,
-            "nvjitlink": str(toolkit.nvjitlink_version()),
-        }
-        data = json.dumps(content, sort_keys=True).encode()
-        return Recipe(data, str(self.entry.key), self.resolution.configuration)
-
-    def link(self, arch: str | Architecture | None = None) -> LinkedKernel:
+    def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is named.
 
         Parameters
         ----------
         arch : str or Architecture, optional
             Instead of the plan's.
+        use_cache : bool
+            Whether caches are looked into and added to; if not, it is linked whatever they hold.
 
         Raises
         ------
@@ -217,25 +213,23 @@ class Plan:
             Or one of its kinds, if the plan does not link.
         """
         if arch is not None:
-            return self.for_arch(arch).link()
-        recording.record(self)
-        return kernel_cache.default().kernel(self.recipe, self.link_anew, self.database.location)
+            return self.for_arch(arch).link(use_cache=use_cache)
+        if not use_cache:
+            return self._link()
+        key, cache = self.link_key, self.services.kernel_cache
+        self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
+        return cache.get_or_link(key, self._linking(), self.database.location)
 
-    def link_anew(self) -> LinkedKernel:
-        """Link, whatever caches hold; nothing is added to them.
+    def _linking(self, *, ptx: bool = False) -> Callable[[], LinkedKernel]:
+        """A link of what is known now, which comes back to the plan for nothing."""
+        target = self._link_target
+        inputs = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
+        images = zip(self.resolution.fragments, self.images, strict=True)
+        entry = self.resolution.entry.entry
+        return partial(link_inputs, images, self.database.read, inputs, target, self.flags, entry=entry, ptx=ptx)
 
-        Raises
-        ------
-        LinkError
-            Or one of its kinds, if the plan does not link.
-        """
-        begin = time.perf_counter()
-        linked = self._link(ptx=self.jit_base is not None)
-        if self.jit_base:
-            from jitlto.cuda.nvjitlink import refuse_undefined_in
-
-            refuse_undefined_in(linked)
-        return LinkedKernel(linked.data, self.entry.entry, self.code, linked.log, time.perf_counter() - begin)
+    def _link(self, *, ptx: bool = False) -> LinkedKernel:
+        return self._linking(ptx=ptx)()
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """The PTX that link-time optimisation makes of the plan, to read and to check.
@@ -248,8 +242,12 @@ class Plan:
         if arch is not None:
             return self.for_arch(arch).link_ptx()
         if self.link_mode != "lto":
-            raise LinkError("a link without link-time optimisation makes no PTX", hint="dump the cubin or its SASS")
-        return self._link(ptx=True).data.decode()
+            raise LinkError(
+                "a link without link-time optimisation makes no PTX",
+                code="link-no-ptx",
+                hint="dump the cubin or its SASS",
+            )
+        return self._link(ptx=True).cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """The functions of fragments and of the caller that link-time optimisation has not inlined, demangled.
@@ -261,11 +259,9 @@ class Plan:
         LinkError
             As :meth:`link_ptx`.
         """
-        if arch is not None:
-            return self.for_arch(arch).calls_left()
-        from jitlto.model.ptx import parse
+        from jitlto.model.ptx import parse  # which only checks need
 
-        module = parse(self.link_ptx())
+        module = parse(self.link_ptx(arch))
         owners: list[Fragment | UserSymbols] = [*self.fragments, *(item.symbols for item in self.supplied)]
         crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
         functions = {name for name, d in module.declarations.items() if d.kind is SymbolKind.FUNCTION}
@@ -273,7 +269,7 @@ class Plan:
         return sorted(demangle(name) for name in (functions & crossing) | unresolved)
 
     def as_dict(self) -> dict[str, object]:
-        """What the plan is made of, for reading: plain values only."""
+        """The parts of the plan as plain values, for reading."""
         return {
             "family": self.family,
             "entry": demangle(self.entry.entry),
@@ -290,44 +286,24 @@ class Plan:
             "digest": self.digest,
         }
 
-    def _link(self, *, ptx: bool) -> Linked:
-        from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 
-        kind = InputKind.FATBIN if self.link_mode == "lto" else InputKind.PTX
-        inputs = [
-            LinkInput(kind, self.database.read(image), str(fragment.key))
-            for fragment, image in zip(self.fragments, self.images, strict=True)
-        ]
-        inputs += [item for user in self.supplied for mode, item in user.images if mode == self.link_mode]
-        others = [item.name for item in inputs if item.kind not in (InputKind.LTOIR, InputKind.FATBIN)]
-        if self.jit_base and others:
-            raise ArchitectureError(
-                f"{', '.join(others)} cannot become part of PTX for {self.jit_base.compute}: it is no LTO-IR",
-                hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
-            )
-        return link(inputs, self.jit_base or self.target, self.flags, ptx=ptx)
-
-
-def _say_once(message: str) -> None:
-    if message not in _said:
-        _said.add(message)
-        _log.warning(message)
-
-
-def _check_supplied(item: UserInput, mode: str, target: Architecture, linker: Version) -> None:
-    name = item.symbols.name
-    if not any(image_mode == mode for image_mode, _ in item.images):
+def _check_supplied(item: UserInput, target: LinkTarget) -> None:
+    name, linker = item.symbols.name, target.nvjitlink
+    if not any(image_mode == target.link_mode for image_mode, _ in item.images):
         raise LinkError(
             f"{name} cannot take part in a link without link-time optimisation",
+            code="link-needs-lto",
             hint='give its source or PTX, or link with link_mode="lto"',
         )
-    if item.version is not None and mode == "lto" and not ltoir_links(item.version, linker):
+    if item.version is not None and target.link_mode == "lto" and not ltoir_links(item.version, linker):
         raise VersionError(
             f"{name} was compiled with CUDA {item.version}, which nvJitLink {linker} cannot link",
+            code="link-version-newer",
             hint=f"install an nvJitLink of at least {item.version}, or an NVRTC no newer than {linker}",
         )
-    if item.architecture is not None and not runs_on(item.architecture, target):
+    if item.architecture is not None and not runs_on(item.architecture, target.linked_for):
         raise ArchitectureError(
-            f"{name} is for {item.architecture.compute}, which does not run on {target.sm}",
+            f"{name} is for {item.architecture.compute}, which does not run on {target.linked_for.sm}",
+            code="link-architecture-newer",
             hint="link for a later architecture",
         )

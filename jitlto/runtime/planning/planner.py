@@ -3,42 +3,85 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.errors import JitltoError, PlanError
 from jitlto.model.configuration import normalise, refuse_unknown_mode
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.resolve import resolve
 from jitlto.model.versions import Architecture
-from jitlto.runtime import events
 from jitlto.runtime.events import Kind
 from jitlto.runtime.planning.plan import Plan
-from jitlto.runtime.planning.recording import Request
+from jitlto.runtime.planning.request import Request, SuppliedInput
 
 if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
+    from typing import Protocol
+
     from jitlto.cuda.nvjitlink import InputKind
-    from jitlto.runtime.family import KernelFamily
-    from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.model.resolve import Index
+    from jitlto.runtime.planning.plan import Services
     from jitlto.runtime.user_code import inputs
     from jitlto.runtime.user_code.numba import PythonFunction
+    from jitlto.storage.cache_dir import CacheDir
+    from jitlto.model.family_record import FamilyRecord
+    from jitlto.storage.database import FragmentDatabase
+
+    class PlannedFamily(Protocol):
+        """What a planner uses of a family."""
+
+        name: str
+        parameters: Mapping[str, tuple[str, ...]]
+
+        @property
+        def record(self) -> FamilyRecord: ...
+
+        @property
+        def index(self) -> Index: ...
+
+        @property
+        def database(self) -> FragmentDatabase: ...
 
 
-class Planner:
+Loaded = TypeVar("Loaded")
+
+
+class Planner(Generic[Loaded]):
     """Resolves one configuration of a family, with what the caller adds to it.
 
     Made by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
+
+    Parameters
+    ----------
+    family : PlannedFamily
+    services : Services
+        The session whose events count it and whose cache holds what is linked.
+    entry : str or None
+        The entrypoint's group, where the family has several.
+    configuration : mapping of str to object
+        Parameter values as text, numbers, booleans or dtypes.
+    load : callable
+        Makes the launcher of a plan.
     """
 
-    def __init__(self, family: KernelFamily, entry: str | None, configuration: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        family: PlannedFamily,
+        services: Services,
+        entry: str | None,
+        configuration: Mapping[str, object],
+        load: Callable[[Plan], Loaded],
+    ) -> None:
         self._family = family
+        self._services = services
+        self._load = load
         self._entry = entry
         self._configuration = normalise(configuration, family.parameters, family.name)
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
-        self._supplied: list[tuple[str, bytes | str, InputKind | None]] = []
+        self._supplied: list[SuppliedInput] = []
 
-    def add(self, key: str | FragmentKey) -> Planner:
+    def add(self, key: str | FragmentKey) -> Planner[Loaded]:
         """Take the fragment of that key, whatever the configuration would choose.
 
         Raises
@@ -60,7 +103,7 @@ class Planner:
         self._pinned.append(fragment)
         return self
 
-    def add_source(self, text: str, name: str = "user.cu") -> Planner:
+    def add_source(self, text: str, name: str = "user.cu") -> Planner[Loaded]:
         """Add a device function as CUDA C++; it takes the place of the group that defines the same symbol.
 
         The family's interface headers are included before it; toolkit headers can be included.
@@ -78,7 +121,7 @@ class Planner:
         self._supplied.append((name, text, None))
         return self
 
-    def add_function(self, function: object, group: str | None = None) -> Planner:
+    def add_function(self, function: object, group: str | None = None) -> Planner[Loaded]:
         """Add a device function in Python, which numba-cuda compiles; it takes the place of a group.
 
         Its types are those that the group's interface declares; the result is converted to the declared one.
@@ -100,7 +143,7 @@ class Planner:
         self._functions.append(numba.python_function(function, group))
         return self
 
-    def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner:
+    def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner[Loaded]:
         """Add LTO-IR, bare or in a fatbin."""
         from jitlto.cuda.nvjitlink import InputKind
 
@@ -109,14 +152,14 @@ class Planner:
         self._supplied.append((name, data, kind))
         return self
 
-    def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner:
+    def add_ptx(self, data: bytes | str, name: str = "user.ptx") -> Planner[Loaded]:
         """Add relocatable PTX. Nothing is optimised across it, not even in an LTO link."""
         from jitlto.cuda.nvjitlink import InputKind
 
         self._supplied.append((name, data if isinstance(data, str) else _bytes(data, name), InputKind.PTX))
         return self
 
-    def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner:
+    def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner[Loaded]:
         """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, by its bytes.
 
         It is assumed to define what nothing else in the plan defines; the link says if it does not.
@@ -160,66 +203,99 @@ class Planner:
         refuse_unknown_mode(link_mode)
         begin = time.perf_counter()
         supplied = self._inputs()
+        family = self._family
         resolution = resolve(
-            self._family.index,
+            family.index,
             self._configuration,
             entry_group=self._entry,
             pinned=self._pinned,
             supplied=[item.symbols for item in supplied],
         )
         try:
-            built = self._family.record.link
+            built = family.record.link
             options = built.merged(link_options or {})
             target = None if arch is None else Architecture.parse(str(arch))
         except JitltoError as error:
-            raise PlanError(error.what, hint=error.hint) from None
-        events.tell(Kind.PLANNED, str(resolution.entry.key), seconds=time.perf_counter() - begin)
+            raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         request = None  # a Python function cannot be written down
         if not self._functions:
+            pinned = tuple(str(fragment.key) for fragment in self._pinned)
+            requested = dict(link_options or {})
             request = Request(
-                self._family.name,
-                self._entry,
-                self._configuration,
-                tuple(str(fragment.key) for fragment in self._pinned),
-                tuple(self._supplied),
-                link_mode,
-                dict(link_options or {}),
+                family.name, self._entry, self._configuration, pinned, tuple(self._supplied), link_mode, requested
             )
-        database = self._family.database
-        return Plan(
-            self._family.name, resolution, tuple(supplied), options, built, link_mode, target, database, request
+        plan = Plan(
+            family.name,
+            resolution,
+            tuple(supplied),
+            options,
+            built,
+            link_mode,
+            target,
+            family.database,
+            self._services,
+            request,
         )
+        self._services.events.emit(Kind.PLANNED, str(resolution.entry.key), seconds=time.perf_counter() - begin)
+        return plan
 
-    def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Launcher:
+    def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
         """The launcher of the plan on the current device."""
-        return self._family.load(self.plan(link_mode=link_mode, link_options=link_options))
+        return self._load(self.plan(link_mode=link_mode, link_options=link_options))
+
+    def add_request(self, request: Request) -> Planner[Loaded]:
+        """Add the fragments and inputs of a request, in its order.
+
+        Raises
+        ------
+        PlanError
+            If the database does not have one of the fragments any more.
+        """
+        from jitlto.cuda.nvjitlink import InputKind
+
+        for key in request.pinned:
+            self.add(key)
+        for name, data, kind in request.supplied:
+            if isinstance(data, str):
+                self.add_source(data, name) if kind is None else self.add_ptx(data, name)
+            elif kind is InputKind.PTX:
+                self.add_ptx(data, name)
+            elif kind is InputKind.LTOIR:
+                self.add_ltoir(data, name)
+            else:
+                self.add_binary(data, str(kind), name)
+        return self
 
     def _inputs(self) -> list[inputs.UserInput]:
-        given = [self._input(*item) for item in self._supplied]
+        if not self._supplied and not self._functions:
+            return []
+        store = self._services.kernel_cache.store
+        supplied = [self._input(*item, store) for item in self._supplied]
         if not self._functions:
-            return given
+            return supplied
         from jitlto.runtime.user_code import numba
 
-        return given + numba.from_functions(
+        return supplied + numba.from_functions(
             self._functions,
             self._family.record,
             self._family.database.fragments(self._family.name),
             self._configuration,
             entry_group=self._entry,
             pinned=self._pinned,
-            supplied=given,
+            supplied=supplied,
+            store=store,
         )
 
-    def _input(self, name: str, data: bytes | str, kind: InputKind | None) -> inputs.UserInput:
+    def _input(self, name: str, data: bytes | str, kind: InputKind | None, store: CacheDir | None) -> inputs.UserInput:
         from jitlto.cuda.nvjitlink import InputKind
         from jitlto.runtime.user_code import inputs
 
         if kind is None:
-            return inputs.from_source(str(data), name, self._family.record)
+            return inputs.from_source(str(data), name, self._family.record, store)
         if kind is InputKind.PTX:
             return inputs.from_ptx(data, name)
         assert isinstance(data, bytes)  # noqa: S101 - the add methods see to it
-        return inputs.from_binary(data, kind, name, self._wanted())
+        return inputs.from_binary(data, kind, name, self._wanted(), store)
 
     def _wanted(self) -> Sequence[Symbol]:
         """What a binary input may be there to provide: all that the family's fragments require of each other."""

@@ -1,9 +1,9 @@
-"""Wisdom: the plans that a program used, written down so that they can be linked ahead, on any machine.
+"""Recording: the plans that a program used, written down so that they can be linked ahead, on any machine.
 
 One line of JSON each, added to a file that several processes may write to at once. Recording never makes a program
 fail.
 
->>> with jitlto.runtime.planning.recording.recording("used.jsonl"):
+>>> with jitlto.runtime.session.recording("used.jsonl"):
 ...     plan.link()
 >>> [used.request.configuration for used in jitlto.runtime.planning.recording.read("used.jsonl")]
 """
@@ -11,96 +11,25 @@ fail.
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
-from functools import cache
+from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
-from jitlto import config
 from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture
-from jitlto.runtime.discovery import lookup_cache
+from jitlto.runtime.events import Event, Kind
+from jitlto.runtime.planning.plan import Plan
+from jitlto.runtime.planning.request import Request, SuppliedInput
 
 if TYPE_CHECKING:
     from jitlto.cuda.nvjitlink import InputKind
-    from jitlto.runtime.family import KernelFamily
-    from jitlto.runtime.planning.plan import Plan
 
 _SCHEMA = 1
 _BEGIN = b'{"arch": "'  # of every line, for its names are sorted
 _log = logging.getLogger(__name__)
-
-# Named tuples, not dataclasses: every program that plans makes these classes at its start.
-
-#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
-Given: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
-
-
-class Request(NamedTuple):
-    """What a planner was asked for, in the caller's words: all that is needed to plan it again.
-
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    entry : str or None
-        The entrypoint's group, where it was named.
-    configuration : mapping of str to str
-        Parameter values.
-    pinned : tuple of str
-        Keys of the fragments that were named outright.
-    given : tuple of Given
-        The caller's own inputs, in the order given.
-    link_mode : str
-        ``lto`` or ``ptx``.
-    link_options : mapping of str to object
-        Put over the family's own.
-    """
-
-    family: str
-    entry: str | None
-    configuration: Mapping[str, str]
-    pinned: tuple[str, ...] = ()
-    given: tuple[Given, ...] = ()
-    link_mode: str = "lto"
-    link_options: Mapping[str, object] = MappingProxyType({})
-
-    def plan(self, family: KernelFamily, arch: str | Architecture | None = None) -> Plan:
-        """Plan it again.
-
-        Parameters
-        ----------
-        family : KernelFamily
-            The family of that name.
-        arch : str or Architecture, optional
-            The target; by default the current device's.
-
-        Raises
-        ------
-        PlanError, CompileError
-            If it does not plan: the family has changed, or an input does not compile here.
-        """
-        from jitlto.cuda.nvjitlink import InputKind
-        from jitlto.runtime.planning.planner import Planner
-
-        planner = Planner(family, self.entry, self.configuration)
-        for key in self.pinned:
-            planner.add(key)
-        for name, data, kind in self.given:
-            if isinstance(data, str):
-                planner.add_source(data, name) if kind is None else planner.add_ptx(data, name)
-            elif kind is InputKind.PTX:
-                planner.add_ptx(data, name)
-            elif kind is InputKind.LTOIR:
-                planner.add_ltoir(data, name)
-            else:
-                planner.add_binary(data, str(kind), name)
-        return planner.plan(arch=arch, link_mode=self.link_mode, link_options=self.link_options)
 
 
 class UsedPlan(NamedTuple):
@@ -124,12 +53,12 @@ class UsedPlan(NamedTuple):
         """As one line of JSON, with its end; equal plans make equal lines."""
         request = self.request
         content = {
-            "wisdom": _SCHEMA,
+            "recorded": _SCHEMA,
             "family": request.family,
             "entry": request.entry,
             "configuration": dict(request.configuration),
             "pinned": request.pinned,
-            "given": [_given_to(*given) for given in request.given],
+            "supplied": [_encode_input(*item) for item in request.supplied],
             "link_mode": request.link_mode,
             "link_options": dict(request.link_options),
             "arch": self.arch.sm,
@@ -148,50 +77,20 @@ class UsedPlan(NamedTuple):
         """
         try:
             content = json.loads(line)
-            if content["wisdom"] != _SCHEMA:
+            if content["recorded"] != _SCHEMA:
                 raise ValueError("another schema")
             request = Request(
                 str(content["family"]),
                 None if content["entry"] is None else str(content["entry"]),
                 {str(name): str(value) for name, value in content["configuration"].items()},
                 tuple(map(str, content["pinned"])),
-                tuple(_given_from(given) for given in content["given"]),
+                tuple(_decode_input(item) for item in content["supplied"]),
                 str(content["link_mode"]),
                 dict(content["link_options"]),
             )
             return cls(request, Architecture.parse(content["arch"]), str(content["database"]))
         except (KeyError, TypeError, AttributeError, RecursionError, JitltoError) as error:
             raise ValueError(f"no recorded plan: {error}") from error
-
-
-def record(plan: Plan) -> None:
-    """Write a plan down wherever this process records: ``JITLTO_RECORD``, and every :func:`recording` around it."""
-    recorders = tuple(_active)
-    path = config.current().record
-    if path is not None:
-        recorders += (_of_process(path),)
-    for recorder in recorders:
-        recorder.record(plan)
-
-
-@contextlib.contextmanager
-def recording(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Record the plans that all threads of this process use meanwhile, each once.
-
-    A file that cannot be written is a warning on the log, once.
-
-    Parameters
-    ----------
-    path : path
-        Made if it is missing, added to if it is there.
-    """
-    recorder = _Recorder(Path(path))
-    _active.append(recorder)
-    try:
-        with lookup_cache.avoided():  # what is not planned cannot be recorded
-            yield
-    finally:
-        _active.remove(recorder)
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
@@ -235,15 +134,28 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
     return list(used.values())
 
 
-class _Recorder:
-    """Adds plans to a file, each once."""
+class Recorder:
+    """A subscriber to events that adds the plans in use to a file, each once.
+
+    A file that cannot be written is a warning on the log, once.
+
+    Parameters
+    ----------
+    path : Path
+        Made if it is missing, added to if it is there.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()  # wherever the process goes
         self._seen: dict[str, object] = {}
         self._broken = False
 
+    def __call__(self, event: Event) -> None:
+        if event.kind == Kind.REQUESTED and isinstance(event.plan, Plan):
+            self.record(event.plan)
+
     def record(self, plan: Plan) -> None:
+        """Add a plan, unless it was added before."""
         # No lock, which a fork could leave locked: setdefault lets one thread in.
         mine = object()
         if self._seen.setdefault(plan.digest, mine) is not mine:
@@ -255,16 +167,8 @@ class _Recorder:
             _append(self._path, UsedPlan(plan.request, plan.target, plan.database.path.name).to_line())
         except OSError as error:
             if not self._broken:
-                _log.warning("%s is not added to, so plans are not recorded: %s", self._path, error.strerror or error)
+                _log.warning("%s: cannot be added to, so plans are not recorded: %s", self._path, error.strerror or error)
             self._broken = True
-
-
-_active: list[_Recorder] = []
-
-
-@cache
-def _of_process(path: Path) -> _Recorder:
-    return _Recorder(path)
 
 
 def _append(path: Path, line: bytes) -> None:
@@ -285,12 +189,12 @@ def _append(path: Path, line: bytes) -> None:
         os.close(descriptor)
 
 
-def _given_to(name: str, data: bytes | str, kind: InputKind | None) -> dict[str, object]:
+def _encode_input(name: str, data: bytes | str, kind: InputKind | None) -> dict[str, object]:
     content = {"text": data} if isinstance(data, str) else {"base64": base64.b64encode(data).decode()}
     return {"name": name, "kind": kind, **content}
 
 
-def _given_from(content: Mapping[str, str]) -> Given:
+def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
     from jitlto.cuda.nvjitlink import InputKind
 
     kind = None if content["kind"] is None else InputKind(content["kind"])

@@ -1,0 +1,128 @@
+"""Entries of the kernel cache: a linked kernel, what determines it, and the bytes that hold both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from jitlto.frozen import Frozen
+
+if TYPE_CHECKING:
+    from jitlto.model.versions import Architecture
+
+
+class LinkKey(Frozen):
+    """All that determines linked code, and what it is called.
+
+    Parameters
+    ----------
+    content : bytes
+        The inputs of the link as canonical JSON; its SHA-256 is the plan's digest.
+    kernel : str
+        The key of the entrypoint fragment.
+    configuration : tuple of (str, str)
+        The parameters that chose the fragments.
+    """
+
+    content: bytes
+    kernel: str
+    configuration: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the content."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """The content, parsed."""
+        inputs: dict[str, object] = json.loads(self.content)
+        return inputs
+
+    @classmethod
+    def from_entry(cls, payload: bytes) -> LinkKey:
+        """The key in an entry that :func:`decode_entry` accepts."""
+        content, line, _ = payload.split(b"\n", 2)
+        about = json.loads(line)
+        return cls(content, about["kernel"], tuple((name, value) for name, value in about["configuration"]))
+
+
+class LinkedKernel(Frozen):
+    """A linked kernel, not loaded; equal to another of the same code, whichever layer that is from.
+
+    Parameters
+    ----------
+    cubin : bytes
+        The machine code; PTX where nvJitLink makes none for the device, which is then compiled by the driver.
+    entry : str
+        The kernel's mangled name in it.
+    target : str
+        What it runs on, e.g. ``sm_90``; ``compute_90`` for PTX.
+    log : str
+        nvJitLink's info log.
+    seconds : float
+        Wall time of the link, or of finding it.
+    layer : str
+        Where it is from: ``link``, ``pack`` or ``disk``.
+    """
+
+    cubin: bytes
+    entry: str
+    target: str
+    log: str
+    seconds: float
+    layer: str = "link"
+
+    @property
+    def architecture(self) -> Architecture:
+        """The architecture that it runs on."""
+        from jitlto.model.versions import Architecture  # which launching a kernel that is found does not need
+
+        return Architecture.parse(self.target)
+
+    @property
+    def is_ptx(self) -> bool:
+        """Whether it is PTX."""
+        return self.target.startswith("compute_")
+
+    def _value(self) -> tuple[object, ...]:
+        return (self.cubin, self.entry, self.target, self.log)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LinkedKernel) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
+
+    def __repr__(self) -> str:
+        return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"
+
+
+def encode_entry(key: LinkKey, kernel: LinkedKernel) -> bytes:
+    """Encode an entry: the key's content, a line of JSON, the cubin."""
+    about = {"kernel": key.kernel, "configuration": key.configuration, "log": kernel.log}
+    line = json.dumps(about, sort_keys=True).encode()
+    return b"\n".join([key.content, line, kernel.cubin])
+
+
+def decode_entry(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
+    """Decode an entry; None if it is not the one of that digest, as when a file was given another's name.
+
+    :meth:`LinkKey.from_entry` then reads its key.
+    """
+    content, _, rest = payload.partition(b"\n")
+    if hashlib.sha256(content).hexdigest() != digest:
+        return None
+    line, _, cubin = rest.partition(b"\n")
+    try:
+        about, inputs = json.loads(line), json.loads(content)
+        entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
+        number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
+        pairs = all(len(pair) == 2 for pair in about["configuration"])
+        if not (number.isdigit() and pairs and isinstance(about["kernel"], str)):
+            return None
+        return LinkedKernel(cubin, entry, target, log, seconds, layer)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

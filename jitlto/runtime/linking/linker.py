@@ -1,0 +1,165 @@
+"""The link itself: what code is made for with the nvJitLink at hand, from which images, and the making of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from jitlto.cuda import device, toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in
+from jitlto.errors import ArchitectureError
+from jitlto.model import compatibility
+from jitlto.model.fragment import Fragment, Image, ImageKind
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture, Version
+from jitlto.runtime.linking.cache_entry import LinkedKernel
+
+_log = logging.getLogger(__name__)
+_warned: set[str] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class LinkTarget:
+    """The target of a link, and what the nvJitLink at hand makes for it.
+
+    Parameters
+    ----------
+    architecture : Architecture
+        What the kernel is to run on.
+    link_mode : str
+        ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors.
+    nvjitlink : Version
+    jit_base : Architecture or None
+        What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target itself.
+        The driver, which knows its device, compiles that PTX when the kernel is loaded.
+    foreign : Version or None
+        The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked.
+    """
+
+    architecture: Architecture
+    link_mode: str
+    nvjitlink: Version
+    jit_base: Architecture | None
+    foreign: Version | None
+
+    @property
+    def linked_for(self) -> Architecture:
+        """The architecture that nvJitLink links for."""
+        return self.jit_base or self.architecture
+
+    @property
+    def code(self) -> str:
+        """What code is made for, ``sm_90``, or ``compute_90`` for PTX."""
+        return self.jit_base.compute if self.jit_base else self.architecture.sm
+
+
+def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architecture | None) -> LinkTarget:
+    """Choose what is made of fragments.
+
+    Parameters
+    ----------
+    fragments : sequence of Fragment
+    link_mode : str
+        As requested.
+    arch : Architecture or None
+        As requested; None for the current device's.
+
+    Raises
+    ------
+    NoDeviceError
+        If no architecture is given and there is no device.
+    """
+    linker = toolkit.nvjitlink_version()
+    target = arch or compatibility.native(device.architecture(), fragments)
+    foreign = compatibility.foreign(fragments, linker) if link_mode == "lto" else None
+    mode = "ptx" if foreign else link_mode
+    # What would make PTX is link-time optimisation.
+    jit_base = compatibility.jit_base(target, linker, asked=arch is not None) if mode == "lto" else None
+    return LinkTarget(target, mode, linker, jit_base, foreign)
+
+
+def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: LinkOptions) -> tuple[Image, ...]:
+    """Select the image of each fragment, in link order.
+
+    What differs from the link that was requested is said on the log, once in a process.
+
+    Raises
+    ------
+    VersionError
+        If an image is newer than nvJitLink reads.
+    ArchitectureError
+        If a fragment has no image that runs on the target.
+    """
+    kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
+    linker = target.nvjitlink
+    images = tuple(compatibility.select(fragment, kind, target.linked_for, linker) for fragment in fragments)
+    if target.foreign:
+        _warn_once(
+            f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {linker}: "
+            "linking PTX instead, without link-time optimisation"
+        )
+    if target.jit_base:
+        _warn_once(
+            f"nvJitLink {linker} does not link for {target.architecture.sm}: "
+            f"making PTX for {target.jit_base.compute} instead, which the driver compiles"
+            + "".join(f", without {name}" for name in options.of_assembler())
+        )
+    return images
+
+
+def link_inputs(
+    fragments: Iterable[tuple[Fragment, Image]],
+    read: Callable[[Image], bytes],
+    others: Iterable[LinkInput],
+    target: LinkTarget,
+    flags: Sequence[str],
+    *,
+    entry: str,
+    ptx: bool = False,
+) -> LinkedKernel:
+    """Link, whatever caches hold.
+
+    Parameters
+    ----------
+    fragments : iterable of (Fragment, Image)
+        In link order.
+    read : callable
+        Reads an image.
+    others : iterable of LinkInput
+        The caller's inputs, linked after the fragments.
+    target : LinkTarget
+    flags : sequence of str
+        nvJitLink's, beside the architecture.
+    entry : str
+        The kernel's mangled name.
+    ptx : bool
+        Make PTX, whatever the target, to read and to check.
+
+    Raises
+    ------
+    LinkError
+        Or one of its kinds, if the inputs do not link.
+    """
+    begin = time.perf_counter()
+    kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
+    inputs = [LinkInput(kind, read(image), str(fragment.key)) for fragment, image in fragments] + list(others)
+    base = target.jit_base
+    binary = [item.name for item in inputs if item.kind not in (InputKind.LTOIR, InputKind.FATBIN)]
+    if base and binary:
+        raise ArchitectureError(
+            f"{', '.join(binary)} cannot become part of PTX for {base.compute}: it is not LTO-IR",
+            code="link-architecture-input",
+            hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
+        )
+    linked = link(inputs, target.linked_for, flags, ptx=ptx or base is not None)
+    if base and not ptx:
+        refuse_undefined_in(linked)
+    return LinkedKernel(linked.data, entry, target.code, linked.log, time.perf_counter() - begin)
+
+
+def _warn_once(message: str) -> None:
+    if message not in _warned:
+        _warned.add(message)
+        _log.warning(message)
