@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import config
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.errors import NoDeviceError
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import kernel_cache
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.environments import need
@@ -60,11 +59,9 @@ def _cache_in(directory: Path) -> Iterator[None]:
     """Settings and caches as if the user's cache lay in a directory, for this process and those that it starts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JITLTO_CACHE_DIR", str(directory))
-        config.current.cache_clear()
-        kernel_cache.default.cache_clear()
+        session.default.reset()
         yield
-    config.current.cache_clear()
-    kernel_cache.default.cache_clear()
+    session.default.reset()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -84,7 +84,7 @@ def _describe(place: UserCache) -> dict[str, Any]:
 def _describe_editable() -> dict[str, Any]:
     from jitlto.runtime.discovery import editable
 
-    kept = editable.kept()
+    kept = editable.built_databases(config.current())
     return {
         "name": editable.DIRECTORY,
         "directory": str(config.current().cache_dir / editable.DIRECTORY),
@@ -120,7 +120,7 @@ def clear(only: str | None, as_json: bool) -> None:
         from jitlto.runtime.discovery import editable
 
         before = _describe_editable()
-        count = editable.clear()
+        count = editable.clear(config.current())
         left = _describe_editable()["bytes"]
         about = {"name": before["name"], "directory": before["directory"]}
         removed.append((_EDITABLE, "database", {**about, **asdict(Removed(count, before["bytes"] - left, left))}))
@@ -171,7 +171,7 @@ def why(
 
     plan = find_family(name, database).planner(entry, **configuration).plan(arch=arch, link_mode=link_mode)
     found = look_up(plan)
-    hit, nearest, kernel = found.hit, found.nearest, plan.recipe.kernel
+    hit, nearest, kernel = found.hit, found.nearest, plan.link_key.kernel
     if as_json:
         differences = nearest and [asdict(difference) for difference in nearest.differences]
         print_json(

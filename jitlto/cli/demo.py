@@ -82,13 +82,13 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
         device_arch, reason = None, error.what
     target = arch or device_arch or _WITHOUT_DEVICE
     # Loading the linker's library is no part of a link.
-    search.planner(**_CONFIGURATIONS[0]).plan(arch=target).link_anew()
+    search.planner(**_CONFIGURATIONS[0]).plan(arch=target).link(use_cache=False)
     held = True
     for configuration in _CONFIGURATIONS:
         begin = time.perf_counter()
         plan = search.planner(**configuration).plan(arch=target)
         planned = time.perf_counter() - begin
-        linked = plan.link_anew()
+        linked = plan.link(use_cache=False)
         left = plan.calls_left() if plan.link_mode == "lto" else ["(linked as PTX)"]
         held &= not left
         inlined = f"CALLS LEFT: {', '.join(left)}" if left else "no call left"

@@ -57,10 +57,10 @@ def locate(target: Path) -> tuple[Path, str | None]:
     text = str(target)
     if not _NAMED.fullmatch(text) or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on a name that is too long
         return target, None
-    from jitlto.runtime.discovery import registry
+    from jitlto.runtime import session
 
     package, _, name = text.rpartition(":")
-    return registry.default().find(name, package or None).location, name
+    return session.default.registry.find(name, package or None).location, name
 
 
 def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:

@@ -67,7 +67,7 @@ def plan(
 
 
 def _summarise(plan: Plan) -> None:
-    linked = plan.link_anew()
+    linked = plan.link(use_cache=False)
     described = plan.as_dict()
     click.echo(str(described["entry"]))
     for parameter in plan.entry.signature:

@@ -154,14 +154,14 @@ def _print_as_json(
             "seconds": round(seconds, 3),
             "kernels": [
                 {
-                    "kernel": outcome.recipe.kernel,
-                    "configuration": dict(outcome.recipe.configuration),
+                    "kernel": outcome.key.kernel,
+                    "configuration": dict(outcome.key.configuration),
                     "arch": outcome.arch,
-                    "digest": outcome.recipe.digest,
+                    "digest": outcome.key.digest,
                     "layer": outcome.layer,
                 }
                 for outcome in result.outcomes
-                if outcome.recipe and not outcome.error
+                if outcome.key and not outcome.error
             ],
             "failures": causes,
         }

@@ -99,12 +99,10 @@ def _kind() -> int:
     return int(major * 10 + minor)
 
 
-def _after_fork() -> None:
+def after_fork() -> None:
+    """Forget, in a forked process, which devices its thread has seen."""
     global _thread
     _thread = threading.local()
-
-
-os.register_at_fork(after_in_child=_after_fork)
 
 
 def ordinal() -> int:

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.runtime.linking import kernel_cache, packs
-from jitlto.runtime.linking.kernel_cache import unpack
-from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.linking.cache_entry import LinkKey, decode_entry
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.user_caches import CACHE_OFF, user_caches
 
@@ -39,13 +38,13 @@ class Source:
     def holds(self, digest: str) -> bool:
         """Whether a program would take the entry; a damaged one is as good as none."""
         payload = self.get(digest) if digest in self.files else None
-        return payload is not None and unpack(digest, payload, 0.0, self.layer) is not None
+        return payload is not None and decode_entry(digest, payload, 0.0, self.layer) is not None
 
-    def recipes(self) -> Iterator[Recipe]:
+    def keys(self) -> Iterator[LinkKey]:
         for digest in sorted(self.files):
             payload = self.get(digest)
-            if payload and unpack(digest, payload, 0.0, self.layer):
-                yield Recipe.of_entry(payload)
+            if payload and decode_entry(digest, payload, 0.0, self.layer):
+                yield LinkKey.from_entry(payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,26 +127,26 @@ def _sources(database: Path) -> tuple[list[Source], str | None]:
 
 def _nearest(plan: Plan, sources: Iterable[Source]) -> Nearest | None:
     """The entry of the same kernel and configuration, or else of the same group, that differs in least."""
-    own = plan.recipe
+    own = plan.link_key
     best: tuple[tuple[bool, bool, int, str], Nearest] | None = None
     for source in sources:
-        for recipe in source.recipes():
-            if recipe.kernel.partition("[")[0] != own.kernel.partition("[")[0]:
+        for key in source.keys():
+            if key.kernel.partition("[")[0] != own.kernel.partition("[")[0]:
                 continue
-            differences = tuple(_differences(plan, recipe))
-            other = recipe.kernel != own.kernel, recipe.configuration != own.configuration
-            rank = (*other, len(differences), recipe.digest)
+            differences = tuple(_differences(plan, key))
+            other = key.kernel != own.kernel, key.configuration != own.configuration
+            rank = (*other, len(differences), key.digest)
             if best is None or rank < best[0]:
-                best = rank, Nearest(source, recipe.digest, recipe.kernel, differences)
+                best = rank, Nearest(source, key.digest, key.kernel, differences)
     return best[1] if best else None
 
 
-def _differences(plan: Plan, there: Recipe) -> Iterator[Difference]:
-    chosen, other = dict(plan.recipe.configuration), dict(there.configuration)
+def _differences(plan: Plan, there: LinkKey) -> Iterator[Difference]:
+    chosen, other = dict(plan.link_key.configuration), dict(there.configuration)
     for name in sorted(chosen.keys() | other.keys()):
         if chosen.get(name) != other.get(name):
             yield Difference(name, other.get(name), chosen.get(name))
-    own, theirs = plan.recipe.inputs, there.inputs
+    own, theirs = plan.link_key.inputs, there.inputs
     for name in sorted(own.keys() | theirs.keys()):
         here, cached = own.get(name), theirs.get(name)
         # Another configuration has other fragments, and mostly another entry: that says nothing more.

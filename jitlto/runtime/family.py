@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING
 
-from jitlto import config
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, LinkError
 from jitlto.model.types import cpp_name
-from jitlto.runtime.discovery import lookup_cache, registry
+from jitlto.runtime import session as sessions
+from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
-from jitlto.runtime.linking import kernel_cache
+from jitlto.runtime.events import Kind
+from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER
+from jitlto.runtime.linking.single_flight import raise_copy
+from jitlto.runtime.session import Session
 from jitlto.storage.files import digest_of
 
 if TYPE_CHECKING:  # what finding a linked kernel does not need
@@ -25,14 +26,19 @@ if TYPE_CHECKING:  # what finding a linked kernel does not need
     from jitlto.runtime.discovery.lookup_cache import Chosen
     from jitlto.runtime.dispatcher import Dispatcher
     from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.linking.kernel_cache import LinkedKernel
-    from jitlto.runtime.linking.single_flight import OnceMap
+    from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan
     from jitlto.runtime.planning.planner import Planner
+    from jitlto.runtime.planning.request import Request
     from jitlto.storage.database import FragmentDatabase
 
 
-def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None = None) -> KernelFamily:
+def load(
+    family: str,
+    database: str | os.PathLike[str] | FragmentDatabase | None = None,
+    *,
+    session: Session = sessions.default,
+) -> KernelFamily:
     """Load a family from a fragment database.
 
     Parameters
@@ -41,6 +47,8 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
         Its name.
     database : path or FragmentDatabase, optional
         Where it is; by default it is looked for as by :func:`family`.
+    session : Session, optional
+        By default the process's.
 
     Raises
     ------
@@ -51,17 +59,17 @@ def load(family: str, database: str | os.PathLike[str] | FragmentDatabase | None
     """
     _require_name(family)
     if database is None:
-        return KernelFamily(family, registry.default().find(family))
+        return KernelFamily(family, session.registry.find(family), session)
     if isinstance(database, str | os.PathLike):
-        return KernelFamily(family, registry.default().file(database))
-    from jitlto.storage.database import FragmentDatabase
+        return KernelFamily(family, session.registry.file(database), session)
+    from jitlto.storage.database import FragmentDatabase  # and so SQLite, which known databases do not need
 
     if not isinstance(database, FragmentDatabase):
-        raise TypeError(f"a database is given by its path or as a FragmentDatabase, not as a {type(database).__name__}")
-    return KernelFamily(family, database)
+        raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
+    return KernelFamily(family, database, session)
 
 
-def family(name: str, *, distribution: str | None = None) -> KernelFamily:
+def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
     """A family by its name: from the databases on ``JITLTO_DATABASE_PATH``, or else from an installed package.
 
     No package is imported for it. A process gets the same object for the same name as long as the database is the same.
@@ -72,6 +80,8 @@ def family(name: str, *, distribution: str | None = None) -> KernelFamily:
         The family's name.
     distribution : str, optional
         The installed package that is meant, where several bring a family of that name.
+    session : Session, optional
+        By default the process's.
 
     Raises
     ------
@@ -81,14 +91,13 @@ def family(name: str, *, distribution: str | None = None) -> KernelFamily:
         If its database cannot be read; of a package that is installed editable, if it cannot be built.
     """
     _require_name(name)
-    known = registry.default()
-    found = known.loaded.get((name, distribution))
-    if found is not None and found.in_place:
-        return found
-    made = KernelFamily(name, known.find(name, distribution))
-    if found is None:
-        return known.loaded.setdefault((name, distribution), made)  # the first thread's
-    known.loaded[name, distribution] = made
+    loaded: KernelFamily | None = session.families.get((name, distribution))
+    if loaded is not None and loaded.in_place:
+        return loaded
+    made = KernelFamily(name, session.registry.find(name, distribution), session)
+    if loaded is None:
+        return session.families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
+    session.families[name, distribution] = made
     return made
 
 
@@ -101,6 +110,8 @@ class KernelFamily:
         The family's name.
     database : FragmentDatabase or DatabaseFile
         Where it is.
+    session : Session, optional
+        By default the process's.
 
     Raises
     ------
@@ -110,32 +121,36 @@ class KernelFamily:
         If it is a part of a build.
     """
 
-    def __init__(self, name: str, database: FragmentDatabase | DatabaseFile) -> None:
-        file = database if isinstance(database, DatabaseFile) else DatabaseFile.of(database)
+    def __init__(
+        self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
+    ) -> None:
+        file = database if isinstance(database, DatabaseFile) else DatabaseFile.from_database(database)
         contents = file.contents.families.get(name)
         if file.contents.part is not None:
             from jitlto.storage.database import MERGE_HINT
 
             raise DatabaseError(
-                f"is {file.contents.part} of a build: its kernels lack fragments",
+                f"database is {file.contents.part} of a build: its kernels lack fragments",
+                code="database-part",
                 where=str(file.path),
                 hint=MERGE_HINT,
             )
         if contents is None:
             from jitlto.runtime.discovery import errors
 
-            raise errors.not_held(name, file)
+            raise errors.not_held(name, file.contents.families, file.path)
         self.name = name
         self._file = file
+        self.session = session
         #: The parameters, and the values that occur.
         self.parameters: Mapping[str, tuple[str, ...]] = contents.parameters
         #: The groups of entrypoints.
         self.entrypoints: tuple[str, ...] = contents.entrypoints
         self._requests: dict[object, Launcher] = {}
         self._launchers: dict[str, Launcher] = {}  # by digest
+        self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._record: FamilyRecord | None = None
         self._index: Index | None = None
-        self._loading = threading.RLock()  # of what is found; subscribers to events may ask for more meanwhile
         self._dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -160,7 +175,7 @@ class KernelFamily:
     # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
     @property
     def record(self) -> FamilyRecord:
-        """What the database says of the family as a whole."""
+        """The family's record in the database."""
         if self._record is None:
             self._record = self.database.families[self.name]
         return self._record
@@ -189,7 +204,7 @@ class KernelFamily:
                 group = {"entry": found.resolution.entry.key.group} if several else {}
                 yield group | dict(found.configuration)
 
-    def planner(self, entry: str | None = None, **configuration: object) -> Planner:
+    def planner(self, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """A planner, to which fragments and a user's own device code can be added.
 
         Parameters
@@ -201,7 +216,7 @@ class KernelFamily:
         """
         from jitlto.runtime.planning.planner import Planner
 
-        return Planner(self, entry, configuration)
+        return Planner(self, self.session, entry, configuration, self.load)
 
     def plan(
         self,
@@ -216,6 +231,24 @@ class KernelFamily:
         planner = self.planner(entry, **configuration)
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
 
+    def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
+        """Plan a request that was recorded, maybe on another machine.
+
+        Parameters
+        ----------
+        request : Request
+            One to this family.
+        arch : str or Architecture, optional
+            The target; by default the current device's.
+
+        Raises
+        ------
+        PlanError, CompileError
+            If it does not plan: the family has changed, or an input does not compile here.
+        """
+        planner = self.planner(request.entry, **request.configuration).add_request(request)
+        return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
+
     def launcher(
         self,
         *,
@@ -226,8 +259,8 @@ class KernelFamily:
     ) -> Launcher:
         """The launcher of a configuration on the current device: linked at the first call, found at the next.
 
-        What an earlier process of this user was given for the same request is found without planning
-        (``jitlto.runtime.discovery.lookup_cache``); :attr:`Launcher.plan` then plans when it is asked for.
+        The kernel that answered the same request in an earlier process of this user is found without planning
+        (``jitlto.runtime.discovery.lookup_cache``); :attr:`Launcher.plan` then plans when it is needed.
 
         Raises
         ------
@@ -237,7 +270,7 @@ class KernelFamily:
             If the database has to be opened, and cannot be read any more.
         """
         if link_options and not isinstance(link_options, Mapping):
-            raise TypeError(f"link options are given as a dict, not as a {type(link_options).__name__}")
+            raise TypeError(f"link options must be a dict, not {type(link_options).__name__}")
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
@@ -248,26 +281,24 @@ class KernelFamily:
             pass  # TypeError: a value that cannot be hashed, which planning will name
         link_options = dict(link_options or {})  # whoever changes theirs afterwards changes nothing here
         capability = device.current().compute_capability
-        known = lookup_cache.in_use()
-        asked = self._asked(entry, link_mode, link_options, configuration, capability) if known else None
-        chosen = known.chosen(asked) if known and asked else None
-        launcher = None
-        if chosen is not None:
-            again = partial(_plan, self.name, self._file, entry, link_mode, link_options, configuration)
-            launcher = self._found(chosen, again)
+        cache, key, launcher = self.session.lookup_cache, None, None
+        if cache is not None:
+            key = self._request_key(entry, link_mode, link_options, configuration, capability)
+            chosen = cache.find_chosen(key) if key else None
+            if chosen is not None:
+                launcher = self._find(chosen, entry, link_mode, link_options, configuration)
         if launcher is None:
-            from jitlto.runtime.planning.planner import Planner
-
-            planned = Planner(self, entry, configuration).plan(link_mode=link_mode, link_options=link_options)
-            launcher = self.load(planned)
+            plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
+            launcher = self.load(plan)
             # Where PTX stands in for LTO-IR or for a cubin, each process is to say so.
-            as_asked = planned.link_mode == link_mode and planned.jit_base is None
-            if known and asked and as_asked and planned.target.number == _number(capability):
-                known.keep_chosen(asked, planned.chosen)
+            as_requested = plan.link_mode == link_mode and plan.jit_base is None
+            major, minor = capability
+            if cache and key and as_requested and plan.target.number == 10 * major + minor:
+                cache.store_chosen(key, plan.chosen)
         self._requests[request] = launcher
         return launcher
 
-    def _asked(
+    def _request_key(
         self,
         entry: str | None,
         link_mode: str,
@@ -275,14 +306,12 @@ class KernelFamily:
         configuration: Mapping[str, object],
         capability: tuple[int, int],
     ) -> str | None:
-        """What is asked, for shortcuts; None if that cannot be said."""
+        """The key of a request in the lookup cache; None if it has none."""
         try:
             values = {name: cpp_name(value) for name, value in configuration.items()}
         except TypeError:
             return None
-        return lookup_cache.question(
-            self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability
-        )
+        return request_key(self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability)
 
     def dispatcher(
         self,
@@ -317,42 +346,80 @@ class KernelFamily:
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or find what was loaded for an equal one."""
         device.current()  # whose absence is to be the error, before that of a link
-        return self._linking.get(plan.digest, lambda: self._loaded(plan.chosen, plan.link(), lambda: plan))
+        launcher = None
+        while launcher is None:  # None: another thread looked for it in the caches alone
+            launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)
+        return launcher
 
-    @property
-    def _linking(self) -> OnceMap[str, Launcher]:
-        from jitlto.runtime.linking.single_flight import OnceMap  # of which finding kernels has no need
-
-        # A link that fails will fail again; what is missing, or cannot be loaded, may be there next time.
-        made: OnceMap[str, Launcher] = OnceMap(LinkError, self._launchers)
-        return self.__dict__.setdefault("_linking_once", made)  # type: ignore[no-any-return]  # the first thread's
-
-    def _found(self, chosen: Chosen, plan: Callable[[Architecture], Plan]) -> Launcher | None:
+    def _find(
+        self,
+        chosen: Chosen,
+        entry: str | None,
+        link_mode: str,
+        link_options: Mapping[str, object],
+        configuration: Mapping[str, object],
+    ) -> Launcher | None:
         """The launcher of a kernel that was linked before; None if it is not there any more."""
-        with self._loading:
-            loaded = self._launchers.get(chosen.digest)
-            if loaded is not None:
-                return loaded
-            linked = kernel_cache.default().take(chosen.digest, chosen.kernel, self._file.location)
+        name, file, session = self.name, self._file, self.session
+
+        def find() -> LinkedKernel | None:
+            linked = session.kernel_cache.find(chosen.digest, file.location)
+            if linked is not None:
+                session.events.emit(EVENT_OF_LAYER[linked.layer], chosen.kernel, chosen.digest, linked.seconds)
+            return linked
+
+        def plan(linked: LinkedKernel) -> Plan:
+            # With a family of its own: a launcher that held its family would be held by what it holds.
+            planner = KernelFamily(name, file, session).planner(entry, **configuration)
+            return planner.plan(arch=linked.architecture, link_mode=link_mode, link_options=link_options)
+
+        return self._load_once(chosen, find, plan)
+
+    def _load_once(
+        self, chosen: Chosen, get: Callable[[], LinkedKernel | None], plan: Callable[[LinkedKernel], Plan]
+    ) -> Launcher | None:
+        """The launcher of a kernel, loaded by one thread, for which the others wait; None if ``get`` gives none."""
+        digest = chosen.digest
+        launcher = self._launchers.get(digest)
+        if launcher is not None:
+            return launcher
+        made = False
+
+        def make() -> Launcher | None:
+            nonlocal made
+            launcher = self._launchers.get(digest)
+            if launcher is not None:
+                return launcher  # loaded between our look and our turn
+            if digest in self._failures:
+                raise_copy(self._failures[digest])
+            try:
+                linked = get()
+            except LinkError as error:  # what is missing, or cannot be loaded, may be there next time
+                self._failures[digest] = error
+                raise
             if linked is None:
                 return None
-            made = self._loaded(chosen, linked, lambda: plan(linked.architecture))
-            return self._launchers.setdefault(chosen.digest, made)
+            made = True
+            return self._launchers.setdefault(digest, self._launcher(chosen, linked, lambda: plan(linked)))
 
-    def _loaded(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
+        launcher, _ = self.session.flights.run((id(self), digest), make)
+        if launcher is not None and made:
+            # Nobody waits for this thread any more, so that a subscriber may take its time.
+            self.session.events.emit(Kind.LOADED, chosen.kernel, digest, launcher.load_seconds)
+            residency = self.session.residency
+            if residency is not None:
+                residency.add(self, digest)
+        return launcher
+
+    def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.runtime.launch.launcher import Launcher
 
-        launcher = Launcher(chosen, linked, plan)
-        limit = config.current().max_loaded
-        if limit is not None:
-            from jitlto.runtime.launch import residency as loaded
-
-            loaded.of_process(limit).add(self, chosen.digest)
-        return launcher
+        return Launcher(chosen, linked, plan)
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when nobody holds it any more."""
-        launcher = self._linking.discard(digest)
+        self._failures.pop(digest, None)
+        launcher = self._launchers.pop(digest, None)
         tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
@@ -361,24 +428,4 @@ class KernelFamily:
 
 def _require_name(family: str) -> None:
     if not isinstance(family, str):
-        raise TypeError(f"a family is given by its name, not as a {type(family).__name__}")
-
-
-def _plan(
-    name: str,
-    file: DatabaseFile,
-    entry: str | None,
-    link_mode: str,
-    link_options: Mapping[str, object],
-    configuration: Mapping[str, object],
-    arch: Architecture,
-) -> Plan:
-    """Plan with a family of its own: a launcher that held its family would be held by what it holds."""
-    from jitlto.runtime.planning.planner import Planner
-
-    planner = Planner(KernelFamily(name, file), entry, configuration)
-    return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
-
-
-def _number(capability: tuple[int, int]) -> int:
-    return 10 * capability[0] + capability[1]
+        raise TypeError(f"family must be a name, not {type(family).__name__}")

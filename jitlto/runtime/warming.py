@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,16 +13,16 @@ from jitlto.errors import JitltoError
 from jitlto.model import enumeration
 from jitlto.model.configuration import normalise
 from jitlto.model.versions import Architecture
-from jitlto.runtime.discovery import registry
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import kernel_cache, packs
-from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack, unpack
-from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.linking import packs
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey, decode_entry, encode_entry
+from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan
-from jitlto.runtime.planning.recording import Request
+from jitlto.runtime.planning.request import Request
 from jitlto.storage.user_caches import user_caches
 
 #: Finds a family by its name.
@@ -39,7 +40,7 @@ class WarmJob:
     def plan(self) -> Plan:
         if isinstance(self.family, JitltoError):
             raise self.family
-        return self.request.plan(self.family, self.arch)
+        return self.family.plan_request(self.request, self.arch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +54,11 @@ class WarmJobs:
 
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
-    """The linked kernel of a job: its recipe, database and the layer that it is from, ``link`` if new; or an error."""
+    """The linked kernel of a job: its key, database and the layer that it is from, ``link`` if new; or an error."""
 
     job: WarmJob
     arch: str | None
-    recipe: Recipe | None = None
+    key: LinkKey | None = None
     database: Path | None = None
     layer: str = ""
     error: JitltoError | None = None
@@ -111,7 +112,7 @@ def recorded_jobs(
             where=str(path),
             hint="run the program with JITLTO_RECORD=FILE",
         )
-    held = registry.default().open(database).families if database else None
+    held = session.default.registry.open(database).families if database else None
     own = [plan for plan in used if held is None or plan.request.family in held]
     if not own:
         names = ", ".join(sorted({plan.request.family for plan in used}))
@@ -206,7 +207,7 @@ class WarmTarget:
             self._cache = _writable_cache()
         else:
             _require_writable(output)
-            self._cache = CubinCache(kernel_cache.default().store)
+            self._cache = KernelCache(session.default.kernel_cache.store)
             self._replaced = _existing_pack(output)
 
     def link(
@@ -226,7 +227,7 @@ class WarmTarget:
             if claimed.setdefault(plan.digest, job) is not job:
                 return None
             kernel = self._to_cache(plan) if self._output is None else self._to_pack(plan)
-            return WarmOutcome(job, plan.target.sm, plan.recipe, plan.database.path, kernel.layer)
+            return WarmOutcome(job, plan.target.sm, plan.link_key, plan.database.path, kernel.layer)
 
         ordered: dict[int, WarmOutcome] = {}
         for position, job, outcome in run_parallel(work, jobs, workers):
@@ -243,22 +244,22 @@ class WarmTarget:
         return WarmResult(outcomes, len(self._entries))
 
     def _to_cache(self, plan: Plan) -> LinkedKernel:
-        return self._cache.kernel(plan.recipe, plan.link_anew, plan.database.location)
+        return self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
 
     def _to_pack(self, plan: Plan) -> LinkedKernel:
         """From the pack that is replaced, from where programs find it, or linked."""
         digest = plan.digest
         payload = self._replaced.get(digest) if self._replaced else None
-        found = unpack(digest, payload, 0.0, "pack") if payload else None
-        kernel = found or self._cache.find(digest, plan.database.location) or plan.link_anew()
-        self._entries[digest] = pack(plan.recipe, kernel)
+        found = decode_entry(digest, payload, 0.0, "pack") if payload else None
+        kernel = found or self._cache.find(digest, plan.database.location) or plan.link(use_cache=False)
+        self._entries[digest] = encode_entry(plan.link_key, kernel)
         return kernel
 
     def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
         """The outcome; a failure if the kernel was linked and the cache does not hold it."""
-        if outcome.recipe is None or outcome.database is None or outcome.layer == "pack":
+        if outcome.key is None or outcome.database is None or outcome.layer == "pack":
             return outcome
-        if self._cache.find(outcome.recipe.digest, outcome.database) is not None:
+        if self._cache.find(outcome.key.digest, outcome.database) is not None:
             return outcome
         place = user_caches()[0]
         refused = self._cache.store.refused if self._cache.store else None
@@ -284,7 +285,7 @@ class WarmTarget:
             ) from None
 
 
-def _writable_cache() -> CubinCache:
+def _writable_cache() -> KernelCache:
     place = user_caches()[0]
     if place.setting != "on":
         raise JitltoError(
@@ -294,7 +295,7 @@ def _writable_cache() -> CubinCache:
             hint="leave JITLTO_CACHE unset, or write a pack: -o PACK",
         )
     # Linking is what this is for, whatever JITLTO_MODE says.
-    return CubinCache(place.open())
+    return KernelCache(place.open())
 
 
 def _require_writable(output: Path) -> None:

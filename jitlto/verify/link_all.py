@@ -37,6 +37,7 @@ class LinkJob:
             self.mode,
             self.arch,
             self.family.database,
+            self.family.session,
         )
 
 
@@ -90,6 +91,6 @@ def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tu
     """
 
     def link(job: LinkJob) -> None:
-        job.plan().link_anew()
+        job.plan().link(use_cache=False)
 
     return run_parallel(link, jobs, workers)

@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import cupy as cp
@@ -273,16 +274,16 @@ def _overlap(kernels: KernelFamily) -> dict[str, object]:
         kernels.plan(**_plain(data_type=t, op=op, third="true")) for t in ("float", "double") for op in ("add", "mul")
     ]
     plans += [plan.for_arch("sm_80") for plan in plans]
-    plans[0].link_anew()
+    plans[0].link(use_cache=False)
     serial, together = [], []
     for _ in range(5):
         begin = time.perf_counter()
         for plan in plans:
-            plan.link_anew()
+            plan.link(use_cache=False)
         serial.append(time.perf_counter() - begin)
         with ThreadPoolExecutor(8) as pool:
             begin = time.perf_counter()
-            list(pool.map(Plan.link_anew, plans))
+            list(pool.map(partial(Plan.link, use_cache=False), plans))
             together.append(time.perf_counter() - begin)
     return {
         "plans": len(plans),
@@ -315,8 +316,8 @@ def _link_overhead(plan: Plan, rounds: int = 101) -> dict[str, object]:
         nvjitlink.destroy(handle)
         return bytes(buffer)
 
-    same = bare() == plan.link_anew().cubin
-    sides: list[tuple[str, Callable[[], object]]] = [("ours", plan.link_anew), ("bare", bare)]
+    same = bare() == plan.link(use_cache=False).cubin
+    sides: list[tuple[str, Callable[[], object]]] = [("ours", partial(plan.link, use_cache=False)), ("bare", bare)]
     times: dict[str, list[float]] = {name: [] for name, _ in sides}
     for _ in range(rounds):
         for name, link in sides:

@@ -13,8 +13,7 @@ import pytest
 from jitlto.cli.cache import cache as command_group
 from jitlto.model.text import format_bytes
 from jitlto.runtime.family import load
-from jitlto.runtime.linking.kernel_cache import pack
-from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.linking.cache_entry import LinkKey, encode_entry
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto
@@ -202,10 +201,12 @@ def test_a_miss_by_a_changed_source_names_the_fragment(build_family: BuildFamily
 
 def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     plan = load("mini", mini_copy).plan(arch="sm_90", data_type="float", op_name="twice")
-    older = json.dumps({**plan.recipe.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
-    recipe = Recipe(older, plan.recipe.kernel, plan.recipe.configuration)
-    CacheDir(tmp_path / "cache" / "cubins", 1 << 20).put("kernels", recipe.digest, pack(recipe, plan.link_anew()))
-    here = plan.recipe.inputs["nvjitlink"]
+    older = json.dumps({**plan.link_key.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
+    recipe = LinkKey(older, plan.link_key.kernel, plan.link_key.configuration)
+    CacheDir(tmp_path / "cache" / "cubins", 1 << 20).put(
+        "kernels", recipe.digest, encode_entry(recipe, plan.link(use_cache=False))
+    )
+    here = plan.link_key.inputs["nvjitlink"]
     assert f"nvjitlink: 12.0 there, {here} here" in _why(mini_copy, own)
 
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from jitlto.build.merge import merge_databases
 from jitlto.cli import cli
 from jitlto.errors import JitltoError
+from jitlto.runtime import session
 from jitlto.storage.database import FragmentDatabase
 from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.runtime.discovery.test_registry import rewritten
@@ -62,13 +63,12 @@ def test_a_command_takes_an_installed_family_by_name_or_by_package_and_name(
     # With another package that brings it, the plain name is an error, and this one is still meant by its name.
     second = install_mini(site, mini_path, "another")
     rewritten(mini_path, second, options=("-DOTHER",))
-    from jitlto.runtime.discovery import registry
 
-    registry.default.cache_clear()
+    session.default.reset()
     with pytest.raises(JitltoError, match="several installed packages bring the family 'mini'"):
         run(*("mini" if part == "FAMILY" else part for part in command))
     run(*("my-package:mini" if part == "FAMILY" else part for part in command))
-    registry.default.cache_clear()
+    session.default.reset()
 
 
 @pytest.mark.slow
@@ -154,10 +154,9 @@ def test_an_empty_list_is_said(site: Path) -> None:
 
 def test_a_recorded_plan_is_warmed_from_an_installed_package(site: Path, mini_path: Path, tmp_path: Path) -> None:
     from jitlto.runtime.family import family
-    from jitlto.runtime.planning import recording
 
     install_mini(site, mini_path)
-    with recording.recording(tmp_path / "used.jsonl"):
+    with session.recording(tmp_path / "used.jsonl"):
         family("mini").plan(arch="sm_90", data_type="float", op_name="twice").link()
     assert "1 kernel" in run("warm", tmp_path / "used.jsonl").stdout
 

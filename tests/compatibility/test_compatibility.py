@@ -27,7 +27,7 @@ from jitlto.model.fragment import Image, ImageKind
 from jitlto.model.versions import Architecture, Version, newest_ptx_isa
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.environment import Diagnosis, describe_driver

@@ -15,7 +15,7 @@ from jitlto.model import ptx
 from jitlto.model.fragment import Role, SymbolKind
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.runtime.planning.plan import Plan
 
 Configuration = dict[str, str]

@@ -36,7 +36,7 @@ def whole(kernels: KernelFamily, configuration: dict[str, str], architecture: st
     from cuda.core import Program, ProgramOptions
 
     from jitlto.runtime.launch.launcher import Launcher
-    from jitlto.runtime.linking.kernel_cache import LinkedKernel
+    from jitlto.runtime.linking.cache_entry import LinkedKernel
 
     plan = kernels.plan(arch=architecture, **configuration)
     declared = declaration.load_family(declaration.find_family("transport"))

@@ -12,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from jitlto.errors import LinkError
-from jitlto.runtime import events
+from jitlto.runtime import events, session
 from jitlto.runtime.events import KINDS, Event, Kind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import kernel_cache, packs
-from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack
+from jitlto.runtime.linking import packs
+from jitlto.runtime.linking.cache_entry import LinkedKernel
+from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.cache_dir import CacheDir
+from tests.support.kernels import entry, get_or_link
 
 
 @pytest.fixture
@@ -27,8 +29,8 @@ def plan(mini: KernelFamily) -> Plan:
 
 
 @pytest.fixture
-def cache(tmp_path: Path) -> CubinCache:
-    return CubinCache(CacheDir(tmp_path / "cache", 1 << 30))
+def cache(tmp_path: Path) -> KernelCache:
+    return KernelCache(CacheDir(tmp_path / "cache", 1 << 30))
 
 
 @pytest.fixture
@@ -40,15 +42,15 @@ def heard() -> Iterator[list[Event]]:
     stop()
 
 
-def ask(cache: CubinCache, plan: Plan) -> LinkedKernel:
-    return cache.kernel(plan.recipe, plan.link_anew, plan.database.path)
+def ask(cache: KernelCache, plan: Plan) -> LinkedKernel:
+    return get_or_link(cache, plan)
 
 
 def told(heard: list[Event]) -> list[str]:
     return [event.kind for event in heard]
 
 
-def test_a_link_and_a_find_are_told_and_counted(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+def test_a_link_and_a_find_are_told_and_counted(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     before = events.counters()
     kernels = [ask(cache, plan) for _ in range(3)]
     after = events.counters()
@@ -61,23 +63,23 @@ def test_a_link_and_a_find_are_told_and_counted(cache: CubinCache, plan: Plan, h
     assert heard[0].seconds > heard[1].seconds > 0
 
 
-def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
-    packs.write(tmp_path / "family.pack", {plan.digest: pack(plan.recipe, plan.link_anew())})
-    kernel = cache.kernel(plan.recipe, plan.link_anew, tmp_path / "family.fragdb")
+def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
+    packs.write(tmp_path / "family.pack", {plan.digest: entry(plan)})
+    kernel = get_or_link(cache, plan, tmp_path / "family.fragdb")
     assert kernel.layer == "pack"
     assert told(heard) == [Kind.FOUND_IN_PACK]
 
 
-def test_who_waits_for_another_thread_says_how_long(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     inside = threading.Event()
 
     def slow() -> LinkedKernel:
         inside.set()
         time.sleep(0.2)
-        return plan.link_anew()
+        return plan.link(use_cache=False)
 
     with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(cache.kernel, plan.recipe, slow, plan.database.path)
+        first = pool.submit(cache.get_or_link, plan.link_key, slow, plan.database.path)
         assert inside.wait(10)
         others = [pool.submit(ask, cache, plan) for _ in range(3)]
         assert all(other.result(10) == first.result(10) for other in others)
@@ -85,7 +87,7 @@ def test_who_waits_for_another_thread_says_how_long(cache: CubinCache, plan: Pla
     assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
 
 
-def test_who_waits_for_another_process_says_how_long(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+def test_who_waits_for_another_process_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     assert cache.store is not None
     claim = CacheDir(cache.store.directory, 1 << 30).claim(plan.digest)
     assert claim is not None
@@ -98,18 +100,18 @@ def test_who_waits_for_another_process_says_how_long(cache: CubinCache, plan: Pl
     assert 0.15 < heard[0].seconds < 5
 
 
-def test_a_link_that_fails_is_no_event(cache: CubinCache, plan: Plan, heard: list[Event]) -> None:
+def test_a_link_that_fails_is_no_event(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     def refuse() -> LinkedKernel:
         raise LinkError("refused")
 
     with pytest.raises(LinkError):
-        cache.kernel(plan.recipe, refuse, plan.database.path)
+        cache.get_or_link(plan.link_key, refuse, plan.database.path)
     assert heard == []
 
 
 @pytest.mark.parametrize("error", [ValueError, LinkError, RecursionError])
 def test_a_subscriber_that_raises_harms_nobody(
-    cache: CubinCache, plan: Plan, heard: list[Event], caplog: pytest.LogCaptureFixture, error: type[Exception]
+    cache: KernelCache, plan: Plan, heard: list[Event], caplog: pytest.LogCaptureFixture, error: type[Exception]
 ) -> None:
     def fail(event: Event) -> None:
         raise error("a subscriber's own trouble")
@@ -127,7 +129,7 @@ def test_a_subscriber_that_raises_harms_nobody(
     assert "a subscriber's own trouble" in caplog.text
 
 
-def test_a_subscriber_may_be_slow_and_ask_for_the_same_kernel(cache: CubinCache, plan: Plan) -> None:
+def test_a_subscriber_may_be_slow_and_ask_for_the_same_kernel(cache: KernelCache, plan: Plan) -> None:
     got: list[LinkedKernel] = []
 
     def curious(event: Event) -> None:
@@ -153,10 +155,10 @@ def test_a_subscriber_may_subscribe_and_stop_while_it_is_told() -> None:
 
     stops.append(events.subscribe(once))
     for _ in range(2):
-        events.tell(Kind.PLANNED, "f/k[]")
+        events.default.emit(Kind.PLANNED, "f/k[]")
     for stop in stops:
         stop()
-    events.tell(Kind.PLANNED, "f/k[]")
+    events.default.emit(Kind.PLANNED, "f/k[]")
     assert late == [Event(Kind.PLANNED, "f/k[]")]
 
 
@@ -165,10 +167,10 @@ def test_a_subscription_ends_alone_and_more_than_once() -> None:
     one, other = events.subscribe(told.append), events.subscribe(told.append)
     one()
     one()
-    events.tell(Kind.LOADED, "f/k[]")
+    events.default.emit(Kind.LOADED, "f/k[]")
     assert len(told) == 1
     other()
-    events.tell(Kind.LOADED, "f/k[]")
+    events.default.emit(Kind.LOADED, "f/k[]")
     assert len(told) == 1
 
 
@@ -176,7 +178,7 @@ def test_counters_count_every_kind_from_every_thread() -> None:
     assert tuple(events.counters()) == KINDS
     before = events.counters()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: events.tell(KINDS[n % len(KINDS)], "f/k[]"), range(7000)))
+        list(pool.map(lambda n: events.default.emit(KINDS[n % len(KINDS)], "f/k[]"), range(7000)))
     after = events.counters()
     assert {after[name] - before[name] for name in after} == {1000}
     assert before != after  # what was given out does not move
@@ -184,12 +186,12 @@ def test_counters_count_every_kind_from_every_thread() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 def test_a_forked_process_counts_its_own_events() -> None:
-    events.tell(Kind.LINKED, "f/k[]")
+    events.default.emit(Kind.LINKED, "f/k[]")
     child = os.fork()
     if child == 0:
         try:
             begun = sum(events.counters().values())
-            events.tell(Kind.LINKED, "f/k[]")
+            events.default.emit(Kind.LINKED, "f/k[]")
             os._exit(0 if (begun, events.counters()["linked"]) == (0, 1) else 1)
         finally:
             os._exit(2)
@@ -200,4 +202,4 @@ def test_the_caches_of_a_process_tell_through_one_door(plan: Plan, heard: list[E
     plan.link()
     plan.link()
     assert told(heard)[-1] is Kind.FOUND_ON_DISK
-    assert kernel_cache.default() is kernel_cache.default()
+    assert session.default.kernel_cache is session.default.kernel_cache

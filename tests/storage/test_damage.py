@@ -19,7 +19,8 @@ import pytest
 from jitlto.errors import JitltoError
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.kernel_cache import ENTRIES, CubinCache, LinkedKernel, pack
+from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
+from jitlto.runtime.linking.kernel_cache import ENTRIES, KernelCache
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import database
 from jitlto.storage.cache_dir import CacheDir
@@ -96,19 +97,19 @@ class Sample:
     kernels: dict[str, LinkedKernel]
 
     def entry(self, plan: Plan) -> bytes:
-        return pack(plan.recipe, self.kernels[plan.digest])
+        return encode_entry(plan.link_key, self.kernels[plan.digest])
 
 
 @pytest.fixture(scope="module")
 def sample(mini_path: Path) -> Sample:
     family = load("mini", mini_path)
     plans = [family.plan(arch=arch, **c) for c in family.configurations() for arch in ("sm_80", "sm_90a")]
-    return Sample(mini_path, plans, {plan.digest: plan.link_anew() for plan in plans})
+    return Sample(mini_path, plans, {plan.digest: plan.link(use_cache=False) for plan in plans})
 
 
 def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
     store = CacheDir(tmp_path / "cache", 1 << 30)
-    cache = CubinCache(store)
+    cache = KernelCache(store)
     paths = {plan.digest: store._path(ENTRIES, plan.digest) for plan in sample.plans}
     for plan in sample.plans:
         store.put(ENTRIES, plan.digest, sample.entry(plan))
@@ -129,7 +130,7 @@ def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Pa
         found = cache.find(plan.digest, sample.path)
         assert found is None or (harmless and found == sample.kernels[digest]), what
         assert (found is None) == (not harmless), what
-        assert cache.kernel(plan.recipe, link, sample.path) == sample.kernels[digest], what
+        assert cache.get_or_link(plan.link_key, link, sample.path) == sample.kernels[digest], what
         assert len(links) == (0 if harmless else 1), what
         assert paths[digest].read_bytes() == whole[digest], what
         assert cache.find(plan.digest, sample.path) == sample.kernels[digest]
@@ -150,7 +151,7 @@ def test_a_damaged_pack_gives_identical_kernels_or_none(
     packs.write(tmp_path / "crossed.pack", crossed)
     whole = (tmp_path / "whole.pack").read_bytes()
     others = [(tmp_path / name).read_bytes() for name in ("half.pack", "crossed.pack")] + [b"", whole]
-    chance, outcome, cache = random.Random(2), Counter[str](), CubinCache(None)  # noqa: S311
+    chance, outcome, cache = random.Random(2), Counter[str](), KernelCache(None)  # noqa: S311
     for number in range(PLACES):
         path = tmp_path / f"p{number}.pack"
         data, what = damaged(chance, whole, others)
@@ -182,7 +183,7 @@ def answers(family: KernelFamily) -> object:
     listed = [family.record, family.parameters, sorted(map(str, family.configurations()))]
     for configuration in list(family.configurations()):
         plan = family.plan(arch="sm_90", **configuration)
-        listed += [plan.as_dict(), plan.recipe, [family.database.read(image) for image in plan.images]]
+        listed += [plan.as_dict(), plan.link_key, [family.database.read(image) for image in plan.images]]
         listed += [[family.database.read(image) for image in f.images] for f in plan.fragments]
     return listed
 

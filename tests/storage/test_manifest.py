@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from jitlto.cli import cli
 from jitlto.errors import ManifestError
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.kernel_cache import LinkedKernel, pack
-from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey, encode_entry
 from jitlto.storage import manifest
 from jitlto.storage.manifest import Manifest
 
@@ -30,9 +29,9 @@ def release(mini_path: Path, tmp_path: Path) -> Path:
     """A directory with a database in a folder, and a pack beside it."""
     (tmp_path / "release" / "pkg").mkdir(parents=True)
     shutil.copy(mini_path, tmp_path / "release" / "pkg" / "mini.fragdb")
-    recipe = Recipe(b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", ())
+    recipe = LinkKey(b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", ())
     kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
-    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: pack(recipe, kernel)})
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: encode_entry(recipe, kernel)})
     return tmp_path / "release"
 
 

@@ -31,7 +31,7 @@ from jitlto.model.versions import Architecture, newest_ptx_isa
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.storage.database import FragmentDatabase
 from tests.support import toolkits
 from tests.support.compatibility_cases import CODE

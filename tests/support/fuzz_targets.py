@@ -30,13 +30,13 @@ from jitlto.errors import JitltoError
 from jitlto.model import elf, mangling, ptx
 from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.types import Parameter
-from jitlto.runtime.discovery.lookup_cache import Contents, Shortcuts
+from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.fast_path import compile_call
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.kernel_cache import CubinCache, unpack
-from jitlto.runtime.linking.link_key import Recipe
+from jitlto.runtime.linking.cache_entry import LinkKey, decode_entry
+from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import _held as held
 from jitlto.runtime.user_code.inputs import from_ptx
@@ -48,6 +48,7 @@ from jitlto.storage.manifest import Manifest
 from jitlto.verify import check
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
+from tests.support.kernels import entry
 
 _TABLES = {"family": "name", "fragment": "key"}
 
@@ -93,7 +94,7 @@ class Ground:
             return {plan.digest: _packed(plan) for plan in plans}
 
     @cached_property
-    def pack(self) -> bytes:
+    def encode_entry(self) -> bytes:
         """A pack of them."""
         packs.write(self.directory / "whole.pack", self.kernels)
         return (self.directory / "whole.pack").read_bytes()
@@ -101,7 +102,7 @@ class Ground:
     @cached_property
     def cubins(self) -> list[bytes]:
         """The machine code in them."""
-        found = [unpack(digest, payload, 0.0, "disk") for digest, payload in self.kernels.items()]
+        found = [decode_entry(digest, payload, 0.0, "disk") for digest, payload in self.kernels.items()]
         return [kernel.cubin for kernel in found if kernel]
 
     @cached_property
@@ -113,9 +114,8 @@ class Ground:
 
 
 def _packed(plan: Any) -> bytes:
-    from jitlto.runtime.linking.kernel_cache import pack
 
-    return pack(plan.recipe, plan.link_anew())
+    return entry(plan)
 
 
 # --- edits -------------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ def planned(kernels: KernelFamily, configuration: dict[str, str], mode: str) -> 
     """Plan a kernel, read its images and prepare its launch."""
     one = kernels.plan(arch="sm_90", link_mode=mode, **configuration)
     json.dumps(one.as_dict())
-    assert one.digest == one.recipe.digest
+    assert one.digest == one.link_key.digest
     for image in one.images:
         database = kernels.database
         database.read(image)
@@ -365,7 +365,7 @@ def _pack(ground: Ground, data: bytes) -> None:
         for digest in pack.digests:
             pack.get(digest)
     for digest in ground.kernels:
-        CubinCache(None).find(digest, path.with_suffix(".fragdb"))
+        KernelCache(None).find(digest, path.with_suffix(".fragdb"))
 
 
 def _pack_of(index: bytes) -> bytes:
@@ -383,14 +383,14 @@ def _entry(ground: Ground, data: bytes) -> None:
     key = hashlib.sha256(data.partition(b"\n")[0]).hexdigest()
     for kind in ("kernels", "compiled", "costs", "history", "headers", "sources", "databases"):
         ground.store.put(kind, key, data)
-    kernel = CubinCache(ground.store).find(key, ground.directory / "x.fragdb")
+    kernel = KernelCache(ground.store).find(key, ground.directory / "x.fragdb")
     if kernel is not None:
-        Recipe.of_entry(data)
+        LinkKey.from_entry(data)
         kernel.architecture  # noqa: B018
     cache = Cache(ground.store)
     cache.costs()
     decode_compiled(data)
-    Shortcuts(ground.store).contents(key)
+    LookupCache(ground.store).contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
 
@@ -402,7 +402,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
     compiled = CompiledSource("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),),
                               (("w", "b"),), images, (), "")  # fmt: skip
     with FragmentDatabase(ground.databases[0]) as database:
-        contents = Contents.of(database)
+        contents = Contents.from_database(database)
     return [*ground.kernels.values(), encode_compiled(compiled), contents.to_json(), b'{"mini/kern[]": 1.5}']
 
 

@@ -70,14 +70,15 @@ class InstalledFamily(Frozen):
         Raises
         ------
         RegistryError
-            If the entry point is none that jitlto understands.
+            If the entry point is invalid.
         """
         parts = self.value.split(".")
         if not self.family.isidentifier() or not all(part.isidentifier() for part in parts):
             raise RegistryError(
-                f"{self.title} has an entry point that names no database: {self.family} = {self.value}",
+                f"{self.title} has an invalid entry point: {self.family} = {self.value}",
+                code="registry-invalid-entry-point",
                 where=f"{self.metadata}/entry_points.txt",
-                hint=f'its author is to write FAMILY = "package.fragments" in the group {GROUP}, for the file '
+                hint=f'tell its author: FAMILY = "package.fragments" in the group {GROUP} names the file '
                 f"package/fragments{SUFFIX}",
             )
         return parts
@@ -89,38 +90,35 @@ class InstalledFamily(Frozen):
         Raises
         ------
         RegistryError
-            If the entry point is none that jitlto understands.
+            If the entry point is invalid.
         """
         return Path(f"{self.root}/{'/'.join(self.parts)}{SUFFIX}")
 
-    def database(self) -> Path:
-        """The database, built if the distribution is installed editable and its sources have changed.
+    def require_location(self) -> Path:
+        """The database's path, if a file is there.
 
         Raises
         ------
         RegistryError
-            If the entry point is none that jitlto understands.
+            If the entry point is invalid.
         DatabaseError
-            If the database is missing, cannot be built, or lies in an archive.
+            If the database is missing, or lies in an archive.
         """
         location = self.location
         if self.zipped:
             # SQLite reads files, and a copy would be a file beside the package, or one to check at every start.
             raise DatabaseError(
                 f"cannot be read: {self.title} is installed as an archive",
+                code="database-in-archive",
                 where=str(location),
                 hint=f"install it unpacked: pip install {self.distribution}",
             )
-        if self.source is not None:
-            from jitlto.runtime.discovery import editable
-
-            return editable.database(self, self.source)
         if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             raise self._lost(location)
         return location
 
     def _lost(self, location: Path) -> DatabaseError:
-        """What to say of a database that is not there: its wheel did not hold it, or it has gone since."""
+        """The error for a database that is not there: its wheel did not hold it, or it has gone since."""
         named = f"{self.title} names this database for the family {self.family!r}, and"
         try:
             record = Path(self.metadata, "RECORD").read_text("utf-8", "replace")
@@ -129,12 +127,14 @@ class InstalledFamily(Frozen):
         if record and f"{'/'.join(self.parts)}{SUFFIX}," not in record:
             return DatabaseError(
                 f"{named} its wheel was built without it",
+                code="database-not-packaged",
                 where=str(location),
                 hint="tell its author, who is to check that pyproject.toml has [tool.jitlto] and, with hatchling, "
                 "[tool.hatch.build.hooks.jitlto]; installing it again would not help",
             )
         return DatabaseError(
             f"{named} there is no such file",
+            code="database-missing",
             where=str(location),
             hint=self.reinstall,
         )
@@ -165,7 +165,7 @@ def families(family: str | None = None) -> list[InstalledFamily]:
     return found
 
 
-def normalised(name: str) -> str:
+def canonical_name(name: str) -> str:
     """A distribution's name in the one spelling that stands for all (PEP 503)."""
     words = name.lower().replace("_", "-").replace(".", "-").split("-")
     return "-".join(word for word in words if word)
@@ -176,7 +176,7 @@ class _Distribution:
 
     def __init__(self, stem: str, metadata: str, root: str, *, egg: bool) -> None:
         name, _, version = stem.partition("-")
-        self.name = normalised(name)
+        self.name = canonical_name(name)
         self.egg = egg
         self._named = name, version.partition("-")[0]
         self._metadata = metadata

@@ -1,60 +1,41 @@
-"""Families that are not there, or there more than once: what is said of them."""
+"""Errors for families that are not there, or there more than once."""
 
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from jitlto.errors import JitltoError, RegistryError
+from jitlto.errors import RegistryError
 from jitlto.runtime.discovery import entry_points
-from jitlto.storage.files import SUFFIX, digest_of
-
-if TYPE_CHECKING:
-    from jitlto.runtime.discovery.entry_points import InstalledFamily
-    from jitlto.runtime.discovery.registry import DatabaseFile
+from jitlto.storage.files import SUFFIX
 
 
-def only_one(family: str, found: list[InstalledFamily]) -> Path:
-    """The database that several installed packages bring, if it is but one.
-
-    Raises
-    ------
-    RegistryError
-        If they bring different ones, or one of them cannot be had.
-    """
-    paths: list[Path] = []
-    titles, digests = [], set()
-    for each in sorted(found, key=lambda each: each.distribution):
-        try:
-            paths.append(each.database())
-            digests.add(digest_of(paths[-1]))
-            titles.append(each.title)
-        except JitltoError as error:
-            titles.append(f"{each.title} ({error.where}: {error.what})")
-    if len(paths) == len(found) and len(digests) == 1 and None not in digests:
-        return paths[0]
-    name = min(each.distribution for each in found)
-    raise RegistryError(
+def ambiguous_package(family: str, titles: list[str], example: str) -> RegistryError:
+    """The error for a family that several installed packages bring."""
+    return RegistryError(
         f"several installed packages bring the family {family!r}: {', '.join(titles)}",
-        hint=f"say which: jitlto.family({family!r}, distribution={name!r}), on the command line {name}:{family}, "
+        code="registry-ambiguous-package",
+        hint=f"name one: jitlto.family({family!r}, distribution={example!r}), on the command line {example}:{family}, "
         "or --db DB",
     )
 
 
-def not_in(distribution: str, family: str) -> RegistryError:
-    """That an installed package does not bring a family."""
-    wanted, brought = entry_points.normalised(distribution), entry_points.families()
-    of_it = [each for each in brought if entry_points.normalised(each.distribution) == wanted]
+def not_in_package(distribution: str, family: str) -> RegistryError:
+    """The error for an installed package that does not bring a family."""
+    wanted, brought = entry_points.canonical_name(distribution), entry_points.families()
+    of_it = [each for each in brought if entry_points.canonical_name(each.distribution) == wanted]
     if of_it:
         names = sorted({each.family for each in of_it})
         return RegistryError(
             f"{of_it[0].title} brings no family {family!r}",
+            code="registry-not-in-package",
             hint=_meant(family, names) + f"it brings {', '.join(names)}",
         )
     titles = sorted({each.distribution for each in brought})
     return RegistryError(
         f"no installed package {distribution!r} brings families",
+        code="registry-unknown-package",
         hint=_meant(distribution, titles)
         + (f"these do: {', '.join(titles)}" if titles else "no installed package does")
         + "; `jitlto ls --installed` lists them",
@@ -62,10 +43,18 @@ def not_in(distribution: str, family: str) -> RegistryError:
 
 
 def unknown(family: str, on_path: set[str]) -> RegistryError:
-    """That nothing holds a family; ``on_path`` are those of the databases on the search path."""
+    """The error for a family that nothing holds.
+
+    Parameters
+    ----------
+    family : str
+    on_path : set of str
+        The families of the databases on the search path.
+    """
     if family.endswith(SUFFIX):
         return RegistryError(
-            f"{family!r} is the name of a database, and no family's",
+            f"{family!r} names a database, not a family",
+            code="registry-not-a-family",
             hint="name a family that it holds, and the database beside it: --db DB, or jitlto.load(FAMILY, DB)",
         )
     brought = entry_points.families()
@@ -77,6 +66,7 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
     seen = "no database is on JITLTO_DATABASE_PATH, and no installed package brings a family"
     return RegistryError(
         f"no database holds the family {family!r}",
+        code="registry-unknown-family",
         hint=_meant(family, known)
         + (f"families seen: {', '.join(listed)}" if known else seen)
         + "; install the package that brings it, name a database (--db DB, or jitlto.load), "
@@ -84,17 +74,18 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
     )
 
 
-def not_held(name: str, file: DatabaseFile) -> RegistryError:
-    """That a database does not hold a family."""
-    families = sorted(file.contents.families)
+def not_held(name: str, families: Iterable[str], path: Path) -> RegistryError:
+    """The error for a database that does not hold a family."""
+    known = sorted(families)
     return RegistryError(
-        f"holds no family {name!r}",
-        where=str(file.path),
-        hint=_meant(name, families) + f"it holds {', '.join(families) or 'none'}",
+        f"database holds no family {name!r}",
+        code="registry-unknown-family",
+        where=str(path),
+        hint=_meant(name, known) + f"it holds {', '.join(known) or 'none'}",
     )
 
 
-def _meant(given: str, known: list[str]) -> str:
-    """The nearest of the names that are known, as a question; nothing if none is near."""
-    near = difflib.get_close_matches(given, known, 1)
+def _meant(name: str, known: list[str]) -> str:
+    """The nearest of the known names, as a question; nothing if none is near."""
+    near = difflib.get_close_matches(name, known, 1)
     return f"did you mean {near[0]!r}? " if near else ""

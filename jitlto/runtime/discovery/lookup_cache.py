@@ -1,11 +1,12 @@
-"""Shortcuts: what opening a database and planning came to, kept in the user's cache for the next process.
+"""The lookup cache: results of opening a database and of planning, in the user's cache for the next process.
 
-Both take ten times as long as finding and loading a linked kernel. What they came to is kept under the SHA-256 of all
-that it depends on, so that any change makes a miss, and after a miss everything goes the ordinary way:
+Both take ten times as long as finding and loading a linked kernel. A result is stored under the SHA-256 of all that it
+depends on, so that any change makes a miss, and after a miss everything goes the ordinary way:
 
-- what a database holds, under its digest;
-- which kernel answers a request, under the database's digest, the request, the device's compute capability, jitlto's
-  version and what decides which nvJitLink is found. It counts as long as the nvJitLink that was found then is there.
+- the contents of a database, under its digest;
+- the kernel that answers a request, under the database's digest, the request, the device's compute capability,
+  jitlto's version and what decides which nvJitLink is found. It counts as long as the nvJitLink that was found then is
+  there.
 """
 
 from __future__ import annotations
@@ -14,13 +15,12 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jitlto import __version__, config
+from jitlto import __version__
 from jitlto.frozen import Frozen
 from jitlto.model.types import Parameter
-from jitlto.runtime.linking import kernel_cache
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import site_packages
 
@@ -34,14 +34,14 @@ _CONTENTS, _CHOSEN = "databases", "requests"
 
 
 class Chosen(Frozen):
-    """What a plan says of its kernel.
+    """The kernel that a plan chose, as far as launching it needs.
 
     Parameters
     ----------
     kernel : str
         The key of the entrypoint fragment.
     digest : str
-        The plan's.
+        The plan's digest.
     signature : tuple of Parameter
         The kernel's parameters.
     """
@@ -52,7 +52,7 @@ class Chosen(Frozen):
 
 
 class FamilyContents(Frozen):
-    """What callers can ask of a family.
+    """The parameters and entrypoints of a family, and how it was made.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class FamilyContents(Frozen):
 
 
 class Contents(Frozen):
-    """What a sound database holds.
+    """The contents of a sound database.
 
     Parameters
     ----------
@@ -90,9 +90,9 @@ class Contents(Frozen):
     families: Mapping[str, FamilyContents]
 
     @classmethod
-    def of(cls, database: FragmentDatabase) -> Contents:
-        """Of a database that is open."""
-        from jitlto.model.configuration import parameter_values
+    def from_database(cls, database: FragmentDatabase) -> Contents:
+        """The contents of an open database."""
+        from jitlto.model.configuration import parameter_values  # which a database that is known does not need
         from jitlto.model.fragment import Role
 
         families = {}
@@ -109,7 +109,7 @@ class Contents(Frozen):
         return cls(database.digest, None if database.part is None else str(database.part), families)
 
     def to_json(self) -> bytes:
-        """In the form that :meth:`from_json` reads."""
+        """The contents as JSON, for :meth:`from_json`."""
         families = {
             name: [dict(family.parameters), family.entrypoints, family.architectures, family.compilers]
             for name, family in self.families.items()
@@ -136,19 +136,14 @@ class Contents(Frozen):
         )
 
 
-class Shortcuts:
-    """The answers in a store.
-
-    Parameters
-    ----------
-    store : CacheDir
-    """
+class LookupCache:
+    """Results of look-ups, in a cache directory."""
 
     def __init__(self, store: CacheDir) -> None:
         self._store = store
 
-    def contents(self, digest: str) -> Contents | None:
-        """What the database of a digest holds; None if that is not known."""
+    def find_contents(self, digest: str) -> Contents | None:
+        """The contents of the database with a digest; None if they are not known."""
         payload = self._store.get(_CONTENTS, _key(digest))
         if payload is None:
             return None
@@ -157,36 +152,36 @@ class Shortcuts:
             return contents if contents.digest == digest else None
         return None
 
-    def keep_contents(self, contents: Contents) -> None:
-        """Keep what a database holds."""
+    def store_contents(self, contents: Contents) -> None:
+        """Store the contents of a database."""
         self._store.put(_CONTENTS, _key(contents.digest), contents.to_json())
 
-    def chosen(self, question: str) -> Chosen | None:
-        """The kernel that answers a :func:`question`; None if that is not known."""
-        payload = self._store.get(_CHOSEN, question)
+    def find_chosen(self, key: str) -> Chosen | None:
+        """The kernel that answers the request of a :func:`request_key`; None if it is not known."""
+        payload = self._store.get(_CHOSEN, key)
         if payload is None:
             return None
         try:
-            kernel, digest, signature, linker, then = json.loads(payload)
-            if _size_and_time(str(linker)) != tuple(then):
+            kernel, digest, signature, linker, status = json.loads(payload)
+            if _size_and_time(str(linker)) != tuple(status):
                 return None
             return Chosen(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
         except (ValueError, TypeError, OSError, RecursionError):
             return None
 
-    def keep_chosen(self, question: str, chosen: Chosen) -> None:
-        """Keep the kernel that answers a :func:`question`, found with the nvJitLink at hand."""
+    def store_chosen(self, key: str, chosen: Chosen) -> None:
+        """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
         from jitlto.cuda import toolkit
 
         linker = toolkit.installed_linker()
-        found = _size_and_time(linker or "")
-        if found is not None:
+        status = _size_and_time(linker or "")
+        if status is not None:
             signature = [(p.name, p.type, p.size, p.alignment) for p in chosen.signature]
-            content = [chosen.kernel, chosen.digest, signature, linker, found]
-            self._store.put(_CHOSEN, question, json.dumps(content).encode())
+            content = [chosen.kernel, chosen.digest, signature, linker, status]
+            self._store.put(_CHOSEN, key, json.dumps(content).encode())
 
 
-def question(
+def request_key(
     database: str,
     family: str,
     entry: str | None,
@@ -195,28 +190,28 @@ def question(
     configuration: Mapping[str, str],
     capability: tuple[int, int],
 ) -> str | None:
-    """What is asked of a family, as SHA-256: another for every other answer; None if JSON cannot say it.
+    """The key of a request to a family, a SHA-256: another for every other answer; None if JSON cannot express it.
 
     Parameters
     ----------
     database : str
-        Its digest.
+        The database's digest.
     family, entry, link_mode, link_options
-        As asked for.
+        As requested.
     configuration : mapping of str to str
-        As asked for: another spelling of a value is another question.
+        As requested: another spelling of a value is another request.
     capability : tuple of int
         The device's compute capability.
     """
-    asked = (database, family, entry, link_mode, link_options or {}, configuration, capability)
+    request = (database, family, entry, link_mode, link_options or {}, configuration, capability)
     try:
-        return _key(asked, surroundings())
+        return _key(request, linker_surroundings())
     except (TypeError, ValueError, RecursionError):
         return None
 
 
-def surroundings() -> tuple[object, ...]:
-    """What decides which nvJitLink is found, for less than finding it takes.
+def linker_surroundings() -> tuple[object, ...]:
+    """Everything that decides which nvJitLink is found, for less than finding it takes.
 
     A directory changes its time when a file in it is made or removed. Source: the search order of
     ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
@@ -227,7 +222,7 @@ def surroundings() -> tuple[object, ...]:
 
 
 def _size_and_time(path: str) -> tuple[int, int] | None:
-    """What changes when another file or directory takes the place, on this machine or in another start of an image."""
+    """Size and time of a file or directory: they change when another takes its place; None if there is none."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a string
     except OSError:
@@ -238,25 +233,3 @@ def _size_and_time(path: str) -> tuple[int, int] | None:
 def _key(*parts: object) -> str:
     text = json.dumps([_REVISION, __version__, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-_avoided: list[object] = []  # one for each caller who wants everything planned
-
-
-@contextlib.contextmanager
-def avoided() -> Iterator[None]:
-    """Have all threads of this process plan meanwhile."""
-    mine = object()
-    _avoided.append(mine)
-    try:
-        yield
-    finally:
-        _avoided.remove(mine)
-
-
-def in_use() -> Shortcuts | None:
-    """Those of this process; None where they are not to be taken: without a cache, and while plans are recorded."""
-    if _avoided or config.current().record is not None:
-        return None
-    store = kernel_cache.default().store
-    return None if store is None else Shortcuts(store)

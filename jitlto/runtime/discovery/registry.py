@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable
-from functools import cache
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import DatabaseError, RegistryError
-from jitlto.runtime.discovery import lookup_cache
-from jitlto.runtime.discovery.lookup_cache import Contents
+from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.storage.files import SUFFIX, Identity, digest_of, identity
 
 if TYPE_CHECKING:  # what a database that was known before need not load
     from jitlto.runtime.discovery.entry_points import InstalledFamily
-    from jitlto.runtime.family import KernelFamily
     from jitlto.storage.database import FragmentDatabase
 
 
 class DatabaseFile:
-    """A database as it stands on the disk, opened when more is wanted than what is known of it.
+    """A database as it stands on the disk, opened when more is wanted than its contents tell.
 
     Parameters
     ----------
@@ -31,9 +28,10 @@ class DatabaseFile:
     location : Path
         The same, wherever the process goes.
     contents : Contents
-        What it holds.
     database : FragmentDatabase, optional
         The file, opened.
+    open_database : callable
+        Opens it, where it is not given opened.
     """
 
     def __init__(
@@ -42,16 +40,18 @@ class DatabaseFile:
         location: Path,
         contents: Contents,
         database: FragmentDatabase | None = None,
+        open_database: Callable[[Path], FragmentDatabase] | None = None,
     ) -> None:
         self.path = path
         self.location = location
         self.contents = contents
         self._database = database
+        self._open = open_database
 
     @classmethod
-    def of(cls, database: FragmentDatabase) -> DatabaseFile:
-        """The file of a database that is open."""
-        return cls(database.path, database.location, Contents.of(database), database)
+    def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
+        """The file of an open database."""
+        return cls(database.path, database.location, Contents.from_database(database), database)
 
     @property
     def database(self) -> FragmentDatabase:
@@ -63,14 +63,16 @@ class DatabaseFile:
             If it cannot be read any more, or another one has taken its place.
         """
         if self._database is None:
-            opened = default().open(self.location)
-            if opened.digest != self.contents.digest:
+            assert self._open is not None  # noqa: S101 - whoever makes this without a database gives the other
+            database = self._open(self.location)
+            if database.digest != self.contents.digest:
                 raise DatabaseError(
-                    "another database has taken the place of the one that the family was loaded from",
+                    "another database has replaced the one that the family was loaded from",
+                    code="database-replaced",
                     where=str(self.path),
                     hint="load the family again",
                 )
-            self._database = opened
+            self._database = database
         return self._database
 
 
@@ -81,14 +83,28 @@ class Registry:
     ----------
     paths : iterable of Path
         Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
+    settings : Config, optional
+        Where databases of editable installs are built; by default the process's.
+    lookup_cache : callable, optional
+        Gives the cache of the contents of databases, None if there is none at that moment.
     """
 
-    def __init__(self, paths: tuple[Path, ...] = ()) -> None:
+    def __init__(
+        self,
+        paths: tuple[Path, ...] = (),
+        *,
+        settings: config.Config | None = None,
+        lookup_cache: Callable[[], LookupCache | None] = lambda: None,
+    ) -> None:
         self._paths = paths
-        self._open: dict[Path, FragmentDatabase] = {}
-        #: Families that were found by name and distribution.
-        self.loaded: dict[tuple[str, str | None], KernelFamily] = {}
-        self._lock, self._process = threading.Lock(), os.getpid()
+        self._settings = settings
+        self._lookup_cache = lookup_cache
+        self._databases: dict[Path, FragmentDatabase] = {}
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Begin with a lock of its own: in a forked process, a thread that does not exist may hold the old one."""
+        self._lock = threading.Lock()
 
     def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
         """Open a database, or return the one that was opened from the same file, unchanged since.
@@ -99,16 +115,13 @@ class Registry:
             If it cannot be read.
         """
         resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
-        if self._process != os.getpid():
-            # A fork: a thread of the parent may have held the lock.
-            self._lock, self._process = threading.Lock(), os.getpid()
         with self._lock:
-            database = self._open.get(resolved)
+            database = self._databases.get(resolved)
             # A database is replaced whole, by a new file under the old name.
             if database is None or _identity(resolved) != database.identity:
-                from jitlto.storage.database import FragmentDatabase
+                from jitlto.storage.database import FragmentDatabase  # and so SQLite, which known databases do not need
 
-                database = self._open[resolved] = FragmentDatabase(path)
+                database = self._databases[resolved] = FragmentDatabase(path)
             return database
 
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
@@ -119,17 +132,17 @@ class Registry:
         DatabaseError
             If it cannot be read.
         """
-        given = Path(path)
-        location, known = given.absolute(), lookup_cache.in_use()
-        digest = digest_of(location) if known else None
-        contents = known.contents(digest) if known and digest else None
+        path = Path(path)
+        location, cache = path.absolute(), self._lookup_cache()
+        digest = digest_of(location) if cache else None
+        contents = cache.find_contents(digest) if cache and digest else None
         if contents is not None:
-            return DatabaseFile(given, location, contents)
-        database = self.open(given)
-        contents = Contents.of(database)
-        if known and digest == database.digest:
-            known.keep_contents(contents)
-        return DatabaseFile(given, location, contents, database)
+            return DatabaseFile(path, location, contents, open_database=self.open)
+        database = self.open(path)
+        contents = Contents.from_database(database)
+        if cache and digest == database.digest:
+            cache.store_contents(contents)
+        return DatabaseFile(path, location, contents, database)
 
     def databases(self) -> list[FragmentDatabase]:
         """Every database on the search path, opened.
@@ -170,24 +183,25 @@ class Registry:
         if len({file.contents.digest for file in holders}) > 1:
             raise RegistryError(
                 f"several databases hold the family {family!r}: " + ", ".join(str(d.path) for d in holders),
-                hint="say which: --db DB, or database=",
+                code="registry-ambiguous-database",
+                hint="name one: --db DB, or database=",
             )
         if holders:
             return holders[0]
-        from jitlto.runtime.discovery import entry_points  # which whoever names a file has no need of
+        from jitlto.runtime.discovery import entry_points  # which whoever names a file does not need
 
-        found = entry_points.families(family)
+        packages = entry_points.families(family)
         if distribution:
-            wanted = entry_points.normalised(distribution)
-            found = [each for each in found if entry_points.normalised(each.distribution) == wanted]
-        if len(found) == 1:
-            return self.of_package(found[0])
-        from jitlto.runtime.discovery import errors  # which loads what a family that is there does not need
+            wanted = entry_points.canonical_name(distribution)
+            packages = [each for each in packages if entry_points.canonical_name(each.distribution) == wanted]
+        if len(packages) == 1:
+            return self.of_package(packages[0])
+        from jitlto.runtime.discovery import errors  # difflib, which a family that is there does not need
 
-        if found:
-            return self.file(errors.only_one(family, found))
+        if packages:
+            return self.file(self._only_one(family, packages))
         if distribution:
-            raise errors.not_in(distribution, family)
+            raise errors.not_in_package(distribution, family)
         raise errors.unknown(family, {name for file in files for name in file.contents.families})
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
@@ -205,15 +219,31 @@ class Registry:
                 )
             raise
 
-    def of_package(self, package: InstalledFamily) -> DatabaseFile:
-        """The database that an installed package brings.
+    def locate(self, package: InstalledFamily) -> Path:
+        """The database of an installed package, built if it is installed editable and its sources have changed.
 
         Raises
         ------
+        RegistryError
+            If the entry point is invalid.
         DatabaseError
-            If it cannot be had.
+            If the database is missing, cannot be built, or lies in an archive.
         """
-        path = package.database()
+        if package.source is None or package.zipped:
+            return package.require_location()
+        from jitlto.runtime.discovery import editable  # and so all that a build needs
+
+        return editable.ensure_database(package, package.source, self._settings or config.current())
+
+    def of_package(self, package: InstalledFamily) -> DatabaseFile:
+        """The database of an installed package.
+
+        Raises
+        ------
+        RegistryError, DatabaseError
+            As :meth:`locate`, or if it cannot be read.
+        """
+        path = self.locate(package)
         try:
             return self.file(path)
         except DatabaseError as error:
@@ -223,16 +253,28 @@ class Registry:
                 error.hint = package.reinstall
             raise
 
+    def _only_one(self, family: str, packages: list[InstalledFamily]) -> Path:
+        """The database that several installed packages bring, if it is the same."""
+        from jitlto.errors import JitltoError
+        from jitlto.runtime.discovery import errors
+
+        paths: list[Path] = []
+        titles: list[str] = []
+        for each in sorted(packages, key=lambda each: each.distribution):
+            try:
+                paths.append(self.locate(each))
+                titles.append(each.title)
+            except JitltoError as error:
+                titles.append(f"{each.title} ({error.where}: {error.what})")
+        digests = {digest_of(path) for path in paths}
+        if len(paths) == len(packages) and len(digests) == 1 and None not in digests:
+            return paths[0]
+        raise errors.ambiguous_package(family, titles, min(each.distribution for each in packages))
+
 
 def _identity(path: Path) -> Identity | None:
-    """Which file it is; None if there is none, which opening it will say."""
+    """The identity of a file; None if there is none, which opening it will say."""
     try:
         return identity(path.stat())
     except OSError:
         return None
-
-
-@cache
-def default() -> Registry:
-    """The registry of this process: what ``JITLTO_DATABASE_PATH`` names."""
-    return Registry(config.current().database_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -15,13 +14,11 @@ from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch  # noqa: 
 from jitlto.cuda import device
 from jitlto.errors import JitltoError, LaunchError
 from jitlto.model.types import Parameter
-from jitlto.runtime import events
 from jitlto.runtime.discovery.lookup_cache import Chosen
-from jitlto.runtime.events import Kind
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.launch_config import ConfigMaker, Extent, parse_extent
 from jitlto.runtime.launch.streams import as_stream
-from jitlto.runtime.linking.kernel_cache import LinkedKernel
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
     from jitlto.runtime.launch.resources import Resources
@@ -75,7 +72,8 @@ class Launcher:
 
             what, hint = explain_load_failure(linked.target, linked.cubin, error)
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
-        events.tell(Kind.LOADED, chosen.kernel, chosen.digest, time.perf_counter() - begin)
+        #: Seconds that loading took.
+        self.load_seconds = time.perf_counter() - begin
         self._convert = ArgumentConverter(chosen.kernel, chosen.signature)
         self._config_maker = ConfigMaker(self.kernel, chosen.kernel)
         self._configs: dict[object, LaunchConfig] = {}
@@ -340,11 +338,8 @@ def _allowed_in_captures() -> Iterator[None]:
             driver.cuThreadExchangeStreamCaptureMode(before)
 
 
-def _refuse_after_fork() -> None:
+def after_fork() -> None:
     """Replace the launch of all launchers in a forked process, where the driver cannot be used."""
     global launch
     if device.is_used():
         launch = device.refuse_forked
-
-
-os.register_at_fork(after_in_child=_refuse_after_fork)

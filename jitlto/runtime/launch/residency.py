@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from functools import cache
 from typing import Protocol
 
-from jitlto.runtime import events
-from jitlto.runtime.events import Kind
+from jitlto.runtime.events import Events, Kind
 
 
 class Owner(Protocol):
@@ -28,10 +26,13 @@ class Loaded:
     ----------
     limit : int
         How many may be held at once.
+    events : Events
+        Where evictions are counted.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, events: Events) -> None:
         self._limit = limit
+        self._events = events
         self._held: OrderedDict[tuple[int, str], weakref.ref[Owner]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -49,10 +50,4 @@ class Loaded:
         for other, old in evicted:
             if other is not None:
                 other.forget(old)
-                events.tell(Kind.EVICTED, other.name, old)
-
-
-@cache
-def of_process(limit: int) -> Loaded:
-    """Those of this process, bounded by ``JITLTO_MAX_LOADED``."""
-    return Loaded(limit)
+                self._events.emit(Kind.EVICTED, other.name, old)

@@ -15,13 +15,14 @@ V = TypeVar("V")
 class _Flight:
     """A computation under way, and its outcome. (A Future does this too, and its import takes longer than a launch.)"""
 
-    __slots__ = ("ended", "failure", "value")
+    __slots__ = ("ended", "failure", "thread", "value")
 
     value: Any
 
     def __init__(self) -> None:
         self.ended = threading.Event()
         self.failure: BaseException | None = None
+        self.thread = threading.get_ident()
 
 
 class SingleFlight:
@@ -55,6 +56,8 @@ class SingleFlight:
                 if flight is None:
                     mine = self._flights[key] = _Flight()
                     break
+            if flight.thread == threading.get_ident():
+                return compute(), None  # asked again by what this thread computes, such as a subscriber to events
             flight.ended.wait()
             if flight.failure is None:
                 return flight.value, time.perf_counter() - begin

@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
     from typing import Protocol
 
     from jitlto.cuda.nvjitlink import InputKind
+    from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
     from jitlto.runtime.planning.plan import Services
     from jitlto.runtime.user_code import inputs
     from jitlto.runtime.user_code.numba import PythonFunction
     from jitlto.storage.cache_dir import CacheDir
-    from jitlto.model.family_record import FamilyRecord
     from jitlto.storage.database import FragmentDatabase
 
     class PlannedFamily(Protocol):

@@ -167,7 +167,7 @@ class Recorder:
             _append(self._path, UsedPlan(plan.request, plan.target, plan.database.path.name).to_line())
         except OSError as error:
             if not self._broken:
-                _log.warning("%s: cannot be added to, so plans are not recorded: %s", self._path, error.strerror or error)
+                _log.warning("%s: plans are not recorded: %s", self._path, error.strerror or error)
             self._broken = True
 
 

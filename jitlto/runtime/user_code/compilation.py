@@ -9,14 +9,13 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from jitlto.runtime.linking import kernel_cache
+from jitlto.storage.cache_dir import CacheDir
 
 ENTRIES = "sources"
 
 
-def find(recipe: Mapping[str, object]) -> dict[str, object] | None:
+def find(store: CacheDir | None, recipe: Mapping[str, object]) -> dict[str, object] | None:
     """What was kept for a recipe, None if nothing was or it cannot be read."""
-    store = kernel_cache.default().store
     if store is None:
         return None
     key = _key(recipe)
@@ -32,9 +31,8 @@ def find(recipe: Mapping[str, object]) -> dict[str, object] | None:
     return entry
 
 
-def keep(recipe: Mapping[str, object], entry: Mapping[str, object]) -> None:
+def keep(store: CacheDir | None, recipe: Mapping[str, object], entry: Mapping[str, object]) -> None:
     """Keep what a recipe made, for other processes; both are plain JSON values."""
-    store = kernel_cache.default().store
     if store is None or store.readonly:
         return
     key = _key(recipe)

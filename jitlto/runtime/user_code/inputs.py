@@ -19,6 +19,7 @@ from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.resolve import UserSymbols
 from jitlto.model.versions import Architecture, Version, knows, linkable
 from jitlto.runtime.user_code import compilation
+from jitlto.storage.cache_dir import CacheDir
 
 _SCHEMA = 1  # of what is kept of a compiled source
 _FATBIN_PTX, _FATBIN_CUBIN, _FATBIN_LTOIR = 1, 2, 8  # kinds of images in a fatbin
@@ -49,7 +50,7 @@ class UserInput:
     identity: str
 
 
-def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
+def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | None = None) -> UserInput:
     """Compile a user's device function, with the family's interface headers put before it.
 
     Parameters
@@ -72,7 +73,7 @@ def from_source(text: str, name: str, family: FamilyRecord) -> UserInput:
         text.encode()
     except (UnicodeEncodeError, AttributeError) as error:
         raise PlanError("the source is not text", where=name, hint="give CUDA C++ as a str") from error
-    compiled = _compile(text, name, family)
+    compiled = _compile(text, name, family, store)
     module = compiled.module
     functions = [s for s in module.provides if s.kind is not SymbolKind.KERNEL]
     if not functions:
@@ -101,19 +102,23 @@ def base_architecture(family: FamilyRecord) -> Architecture:
     return min(plain)
 
 
-def _compile(text: str, name: str, family: FamilyRecord) -> nvrtc.Compiled:
+def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
     prelude = "".join(f'#include "{interface}"\n' for interface in family.interfaces)
     # The interface stands before the user's text without moving its lines.
     whole = f'{prelude}#line 1 "{_quoted(name)}"\n{text}\n'.encode()
     try:
-        return compile_once(whole, family.headers, base_architecture(family), family.options)
+        return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
         raise nvrtc.annotate(error, name, text, name) from None
 
 
 @lru_cache(maxsize=256)
 def compile_once(
-    text: bytes, headers: tuple[tuple[str, str], ...], architecture: Architecture, options: tuple[str, ...]
+    text: bytes,
+    headers: tuple[tuple[str, str], ...],
+    architecture: Architecture,
+    options: tuple[str, ...],
+    store: CacheDir | None = None,
 ) -> nvrtc.Compiled:
     """Compile CUDA C++ with NVRTC, or find what this or another process made of the same text, headers and options.
 
@@ -127,6 +132,8 @@ def compile_once(
         What to compile for.
     options : tuple of str
         The compiler's.
+    store : CacheDir or None
+        Where other processes find it.
 
     Raises
     ------
@@ -143,12 +150,12 @@ def compile_once(
         "nvrtc": toolkit.build_id("nvrtc"),
     }
     search = _Search(toolkit.header_roots(), overlay)
-    entry = compilation.find(recipe)
+    entry = compilation.find(store, recipe)
     found = _unpacked(entry, search, architecture) if entry else None
     if found is not None:
         return found
     compiled = nvrtc.compile_closure(search, text, [architecture], options)
-    compilation.keep(recipe, _packed(compiled, search, text, architecture))
+    compilation.keep(store, recipe, _packed(compiled, search, text, architecture))
     return compiled
 
 
@@ -225,7 +232,9 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
 
 
-def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol]) -> UserInput:
+def from_binary(
+    data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol], store: CacheDir | None = None
+) -> UserInput:
     """Take LTO-IR, a fatbin, a cubin, an object or a library.
 
     Which of the ``wanted`` symbols LTO-IR provides, with which layout, and what it requires in turn, is read from what
@@ -239,7 +248,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
     """
     item = LinkInput(kind, bytes(data), name)
     if kind in (InputKind.LTOIR, InputKind.FATBIN):
-        module = _inspect(item, tuple(wanted))
+        module = _inspect(item, tuple(wanted), store)
         if module is not None:
             names = {symbol.name for symbol in wanted}
             provides = tuple(
@@ -259,13 +268,14 @@ def _identity(item: LinkInput) -> str:
     return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
 
 
-def _inspect(item: LinkInput, wanted: tuple[Symbol, ...]) -> ptx.Module | None:
+def _inspect(item: LinkInput, wanted: tuple[Symbol, ...], store: CacheDir | None) -> ptx.Module | None:
     functions = [s.name for s in wanted if s.kind is SymbolKind.FUNCTION]
     declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in functions)
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(functions))
     text = f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
-    stub = LinkInput(InputKind.LTOIR, compile_once(text.encode(), (), base, ("--std=c++17",)).ltoir[base], "stub")
+    compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
+    stub = LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
     refusal: LinkError | None = None
     for target in _targets(item):
         try:

@@ -36,6 +36,7 @@ from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code import compilation, inputs
 from jitlto.runtime.user_code.inputs import UserInput
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
+from jitlto.storage.cache_dir import CacheDir
 
 _SCHEMA = 1  # of what is kept of a compiled function
 _INSTALL = "install jitlto with the extra numba, beside cu12 or cu13 (in a checkout: pip install '.[cu12,numba]')"
@@ -148,6 +149,7 @@ def from_functions(
     entry_group: str | None = None,
     pinned: Sequence[Fragment] = (),
     supplied: Sequence[UserInput] = (),
+    store: CacheDir | None = None,
 ) -> list[UserInput]:
     """Compile callers' Python functions for the symbols that the configuration requires of their groups.
 
@@ -163,6 +165,8 @@ def from_functions(
         As :func:`~jitlto.model.resolve.resolve` takes them.
     supplied : sequence of UserInput
         The caller's other inputs.
+    store : CacheDir or None
+        Where other processes find what is compiled.
 
     Raises
     ------
@@ -189,7 +193,7 @@ def from_functions(
     owners: list[Fragment | UserSymbols] = [*resolution.fragments, *(item.symbols for item in supplied)]
     needed = {symbol.name for owner in owners for symbol in owner.requires}
     return [
-        _from_function(each, [s for s in place.provides if s.name in needed], family)
+        _from_function(each, [s for s in place.provides if s.name in needed], family, store)
         for each, place in zip(functions, places, strict=True)
     ]
 
@@ -229,7 +233,9 @@ def _defined_by(
     return [s for s in symbols if base_name(s.name) == each.function.__name__] or symbols
 
 
-def _from_function(each: PythonFunction, symbols: Sequence[Symbol], family: FamilyRecord) -> UserInput:
+def _from_function(
+    each: PythonFunction, symbols: Sequence[Symbol], family: FamilyRecord, store: CacheDir | None
+) -> UserInput:
     names = sorted({base_name(symbol.name) for symbol in symbols})
     if len(names) > 1:
         raise PlanError(
@@ -245,8 +251,8 @@ def _from_function(each: PythonFunction, symbols: Sequence[Symbol], family: Fami
     versions: set[Version] = set()
     identities: list[str] = []
     for symbol in symbols:
-        adapter, inner = _adapter(each, symbol, family, base)
-        python = _compiled(each, inner, _signature(each, inner.name), base)
+        adapter, inner = _adapter(each, symbol, family, base, store)
+        python = _compiled(each, inner, _signature(each, inner.name), base, store)
         module = ptx.parse(python.ptx)
         own = next((s for s in module.provides if s.name == inner.name), None)
         if own is None or not inner.is_compatible(own):
@@ -283,7 +289,7 @@ def _from_function(each: PythonFunction, symbols: Sequence[Symbol], family: Fami
 
 
 def _adapter(
-    each: PythonFunction, symbol: Symbol, family: FamilyRecord, base: Architecture
+    each: PythonFunction, symbol: Symbol, family: FamilyRecord, base: Architecture, store: CacheDir | None
 ) -> tuple[nvrtc.Compiled, Symbol]:
     """The compiled adapter for a symbol, and the symbol that it calls."""
     name = "f_" + re.sub(r"\W", "_", symbol.name)
@@ -291,7 +297,7 @@ def _adapter(
     prelude = f'#include "{group.interface if group else ""}"\n'
     text = f"{prelude}{_CROSSING.replace('@NAME@', name)}{_definition(symbol)}"
     try:
-        compiled = inputs.compile_once(text.encode(), family.headers, base, family.options)
+        compiled = inputs.compile_once(text.encode(), family.headers, base, family.options, store)
     except CompileError as error:
         said = re.search(r"error: (.*)", error.log)
         raise PlanError(
@@ -420,15 +426,19 @@ def _numba_type(each: PythonFunction, type_name: str, *, result: bool = False) -
     return _NUMBA_TYPES[scalar.typestr]
 
 
-def _compiled(each: PythonFunction, inner: Symbol, signature: _Signature, base: Architecture) -> _Python:
+def _compiled(
+    each: PythonFunction, inner: Symbol, signature: _Signature, base: Architecture, store: CacheDir | None
+) -> _Python:
     told = fingerprint(each.function)
     if told is None:
         return _compiled_here(each, inner.name, signature, base)
-    return _compiled_once(each, json.dumps(told, sort_keys=True), inner.name, signature, base)
+    return _compiled_once(each, json.dumps(told, sort_keys=True), inner.name, signature, base, store)
 
 
 @lru_cache(maxsize=256)
-def _compiled_once(each: PythonFunction, told: str, name: str, signature: _Signature, base: Architecture) -> _Python:
+def _compiled_once(
+    each: PythonFunction, told: str, name: str, signature: _Signature, base: Architecture, store: CacheDir | None
+) -> _Python:
     recipe = {
         "schema": _SCHEMA,
         "function": hashlib.sha256(told.encode()).hexdigest(),
@@ -438,11 +448,11 @@ def _compiled_once(each: PythonFunction, told: str, name: str, signature: _Signa
         "compiler": _compiler(),
         "environment": {n: value for n, value in os.environ.items() if n.startswith("NUMBA_")},
     }
-    entry = compilation.find(recipe)
+    entry = compilation.find(store, recipe)
     found = _unpacked(entry) if entry else None
     if found is None:
         found = _numba(each, name, signature, base)
-        compilation.keep(recipe, {"ltoir": base64.b64encode(found.ltoir).decode(), "ptx": found.ptx})
+        compilation.keep(store, recipe, {"ltoir": base64.b64encode(found.ltoir).decode(), "ptx": found.ptx})
     return found
 
 

@@ -13,7 +13,8 @@ import pytest
 
 import jitlto
 from jitlto.errors import DatabaseError
-from jitlto.runtime.discovery import editable, entry_points, registry
+from jitlto.runtime import session
+from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.installed import installed_families
 from jitlto.runtime.family import KernelFamily
 from tests.support.distributions import install
@@ -30,9 +31,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> 
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)  # type: ignore[no-untyped-call]
     # What is compiled once is found by all tests here: it is the first launches that are not to share.
-    registry.default.cache_clear()
+    session.default.reset()
     yield directory
-    registry.default.cache_clear()
+    session.default.reset()
 
 
 @pytest.fixture
@@ -52,7 +53,7 @@ def source(tmp_path: Path, site: Path) -> Path:
 
 def anew() -> KernelFamily:
     """The family, as a process that begins finds it."""
-    registry.default.cache_clear()
+    session.default.reset()
     return jitlto.family("mini")
 
 

@@ -22,7 +22,8 @@ from hypothesis import strategies as st
 
 import jitlto
 from jitlto.errors import DatabaseError, JitltoError, RegistryError
-from jitlto.runtime.discovery import entry_points, registry
+from jitlto.runtime import session
+from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import database, files
@@ -41,9 +42,9 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     directory = tmp_path / "site"
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)  # type: ignore[no-untyped-call]
-    registry.default.cache_clear()
+    session.default.reset()
     yield directory
-    registry.default.cache_clear()
+    session.default.reset()
 
 
 def install_mini(site: Path, mini_path: Path, name: str = "my-package", version: str = "1.0") -> Path:
@@ -366,7 +367,7 @@ def test_no_entry_points_take_a_database_from_elsewhere(site: Path, text: str, l
 
 @given(st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", fullmatch=True))
 def test_names_are_normalised_as_pep_503_says(name: str) -> None:
-    assert entry_points.normalised(name) == re.sub(r"[-_.]+", "-", name).lower()
+    assert entry_points.canonical_name(name) == re.sub(r"[-_.]+", "-", name).lower()
 
 
 # Archives and eggs
@@ -507,7 +508,7 @@ def test_a_damaged_image_disturbs_no_plan_that_does_not_use_it_and_is_one_clear_
         assert caught.value.where == str(path)
         assert re.fullmatch(r"is damaged: image [0-9a-f]{64} has other bytes", caught.value.what)
         assert caught.value.hint == "fetch, install or build it again"
-    assert good.link_anew().cubin[:4] == b"\x7fELF"
+    assert good.link(use_cache=False).cubin[:4] == b"\x7fELF"
     with pytest.raises(DatabaseError, match="has other bytes"):
         mini.database.verify()
 

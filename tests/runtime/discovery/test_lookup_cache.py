@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 import pytest
 
 import jitlto
-from jitlto import config
 from jitlto.cuda import device, toolkit
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
-from jitlto.runtime import dispatcher, events
-from jitlto.runtime.discovery import lookup_cache, registry
-from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, question
+from jitlto.runtime import dispatcher, events, session
+from jitlto.runtime.discovery import lookup_cache
+from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, request_key
 from jitlto.runtime.discovery.registry import DatabaseFile, Registry
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import kernel_cache
@@ -49,12 +48,13 @@ class Found(NamedTuple):
     chosen: Chosen
     linked: Any
     plan: Any
+    load_seconds: float = 0.0
 
 
 class Family(KernelFamily):
     """A family whose kernels are found and linked, and not loaded."""
 
-    def _loaded(self, chosen: Chosen, linked: Any, plan: Any) -> Any:
+    def _launcher(self, chosen: Chosen, linked: Any, plan: Any) -> Any:
         return Found(chosen, linked, plan)
 
 
@@ -92,14 +92,14 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 def process(path: Path) -> Family:
     """The family, as a process that begins sees it."""
-    registry.default.cache_clear()
-    return Family("mini", registry.default().file(path))
+    session.default.reset()
+    return Family("mini", session.default.registry.file(path))
 
 
 @pytest.fixture(autouse=True)
 def _no_registry_is_left() -> Iterator[None]:
     yield
-    registry.default.cache_clear()
+    session.default.reset()
 
 
 def launcher(path: Path, **configuration: Any) -> Any:
@@ -116,7 +116,10 @@ def test_the_next_process_opens_no_database_and_finds_the_same_kernel(path: Path
     assert second.linked == first.linked
     assert (second.linked.layer, len(opened)) == ("disk", 1)
     after = events.counters()
-    assert {name: after[name] - counts[name] for name in after if after[name] != counts[name]} == {"found_on_disk": 1}
+    assert {name: after[name] - counts[name] for name in after if after[name] != counts[name]} == {
+        "found_on_disk": 1,
+        "loaded": 1,
+    }
     # Whoever asks for the plan gets the one that was linked.
     plan = second.plan()
     assert (plan.digest, plan.chosen, plan.target.sm) == (first.chosen.digest, first.chosen, "sm_90")
@@ -238,7 +241,7 @@ def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, ope
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[1, 2, 3]", b'["a", null, {"mini": 3}]', b"\xff"])
 def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: Path, payload: bytes) -> None:
     first = launcher(path)
-    store = kernel_cache.default().store
+    store = session.default.kernel_cache.store
     assert store is not None
     for kind in ("databases", "requests"):
         for entry in (empty_cache / "cubins" / kind).rglob("*"):
@@ -249,7 +252,7 @@ def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: 
 
 def test_plans_are_recorded_where_kernels_were_found(path: Path, tmp_path: Path) -> None:
     launcher(path)
-    with recording.recording(tmp_path / "used.jsonl"):
+    with session.recording(tmp_path / "used.jsonl"):
         launcher(path)
     assert [used.request.configuration for used in recording.read(tmp_path / "used.jsonl")] == [TWICE]
 
@@ -257,8 +260,7 @@ def test_plans_are_recorded_where_kernels_were_found(path: Path, tmp_path: Path)
 def settings(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    config.current.cache_clear()
-    kernel_cache.default.cache_clear()
+    session.default.reset()
 
 
 def test_recording_by_the_environment_plans_too(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,9 +319,9 @@ def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) ->
         direct = KernelFamily("mini", read)
         assert known.parameters == direct.parameters
         assert known.entrypoints == direct.entrypoints == ("kern",)
-        assert Contents.from_json(Contents.of(read).to_json()) == Contents.of(read)
-        assert DatabaseFile.of(read).contents == known._file.contents
-    with pytest.raises(RegistryError, match="did you mean 'mini'"):
+        assert Contents.from_json(Contents.from_database(read).to_json()) == Contents.from_database(read)
+        assert DatabaseFile.from_database(read).contents == known._file.contents
+    with pytest.raises(RegistryError, match="did you mean mini"):
         KernelFamily("mimi", known._file)
     assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
 
@@ -342,7 +344,7 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
         "configuration": TWICE,
         "capability": (9, 0),
     }
-    seen = {"as it is": question(**asked)}
+    seen = {"as it is": request_key(**asked)}
     others: list[tuple[str, object]] = [
         ("database", "0" * 63 + "1"), ("family", "maxi"), ("entry", "kern"), ("link_mode", "ptx"),
         ("link_options", {"max_registers": 1}), ("link_options", {"max_registers": True}),
@@ -350,30 +352,30 @@ def test_all_that_an_answer_depends_on_is_in_the_question(tmp_path: Path, monkey
         ("configuration", TWICE | {"op_name": "square"}), ("configuration", {"data_type": "float"}),
         ("configuration", TWICE | {"x": "float"}), ("capability", (9, 1)), ("capability", (10, 0)),
     ]  # fmt: skip
-    seen |= {f"{name}={value}": question(**asked | {name: value}) for name, value in others}
+    seen |= {f"{name}={value}": request_key(**asked | {name: value}) for name, value in others}
     for name in ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME"):
         place = tmp_path / name
         (place / "lib").mkdir(parents=True)
         with monkeypatch.context() as patch:
             patch.setenv(name, str(place))
-            seen[name] = question(**asked)
+            seen[name] = request_key(**asked)
             if name in ("CONDA_PREFIX", "LD_LIBRARY_PATH"):
                 for directory in (place, place / "lib"):
                     os.utime(directory, (1, 1))
-                seen[f"a library was installed in {name}"] = question(**asked)
+                seen[f"a library was installed in {name}"] = request_key(**asked)
     with monkeypatch.context() as patch:
         patch.setattr(lookup_cache, "__version__", "99")
-        seen["version"] = question(**asked)
+        seen["version"] = request_key(**asked)
     site = tmp_path / "site-packages"
     site.mkdir()
     with monkeypatch.context() as patch:
         patch.setattr(lookup_cache, "site_packages", lambda: [str(site)])
-        seen["site-packages"] = question(**asked)
+        seen["site-packages"] = request_key(**asked)
         os.utime(site, (1, 1))
-        seen["a package was installed"] = question(**asked)
+        seen["a package was installed"] = request_key(**asked)
     assert len(set(seen.values())) == len(seen)
-    assert question(**asked | {"configuration": dict(reversed(TWICE.items()))}) == seen["as it is"]
-    assert question(**asked | {"link_options": {}}) == seen["as it is"]
+    assert request_key(**asked | {"configuration": dict(reversed(TWICE.items()))}) == seen["as it is"]
+    assert request_key(**asked | {"link_options": {}}) == seen["as it is"]
 
 
 @pytest.mark.parametrize(
@@ -403,8 +405,8 @@ def test_a_class_that_plans_in_its_own_way_answers_for_itself_alone(path: Path) 
         def plan(self, **given: Any) -> Plan:
             return super().plan(**given | {"link_options": {"max_registers": 40}})
 
-    registry.default.cache_clear()
-    Own("mini", registry.default().file(path)).launcher(**TWICE)
+    session.default.reset()
+    Own("mini", session.default.registry.file(path)).launcher(**TWICE)
     assert launcher(path).chosen.digest == process(path).plan(arch="sm_90", **TWICE).digest
 
 
@@ -446,7 +448,7 @@ def test_a_launcher_keeps_no_family_alive(path: Path) -> None:
     launcher(path)
     family = process(path)
     found, gone = family.launcher(**TWICE), weakref.ref(family)
-    registry.default.cache_clear()
+    session.default.reset()
     del family
     assert gone() is None  # without the cyclic collector
     assert found.plan().digest == found.chosen.digest  # type: ignore[operator]
@@ -527,9 +529,12 @@ from jitlto.cuda import device
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
 device.kind = lambda: 0
 from jitlto.runtime.family import KernelFamily
-KernelFamily._loaded = lambda self, chosen, linked, plan: (chosen, linked)
+KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(
+    chosen=chosen, linked=linked, load_seconds=0.0
+)
 before = {*sys.modules}
-chosen, linked = load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
+found = load("mini", sys.argv[1]).launcher(data_type="float", op_name="twice")
+chosen, linked = found.chosen, found.linked
 print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules), sorted({*sys.modules} - before)]))
 """
 

@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jitlto import config
 from jitlto.cuda import toolkit
 from jitlto.errors import ArgumentError, PlanError, UnknownParameterError, UnknownValueError
-from jitlto.runtime import events
+from jitlto.runtime import events, session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch import residency
-from jitlto.runtime.linking import kernel_cache
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 from tests.support.process import python
@@ -322,8 +319,7 @@ def test_the_oldest_launchers_make_room_where_a_bound_is_set(mini_path: Path, mo
     import cupy as cp
 
     monkeypatch.setenv("JITLTO_MAX_LOADED", "2")
-    config.current.cache_clear()
-    residency.of_process.cache_clear()
+    session.default.reset()
     try:
         family = KernelFamily("mini", FragmentDatabase(mini_path))
         choose = family.dispatcher("data_type", "op_name")
@@ -339,8 +335,7 @@ def test_the_oldest_launchers_make_room_where_a_bound_is_set(mini_path: Path, mo
         assert events.counters()["evicted"] == evicted + 2
     finally:
         monkeypatch.undo()
-        config.current.cache_clear()
-        residency.of_process.cache_clear()
+        session.default.reset()
 
 
 @pytest.mark.usefixtures("empty_cache")
@@ -354,7 +349,7 @@ def test_a_second_process_links_nothing(mini_path: Path) -> None:
         family.launcher(data_type="float", op_name="square")(None, 1, 32, x, 8)
         print(float(x[0]), events.counters()["linked"], events.counters()["found_on_disk"])
     """
-    assert kernel_cache.default().store is not None
+    assert session.default.kernel_cache.store is not None
     first, second = (python("-c", code, mini_path).stdout.split() for _ in range(2))
     assert [first, second] == [["9.0", "1", "0"], ["9.0", "0", "1"]]
 

@@ -23,18 +23,19 @@ from pathlib import Path
 
 import pytest
 
-from jitlto import config
 from jitlto.cuda import toolkit
 from jitlto.errors import LinkError, NotCachedError
 from jitlto.model.versions import Version
-from jitlto.runtime import events
+from jitlto.runtime import events, session
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.linking import kernel_cache
-from jitlto.runtime.linking.kernel_cache import CubinCache, LinkedKernel, pack
+from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
+from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
+from tests.support.kernels import entry, get_or_link
 from tests.support.process import ROOT
 
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
@@ -66,13 +67,11 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]
     def given(**variables: str) -> None:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        config.current.cache_clear()
-        kernel_cache.default.cache_clear()
+        session.default.reset()
 
     yield given
     monkeypatch.undo()
-    config.current.cache_clear()
-    kernel_cache.default.cache_clear()
+    session.default.reset()
 
 
 class Process:
@@ -83,7 +82,7 @@ class Process:
 
     def __init__(self, directory: Path, size: int = LARGE, *, patience: float = 60, seconds: float = 0) -> None:
         self.store = CacheDir(directory, size)
-        self.cache = CubinCache(self.store, patience=patience)
+        self.cache = KernelCache(self.store, patience=patience)
         self.links = 0
         self.seconds = seconds  # that a link takes longer
 
@@ -91,9 +90,9 @@ class Process:
         def link() -> LinkedKernel:
             self.links += 1
             time.sleep(self.seconds)
-            return plan.link_anew()
+            return plan.link(use_cache=False)
 
-        return self.cache.kernel(plan.recipe, link, plan.database.path)
+        return self.cache.get_or_link(plan.link_key, link, plan.database.path)
 
 
 def entries(directory: Path) -> list[Path]:
@@ -126,7 +125,7 @@ def test_what_is_found_is_what_was_linked(
         pytest.skip("an option of the compile, where PTX is linked")
     for arch in ("sm_80", "sm_90a"):
         plan = mini.plan(arch=arch, link_mode=link_mode, link_options=options, **TWICE)
-        truth = plan.link_anew()
+        truth = plan.link(use_cache=False)
         first, second = Process(directory), Process(directory)
         linked, found = first.ask(plan), second.ask(plan)
         assert (first.links, second.links) == (1, 0)
@@ -179,9 +178,9 @@ def fleet(argument: str) -> None:
             def ask(plan: Plan) -> str:
                 def link() -> LinkedKernel:
                     os.write(starts, b".")
-                    return plan.link_anew()
+                    return plan.link(use_cache=False)
 
-                kernel = kernel_cache.default().kernel(plan.recipe, link, plan.database.path)
+                kernel = session.default.kernel_cache.get_or_link(plan.link_key, link, plan.database.path)
                 return hashlib.sha256(kernel.cubin).hexdigest()
 
             with ThreadPoolExecutor(given["threads"]) as pool:
@@ -242,7 +241,7 @@ def sail(
 
 def right_cubins(family: KernelFamily, configurations: list[dict[str, str]]) -> list[str]:
     plans = [family.plan(arch="sm_90", **configuration) for configuration in configurations]
-    return [hashlib.sha256(plan.link_anew().cubin).hexdigest() for plan in plans]
+    return [hashlib.sha256(plan.link(use_cache=False).cubin).hexdigest() for plan in plans]
 
 
 def test_processes_and_threads_that_ask_at_once_link_each_kernel_once(search: KernelFamily, tmp_path: Path) -> None:
@@ -322,7 +321,7 @@ def test_who_waits_too_long_says_so_and_links(
         kernels = list(pool.map(process.ask, [plan] * 4))
     assert 1.5 < time.monotonic() - begin < 4
     assert process.links == 1
-    assert all(kernel == plan.link_anew() for kernel in kernels)
+    assert all(kernel == plan.link(use_cache=False) for kernel in kernels)
     assert caplog.text.count("waiting for another process that links mini/kern") == 1
     assert caplog.text.count("linking it too") == 1
     assert change(dict(before)) == {"linked": 1, "waited": 4}
@@ -341,7 +340,7 @@ def test_what_appears_while_a_holder_sleeps_is_found_at_once(
         asking = pool.submit(process.ask, plan)
         time.sleep(0.2)
         assert not asking.done()
-        process.store.put(kernel_cache.ENTRIES, plan.digest, pack(plan.recipe, plan.link_anew()))
+        process.store.put(kernel_cache.ENTRIES, plan.digest, entry(plan))
         begin = time.monotonic()
         assert asking.result(10).layer == "disk"
     assert time.monotonic() - begin < 1
@@ -374,13 +373,13 @@ def test_a_wait_for_one_kernel_holds_up_no_other(
     with ThreadPoolExecutor(2) as pool:
         waiting = pool.submit(process.ask, plan)
         time.sleep(0.05)
-        assert pool.submit(process.ask, another).result(2) == another.link_anew()
+        assert pool.submit(process.ask, another).result(2) == another.link(use_cache=False)
         assert not waiting.done()
-        assert waiting.result(10) == plan.link_anew()
+        assert waiting.result(10) == plan.link(use_cache=False)
 
 
 def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory: Path, plan: Plan) -> None:
-    cache, cause = CubinCache(CacheDir(directory, LARGE)), ValueError("cause")
+    cache, cause = KernelCache(CacheDir(directory, LARGE)), ValueError("cause")
     inside, calls = threading.Event(), []
 
     def refuse() -> LinkedKernel:
@@ -391,7 +390,7 @@ def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory:
 
     def ask(_: int) -> LinkError:
         with pytest.raises(LinkError) as caught:
-            cache.kernel(plan.recipe, refuse, plan.database.path)
+            cache.get_or_link(plan.link_key, refuse, plan.database.path)
         return caught.value
 
     with ThreadPoolExecutor(8) as pool:
@@ -405,14 +404,14 @@ def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory:
     assert {failure.log for failure in failures} == {"a log"}
     assert all(failure.__cause__ is cause for failure in failures)
     # A refusal is not kept: what is asked for next is tried again, and nothing is locked.
-    assert cache.kernel(plan.recipe, plan.link_anew, plan.database.path) == plan.link_anew()
+    assert get_or_link(cache, plan) == plan.link(use_cache=False)
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, MemoryError, SystemExit])
 def test_one_threads_interruption_is_not_anothers(
     directory: Path, plan: Plan, interruption: type[BaseException]
 ) -> None:
-    cache = CubinCache(CacheDir(directory, LARGE))
+    cache = KernelCache(CacheDir(directory, LARGE))
     inside, go = threading.Event(), threading.Event()
 
     def interrupted() -> LinkedKernel:
@@ -421,12 +420,12 @@ def test_one_threads_interruption_is_not_anothers(
         raise interruption
 
     with ThreadPoolExecutor(3) as pool:
-        first = pool.submit(cache.kernel, plan.recipe, interrupted, plan.database.path)
+        first = pool.submit(cache.get_or_link, plan.link_key, interrupted, plan.database.path)
         assert inside.wait(10)
-        others = [pool.submit(cache.kernel, plan.recipe, plan.link_anew, plan.database.path) for _ in range(2)]
+        others = [pool.submit(get_or_link, cache, plan) for _ in range(2)]
         time.sleep(0.05)
         go.set()
-        assert all(other.result(10) == plan.link_anew() for other in others)
+        assert all(other.result(10) == plan.link(use_cache=False) for other in others)
         assert isinstance(first.exception(10), interruption)
 
 
@@ -462,15 +461,17 @@ def fork_while_linking(database: str) -> None:
     """Fork while a thread links; the child asks for the same kernel and for another. Run as a program of its own."""
     family = load("mini", database)
     plan, another = family.plan(arch="sm_90", **TWICE), family.plan(arch="sm_90", **SQUARE)
-    truth = [plan.link_anew(), another.link_anew()]
+    truth = [plan.link(use_cache=False), another.link(use_cache=False)]
     inside = threading.Event()
 
     def slow() -> LinkedKernel:
         inside.set()
         time.sleep(1)
-        return plan.link_anew()
+        return plan.link(use_cache=False)
 
-    thread = threading.Thread(target=lambda: kernel_cache.default().kernel(plan.recipe, slow, plan.database.path))
+    thread = threading.Thread(
+        target=lambda: session.default.kernel_cache.get_or_link(plan.link_key, slow, plan.database.path)
+    )
     thread.start()
     inside.wait(10)
     # A thread that is always telling events, and one that is always at the cache: a fork meets them with locks held.
@@ -478,8 +479,8 @@ def fork_while_linking(database: str) -> None:
 
     def busy() -> None:
         while not ended.is_set():
-            events.tell(events.Kind.PLANNED, "x")
-            kernel_cache.default()
+            events.default.emit(events.Kind.PLANNED, "x")
+            assert session.default.kernel_cache
 
     teller = threading.Thread(target=busy)
     teller.start()
@@ -526,7 +527,7 @@ def two_ask(directory: Path, *plans: Plan) -> tuple[int, int]:
 
     begin = time.monotonic()
     for plan in plans:
-        truth = plan.link_anew()
+        truth = plan.link(use_cache=False)
         with ThreadPoolExecutor(4) as pool:
             asked = [pool.submit(ask, process, plan) for process in (first, second) for _ in range(2)]
             assert all(each.result(30) == truth for each in asked)
@@ -604,7 +605,7 @@ def test_a_disk_without_inodes_costs_links_and_one_warning(
 def limited(database: str) -> None:
     """Ask where no file may grow beyond some bytes. Run as a program of its own."""
     plan = load("mini", database).plan(arch="sm_90", **TWICE)
-    truth = plan.link_anew()
+    truth = plan.link(use_cache=False)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
     with ThreadPoolExecutor(4) as pool:
         asked = list(pool.map(lambda _: plan.link(), range(4)))
@@ -674,7 +675,7 @@ def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
     else:
         place.symlink_to(tmp_path / "nowhere" if fault == "a dangling link" else place)
     environment(JITLTO_CACHE_DIR=str(place.parent))
-    before, truth = events.counters(), plan.link_anew()
+    before, truth = events.counters(), plan.link(use_cache=False)
     start = threading.Barrier(8)
 
     def ask(_: int) -> LinkedKernel:
@@ -697,9 +698,9 @@ def test_a_cache_is_opened_once_whatever_number_of_threads_ask_first(
         environment(JITLTO_CACHE_DIR=str(tmp_path))
         start = threading.Barrier(8)
 
-        def first(start: threading.Barrier = start) -> CubinCache:
+        def first(start: threading.Barrier = start) -> KernelCache:
             start.wait(10)
-            return kernel_cache.default()
+            return session.default.kernel_cache
 
         with ThreadPoolExecutor(8) as pool:
             assert len({id(each.result(10)) for each in [pool.submit(first) for _ in range(8)]}) == 1
@@ -718,8 +719,8 @@ def test_a_directory_removed_while_in_use_is_made_again(
     }[at]  # fmt: skip
     shutil.rmtree(gone)
     for each in (process, other):
-        assert each.ask(plan) == plan.link_anew()
-        assert each.ask(another) == another.link_anew()
+        assert each.ask(plan) == plan.link(use_cache=False)
+        assert each.ask(another) == another.link(use_cache=False)
     assert process.links + other.links <= 4
     assert directory.stat().st_mode & 0o777 == 0o700
     assert Process(directory).ask(another).layer == "disk"
@@ -734,7 +735,7 @@ def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, 
             shutil.rmtree(directory, ignore_errors=True)
             time.sleep(0.001)
 
-    truth = [plan.link_anew(), another.link_anew()]
+    truth = [plan.link(use_cache=False), another.link(use_cache=False)]
     remover = threading.Thread(target=remove)
     remover.start()
     try:
@@ -799,9 +800,9 @@ def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan
     os.utime(entry, (0, 0))  # long unused: a store that may would touch it
     before = state(directory)
     store = CacheDir(directory, 0, readonly=True)
-    cache = CubinCache(store)
-    assert cache.kernel(plan.recipe, plan.link_anew, plan.database.path).layer == "disk"
-    assert cache.kernel(another.recipe, another.link_anew, another.database.path).layer == "link"
+    cache = KernelCache(store)
+    assert get_or_link(cache, plan).layer == "disk"
+    assert get_or_link(cache, another).layer == "link"
     claim = store.claim(another.digest)
     assert claim is not None
     claim.release()
@@ -849,7 +850,7 @@ def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_i
 
 def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Path, mini: KernelFamily) -> None:
     plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90, 100, 120)]
-    bound = 4 * max(len(pack(plan.recipe, plan.link_anew())) for plan in plans)
+    bound = 4 * max(len(entry(plan)) for plan in plans)
     process = Process(directory, bound)
     for number, plan in enumerate(plans):
         process.ask(plan)
@@ -866,14 +867,14 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
 
 def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: Path, mini: KernelFamily) -> None:
     plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90)]
-    truth = {plan.digest: plan.link_anew() for plan in plans}
-    bound = 2 * max(len(pack(plan.recipe, truth[plan.digest])) for plan in plans)
-    caches = [CubinCache(CacheDir(directory, bound)) for _ in range(3)]
+    truth = {plan.digest: plan.link(use_cache=False) for plan in plans}
+    bound = 2 * max(len(encode_entry(plan.link_key, truth[plan.digest])) for plan in plans)
+    caches = [KernelCache(CacheDir(directory, bound)) for _ in range(3)]
     chance = random.Random(4)  # noqa: S311 - the same order every time
 
-    def ask(cache: CubinCache, plan: Plan) -> bool:
+    def ask(cache: KernelCache, plan: Plan) -> bool:
         kernel = truth[plan.digest]
-        return cache.kernel(plan.recipe, lambda: kernel, plan.database.path) == kernel
+        return cache.get_or_link(plan.link_key, lambda: kernel, plan.database.path) == kernel
 
     with ThreadPoolExecutor(6) as pool:
         asked = [pool.submit(ask, chance.choice(caches), chance.choice(plans)) for _ in range(600)]
@@ -887,7 +888,7 @@ def test_the_size_is_set_by_the_environment(
     environment(JITLTO_CACHE_DIR=str(tmp_path), JITLTO_CACHE_SIZE="10K")
     for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90"):
         mini.plan(arch=arch, **TWICE).link()
-    store = kernel_cache.default().store
+    store = session.default.kernel_cache.store
     assert store is not None
     assert 0 < store.usage().size <= 10 << 10
 

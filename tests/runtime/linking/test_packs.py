@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.kernel_cache import CubinCache, pack
+from jitlto.runtime.linking.cache_entry import encode_entry
+from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.cache_dir import CacheDir
+from tests.support.kernels import entry, get_or_link
 
 A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
 digests = st.binary(max_size=4).map(lambda data: hashlib.sha256(data).hexdigest())
@@ -96,19 +98,19 @@ def test_a_database_without_packs_or_a_directory_has_none(tmp_path: Path) -> Non
 def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path, plan: Plan) -> None:
     beside, user = tmp_path / "installed", tmp_path / "user"
     beside.mkdir()
-    kernel = plan.link_anew()
-    packs.write(beside / "mini.pack", {plan.digest: pack(plan.recipe, kernel)})
+    kernel = plan.link(use_cache=False)
+    packs.write(beside / "mini.pack", {plan.digest: encode_entry(plan.link_key, kernel)})
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
     for store in (CacheDir(user, 1 << 30), None):
-        cache = CubinCache(store, may_link=False)
-        found = cache.kernel(plan.recipe, plan.link_anew, beside / "mini.fragdb")
+        cache = KernelCache(store, may_link=False)
+        found = get_or_link(cache, plan, beside / "mini.fragdb")
         assert found == kernel
         assert found.layer == "pack"
     assert [p for p in user.rglob("*") if p.is_file()] == []
     # With the kernel in both, the pack's is taken.
-    cache = CubinCache(CacheDir(user, 1 << 30))
-    cache.kernel(plan.recipe, plan.link_anew, tmp_path / "none.fragdb")
-    assert cache.kernel(plan.recipe, plan.link_anew, beside / "mini.fragdb").layer == "pack"
+    cache = KernelCache(CacheDir(user, 1 << 30))
+    get_or_link(cache, plan, tmp_path / "none.fragdb")
+    assert get_or_link(cache, plan, beside / "mini.fragdb").layer == "pack"
     assert before == {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
 
 
@@ -133,14 +135,14 @@ def damaged(whole: bytes, where: str) -> bytes:
 def test_a_damaged_pack_is_left_aside_with_one_warning(
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
-    kernel = plan.link_anew()
+    kernel = plan.link(use_cache=False)
     bad, good = tmp_path / "mini.a.pack", tmp_path / "mini.b.pack"
-    packs.write(good, {plan.digest: pack(plan.recipe, kernel)})
+    packs.write(good, {plan.digest: encode_entry(plan.link_key, kernel)})
     bad.write_bytes(damaged(good.read_bytes(), where))
-    cache = CubinCache(None, may_link=False)
+    cache = KernelCache(None, may_link=False)
 
     def ask(_: int) -> bool:
-        return cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb") == kernel
+        return get_or_link(cache, plan, tmp_path / "mini.fragdb") == kernel
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(ask, range(16)))
@@ -153,10 +155,10 @@ def test_a_damaged_pack_is_left_aside_with_one_warning(
 def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and_one_gone_with_none(
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    path, kernel = tmp_path / "mini.pack", plan.link_anew()
-    packs.write(path, {plan.digest: pack(plan.recipe, kernel)})
-    cache = CubinCache(CacheDir(tmp_path / "user", 1 << 30))
-    assert cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb").layer == "pack"
+    path, kernel = tmp_path / "mini.pack", plan.link(use_cache=False)
+    packs.write(path, {plan.digest: encode_entry(plan.link_key, kernel)})
+    cache = KernelCache(CacheDir(tmp_path / "user", 1 << 30))
+    assert get_or_link(cache, plan, tmp_path / "mini.fragdb").layer == "pack"
     whole = path.read_bytes()
     match how:
         case "flipped":
@@ -167,18 +169,18 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
             path.unlink()
         case _:
             packs.write(path, {A: b"another", B: bytes(100_000)})
-    layers = [cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb").layer for _ in range(3)]
+    layers = [get_or_link(cache, plan, tmp_path / "mini.fragdb").layer for _ in range(3)]
     assert layers == ["link", "disk", "disk"]
-    assert cache.kernel(plan.recipe, plan.link_anew, tmp_path / "mini.fragdb") == kernel
+    assert get_or_link(cache, plan, tmp_path / "mini.fragdb") == kernel
     assert caplog.text.count("WARNING") == (how in ("flipped", "cut"))
 
 
 def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: KernelFamily) -> None:
     one, other = (mini.plan(arch="sm_90", data_type="float", op_name=name) for name in ("twice", "square"))
-    packs.write(tmp_path / "mini.pack", {one.digest: pack(other.recipe, other.link_anew())})
-    cache = CubinCache(None)
-    assert cache.find(one.recipe, tmp_path / "mini.fragdb") is None
-    assert cache.kernel(one.recipe, one.link_anew, tmp_path / "mini.fragdb") == one.link_anew()
+    packs.write(tmp_path / "mini.pack", {one.digest: entry(other)})
+    cache = KernelCache(None)
+    assert cache.find(one.digest, tmp_path / "mini.fragdb") is None
+    assert get_or_link(cache, one, tmp_path / "mini.fragdb") == one.link(use_cache=False)
 
 
 @pytest.mark.parametrize(

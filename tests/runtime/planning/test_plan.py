@@ -438,7 +438,7 @@ def test_a_damaged_image_is_a_database_error_and_not_other_code(mini_path: Path,
     family = KernelFamily("mini", FragmentDatabase(damaged))
     with pytest.raises(DatabaseError, match=r"damaged\.fragdb.*is damaged"):
         for data_type, op_name in product(("float", "double"), ("twice", "square")):
-            family.plan(arch="sm_90", data_type=data_type, op_name=op_name).link_anew()
+            family.plan(arch="sm_90", data_type=data_type, op_name=op_name).link(use_cache=False)
 
 
 # --- threads ---
@@ -451,13 +451,13 @@ def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
             ("sm_80", "sm_90"), ("lto", "ptx"), ("float", "double"), ("twice", "square")
         )
     ]
-    alone = [p.link_anew().cubin for p in plans]
+    alone = [p.link(use_cache=False).cubin for p in plans]
     with ThreadPoolExecutor(8) as pool:
-        together = list(pool.map(lambda p: p.link_anew().cubin, plans))
+        together = list(pool.map(lambda p: p.link(use_cache=False).cubin, plans))
     assert together == alone
 
 
 def test_one_plan_linked_by_many_threads_gives_the_same_bytes(mini: KernelFamily) -> None:
     plan = mini.plan(arch="sm_90", **TWICE)
     with ThreadPoolExecutor(8) as pool:
-        assert len(set(pool.map(lambda _: plan.link_anew().cubin, range(16)))) == 1
+        assert len(set(pool.map(lambda _: plan.link(use_cache=False).cubin, range(16)))) == 1

@@ -19,6 +19,7 @@ from jitlto.cuda.nvjitlink import InputKind
 from jitlto.errors import JitltoError
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.planner import Planner
@@ -53,7 +54,7 @@ _used = st.builds(
 
 def _again(path: Path, family: KernelFamily) -> list[str]:
     """The digests of what is recorded, planned again."""
-    return [used.request.plan(family, used.arch).digest for used in recording.read(path)]
+    return [family.plan_request(used.request, used.arch).digest for used in recording.read(path)]
 
 
 @given(_used)
@@ -81,7 +82,7 @@ def test_json_that_is_no_recorded_plan_is_refused(value: object) -> None:
 def test_a_plan_is_recorded_once_however_often_it_is_used(mini: KernelFamily, tmp_path: Path) -> None:
     path = tmp_path / "used.jsonl"
     plan = mini.plan(arch="sm_90", **_CHOSEN)
-    with recording.recording(path):
+    with session.recording(path):
         plan.link()
         plan.link()
         mini.plan(arch="sm_90", **_CHOSEN).link()
@@ -94,8 +95,8 @@ def test_a_plan_is_recorded_once_however_often_it_is_used(mini: KernelFamily, tm
 
 def test_only_what_is_used_meanwhile_is_recorded(mini: KernelFamily, tmp_path: Path) -> None:
     plan = mini.plan(arch="sm_90", **_CHOSEN)
-    with recording.recording(tmp_path / "outer"):
-        with recording.recording(tmp_path / "inner"):
+    with session.recording(tmp_path / "outer"):
+        with session.recording(tmp_path / "inner"):
             plan.link()
         plan.link("sm_80")
     plan.link("sm_86")
@@ -111,7 +112,7 @@ def test_link_mode_options_and_named_fragments_come_back(mini: KernelFamily, tmp
         mini.plan(arch="sm_90", link_options={"max_registers": 32, "ptxas": ["-v"]}, **_CHOSEN),
         named.plan(arch="sm_90"),
     ]
-    with recording.recording(path):
+    with session.recording(path):
         for plan in plans:
             plan.link()
     assert _again(path, mini) == [plan.digest for plan in plans]
@@ -134,11 +135,11 @@ def test_the_callers_own_code_comes_back_in_every_form(transform: KernelFamily, 
     ]
     path = tmp_path / "used.jsonl"
     plans = [each.plan(arch="sm_90") for each in planners]
-    with recording.recording(path):
+    with session.recording(path):
         for plan in plans:
             recording.record(plan)
     assert _again(path, transform) == list(dict.fromkeys(plan.digest for plan in plans))
-    names = [used.request.given[0][0] for used in recording.read(path)]
+    names = [used.request.supplied[0][0] for used in recording.read(path)]
     assert names[:2] == ["mine.cu", "user.ltoir"]
 
 
@@ -178,7 +179,7 @@ def test_a_line_that_a_crash_cut_off_costs_itself_alone(
     plan = mini.plan(arch="sm_90", **_CHOSEN)
     whole = UsedPlan(Request("mini", None, _CHOSEN), Architecture(80), "mini.fragdb").to_line()
     path.write_bytes(whole + whole[:50])
-    with recording.recording(path):
+    with session.recording(path):
         plan.link()
     with caplog.at_level(logging.WARNING):
         assert [used.arch.number for used in recording.read(path)] == [80, 90]
@@ -201,7 +202,7 @@ def test_a_file_that_cannot_be_written_is_said_once_and_harms_nothing(
     plan = mini.plan(arch="sm_90", **_CHOSEN)
     for path in (tmp_path / "no" / "used.jsonl", tmp_path, Path("/dev/full")):
         caplog.clear()
-        with caplog.at_level(logging.WARNING), recording.recording(path):
+        with caplog.at_level(logging.WARNING), session.recording(path):
             assert plan.link().cubin == plan.link("sm_90").cubin
             plan.link("sm_80")
         (said,) = caplog.records
@@ -215,7 +216,7 @@ def test_a_file_that_holds_something_else_stays_as_it_is_with_one_warning(
     path = tmp_path / "mine"
     path.write_bytes({"database": mini_path.read_bytes(), "text": b"\nnotes\n", "json": b'{"a": 1}\n'}[what])
     before = path.read_bytes()
-    with caplog.at_level(logging.WARNING), recording.recording(path):
+    with caplog.at_level(logging.WARNING), session.recording(path):
         for arch in ("sm_80", "sm_90"):
             mini.plan(arch=arch, **_CHOSEN).link()
     assert path.read_bytes() == before
@@ -228,7 +229,7 @@ def test_recording_goes_on_in_a_file_whose_first_line_was_cut_off_anywhere(mini:
     for kept in (0, 1, 5, 12, 50, len(whole) - 1):
         path = tmp_path / f"used-{kept}.jsonl"
         path.write_bytes(b"\n" + whole[:kept])
-        with recording.recording(path):
+        with session.recording(path):
             mini.plan(arch="sm_90", **_CHOSEN).link()
         assert recording.read(path)[-1].arch.number == 90
 
@@ -237,7 +238,7 @@ def test_a_plan_that_cannot_be_written_down_is_said(
     mini: KernelFamily, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = dataclasses.replace(mini.plan(arch="sm_90", **_CHOSEN), request=None)
-    with caplog.at_level(logging.WARNING), recording.recording(tmp_path / "used.jsonl"):
+    with caplog.at_level(logging.WARNING), session.recording(tmp_path / "used.jsonl"):
         plan.link()
         plan.link()
     (said,) = caplog.records

@@ -24,6 +24,7 @@ from jitlto.errors import (
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse
 from jitlto.model.versions import Architecture
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import kernel_cache
 from jitlto.runtime.planning.plan import Plan
@@ -717,7 +718,7 @@ def test_an_entry_that_cannot_be_read_is_made_again(
 ) -> None:
     first = inputs.from_source(OP, "user.cu", mini.record)
     (path,) = entries(kept)
-    store = kernel_cache.default().store
+    store = session.default.kernel_cache.store
     assert store is not None
     key = path.parent.name + path.name
     whole = json.loads(store.get(compilation.ENTRIES, key) or b"")
@@ -731,7 +732,7 @@ def test_an_entry_that_cannot_be_read_is_made_again(
 def test_an_entry_under_anothers_name_is_a_miss(kept: Path) -> None:
     compilation.keep({"one": 1}, {"is": "one"})
     (path,) = entries(kept)
-    store = kernel_cache.default().store
+    store = session.default.kernel_cache.store
     assert store is not None
     payload = store.get(compilation.ENTRIES, path.parent.name + path.name)
     assert payload is not None
@@ -758,6 +759,6 @@ def test_a_cache_that_is_only_read_gives_and_takes_nothing(
 
 
 def test_without_a_cache_sources_compile_all_the_same(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernel_cache, "default", lambda: kernel_cache.CubinCache(None))
+    monkeypatch.setattr(kernel_cache, "default", lambda: kernel_cache.KernelCache(None))
     inputs.compile_once.cache_clear()
     assert links(mini.planner(data_type="float").add_source(OP + "// uncached").plan())

@@ -25,8 +25,8 @@ from jitlto.errors import (
     ToolchainError,
 )
 from jitlto.model.ptx import parse
+from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import kernel_cache
 from jitlto.runtime.planning.plan import Plan
 from jitlto.runtime.planning.planner import Planner
 from jitlto.runtime.user_code import inputs, numba
@@ -477,7 +477,7 @@ def test_an_entry_that_cannot_be_read_is_made_again(transform: KernelFamily) -> 
     def fresh(x):  # type: ignore[no-untyped-def]
         return x - 77
 
-    store = kernel_cache.default().store
+    store = session.default.kernel_cache.store
     assert store is not None
     before = planned(transform, fresh, "user_transform", data_type="float")
     for path in (store.directory / "sources").rglob("*"):

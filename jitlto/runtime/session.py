@@ -1,0 +1,174 @@
+"""The session: everything of which a process has one.
+
+Module-level functions such as :func:`jitlto.family` use the default session; a test makes its own.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jitlto import config
+from jitlto.cuda import device
+from jitlto.runtime import events as runtime_events
+from jitlto.runtime.discovery.lookup_cache import LookupCache
+from jitlto.runtime.discovery.registry import Registry
+from jitlto.runtime.events import Events
+from jitlto.runtime.linking.kernel_cache import KernelCache
+from jitlto.runtime.linking.single_flight import SingleFlight
+from jitlto.storage.cache_dir import open_cache_dir
+
+if TYPE_CHECKING:
+    from jitlto.config import Config
+    from jitlto.runtime.launch.residency import Loaded
+
+
+class Session:
+    """Configuration, registry, caches, events, and the families and kernels that are loaded.
+
+    Parameters
+    ----------
+    settings : Config, optional
+        By default those of the environment, read when they are first needed.
+    events : Events, optional
+    """
+
+    def __init__(self, settings: Config | None = None, *, events: Events | None = None) -> None:
+        self.events = events or Events()
+        #: Links and loads under way.
+        self.flights = SingleFlight()
+        #: Families that were found, by name and distribution.
+        self.families: dict[tuple[str, str | None], Any] = {}
+        self._given = settings
+        self._recordings: list[Callable[[], None]] = []  # each with what ends it
+        self._lock = threading.RLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._config: Config | None = None
+        self._registry: Registry | None = None
+        self._kernel_cache: KernelCache | None = None
+        self._residency: Loaded | None = None
+        self.families.clear()
+        while self._recordings:
+            self._recordings.pop()()
+
+    def reset(self) -> None:
+        """Begin anew, as a process that starts: forget all but the subscribers to events, read the settings again."""
+        with self._lock:
+            self._forget()
+            if self._given is None:
+                config.current.cache_clear()
+
+    def after_fork(self) -> None:
+        """Go on in a forked process, in which the threads that hold locks or compute do not exist."""
+        self._lock = threading.RLock()
+        self.events.after_fork()
+        self.flights.after_fork()
+        if self._registry is not None:
+            self._registry.after_fork()
+
+    @property
+    def config(self) -> Config:
+        """The settings; the first use begins to record plans, if they say so."""
+        if self._config is None:
+            with self._lock:
+                if self._config is None:
+                    settings = self._given or config.current()
+                    if settings.record is not None:
+                        self._record(settings.record)
+                    self._config = settings
+        return self._config
+
+    @property
+    def registry(self) -> Registry:
+        """The databases on ``JITLTO_DATABASE_PATH`` and in installed packages."""
+        if self._registry is None:
+            with self._lock:
+                if self._registry is None:
+                    settings = self.config
+                    self._registry = Registry(
+                        settings.database_path, settings=settings, lookup_cache=lambda: self.lookup_cache
+                    )
+        return self._registry
+
+    @property
+    def kernel_cache(self) -> KernelCache:
+        """The cache of linked kernels, as ``JITLTO_CACHE`` and the other variables say."""
+        if self._kernel_cache is None:
+            with self._lock:
+                if self._kernel_cache is None:
+                    settings, store = self.config, None
+                    if settings.cache != "off":
+                        readonly = settings.cache == "readonly"
+                        store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
+                    self._kernel_cache = KernelCache(
+                        store, may_link=settings.mode != "cached", events=self.events, flights=self.flights
+                    )
+        return self._kernel_cache
+
+    @property
+    def lookup_cache(self) -> LookupCache | None:
+        """The lookup cache; None without a cache, and while plans are recorded: what is not planned cannot be."""
+        store = self.kernel_cache.store
+        return None if store is None or self._recordings else LookupCache(store)
+
+    @property
+    def residency(self) -> Loaded | None:
+        """The bound on loaded kernels; None if there is none."""
+        limit = self.config.max_loaded
+        if limit is None:
+            return None
+        with self._lock:
+            if self._residency is None:
+                from jitlto.runtime.launch.residency import Loaded  # which few processes need
+
+                self._residency = Loaded(limit, self.events)
+            return self._residency
+
+    @contextmanager
+    def recording(self, path: str | os.PathLike[str]) -> Iterator[None]:
+        """Record the plans that all threads use meanwhile, each once.
+
+        A file that cannot be written is a warning on the log, once.
+
+        Parameters
+        ----------
+        path : path
+            Made if it is missing, added to if it is there.
+        """
+        stop = self._record(Path(path))
+        try:
+            yield
+        finally:
+            if stop in self._recordings:
+                self._recordings.remove(stop)
+            stop()
+
+    def _record(self, path: Path) -> Callable[[], None]:
+        from jitlto.runtime.planning.recording import Recorder  # and the planner
+
+        stop = self.events.subscribe(Recorder(path))
+        self._recordings.append(stop)
+        return stop
+
+
+#: The session of this process.
+default = Session(events=runtime_events.default)
+recording = default.recording
+
+
+def _after_fork() -> None:
+    default.after_fork()
+    device.after_fork()
+    launcher = sys.modules.get("jitlto.runtime.launch.launcher")  # whose import takes long, and needs CUDA
+    if launcher is not None:
+        launcher.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,20 @@
+"""Kernels of plans, by way of a kernel cache."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
+from jitlto.runtime.linking.kernel_cache import KernelCache
+from jitlto.runtime.planning.plan import Plan
+
+
+def get_or_link(cache: KernelCache, plan: Plan, database: Path | None = None) -> LinkedKernel:
+    """The kernel of a plan, found in a cache or linked into it."""
+    return cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), database or plan.database.path)
+
+
+def entry(plan: Plan) -> bytes:
+    """The entry of a plan's kernel, linked now."""
+    return encode_entry(plan.link_key, plan.link(use_cache=False))
