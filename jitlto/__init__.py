@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from jitlto.errors import JitltoError
+from jitlto.version import __version__
 
 if TYPE_CHECKING:
     from jitlto.model.fragment import FragmentKey as FragmentKey
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from jitlto.runtime.planning.plan import Plan as Plan
     from jitlto.runtime.planning.planner import Planner as Planner
     from jitlto.storage.database import FragmentDatabase as FragmentDatabase
-
-__version__ = "0.1.0"
 
 _EXPORTS = {
     "FragmentDatabase": "jitlto.storage.database",

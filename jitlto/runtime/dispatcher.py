@@ -12,8 +12,25 @@ from jitlto.errors import PlanError
 from jitlto.model.configuration import normalise, refuse_unknown_mode
 
 if TYPE_CHECKING:
-    from jitlto.runtime.family import KernelFamily
+    from typing import Protocol
+
     from jitlto.runtime.launch.launcher import Launcher
+
+    class DispatchedFamily(Protocol):
+        """What a dispatcher uses of a family."""
+
+        name: str
+        parameters: Mapping[str, tuple[str, ...]]
+        entrypoints: tuple[str, ...]
+
+        def launcher(
+            self,
+            *,
+            entry: str | None = None,
+            link_mode: str = "lto",
+            link_options: Mapping[str, object] | None = None,
+            **configuration: object,
+        ) -> Launcher: ...
 
 
 class Dispatcher:
@@ -24,7 +41,7 @@ class Dispatcher:
 
     def __init__(
         self,
-        family: KernelFamily,
+        family: DispatchedFamily,
         names: Sequence[str],
         fixed: Mapping[str, object],
         entry: str | None,
@@ -33,11 +50,18 @@ class Dispatcher:
     ) -> None:
         twice = [name for name in names if name in fixed or list(names).count(name) > 1]
         if twice:
-            raise PlanError(f"parameter {twice[0]!r} is given twice", where=family.name)
+            raise PlanError(
+                f"parameter {twice[0]!r} is given twice", code="plan-duplicate-parameter", where=family.name
+            )
         refuse_unknown_mode(link_mode)
         groups = family.entrypoints
         if entry is not None and entry not in groups:
-            raise PlanError(f"there is no entrypoint {entry!r}", hint=f"the entrypoints are {', '.join(groups)}")
+            raise PlanError(
+                f"unknown entrypoint {entry!r}",
+                code="plan-unknown-entrypoint",
+                where=family.name,
+                hint=f"the entrypoints are {', '.join(groups)}",
+            )
         for name in names:
             normalise({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
         normalise(fixed, family.parameters, family.name)
@@ -70,6 +94,7 @@ class Dispatcher:
         if len(values) != len(self.names):
             raise PlanError(
                 f"{len(values)} values given for {len(self.names)} parameters",
+                code="plan-value-count",
                 where=self._family.name,
                 hint=f"one each for {', '.join(self.names)}",
             )
@@ -78,6 +103,6 @@ class Dispatcher:
 
 
 def _alike(values: Sequence[str]) -> bool:
-    """Whether a parameter has values that Python holds for equal, such as ``1`` and ``true``."""
+    """True if a parameter has values that are equal in Python, such as ``1`` and ``true``."""
     numbers = [{"true": "1", "false": "0"}.get(value, value) for value in values]
     return len({float(n) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", n) else n for n in numbers}) < len(values)

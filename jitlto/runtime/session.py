@@ -45,8 +45,9 @@ class Session:
         #: Families that were found, by name and distribution.
         self.families: dict[tuple[str, str | None], Any] = {}
         self._given = settings
-        self._recordings: list[Callable[[], None]] = []  # each with what ends it
+        self._recordings = 0  # under way
         self._lock = threading.RLock()
+        self._stop_recording: Callable[[], None] | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -55,8 +56,9 @@ class Session:
         self._kernel_cache: KernelCache | None = None
         self._residency: Loaded | None = None
         self.families.clear()
-        while self._recordings:
-            self._recordings.pop()()
+        if self._stop_recording is not None:
+            self._stop_recording()
+            self._stop_recording = None
 
     def reset(self) -> None:
         """Begin anew, as a process that starts: forget all but the subscribers to events, read the settings again."""
@@ -81,7 +83,7 @@ class Session:
                 if self._config is None:
                     settings = self._given or config.current()
                     if settings.record is not None:
-                        self._record(settings.record)
+                        self._stop_recording = self._record(settings.record)
                     self._config = settings
         return self._config
 
@@ -116,7 +118,7 @@ class Session:
     def lookup_cache(self) -> LookupCache | None:
         """The lookup cache; None without a cache, and while plans are recorded: what is not planned cannot be."""
         store = self.kernel_cache.store
-        return None if store is None or self._recordings else LookupCache(store)
+        return None if store is None or self._recordings or self.config.record else LookupCache(store)
 
     @property
     def residency(self) -> Loaded | None:
@@ -143,19 +145,19 @@ class Session:
             Made if it is missing, added to if it is there.
         """
         stop = self._record(Path(path))
+        with self._lock:
+            self._recordings += 1
         try:
             yield
         finally:
-            if stop in self._recordings:
-                self._recordings.remove(stop)
+            with self._lock:
+                self._recordings -= 1
             stop()
 
     def _record(self, path: Path) -> Callable[[], None]:
         from jitlto.runtime.planning.recording import Recorder  # and the planner
 
-        stop = self.events.subscribe(Recorder(path))
-        self._recordings.append(stop)
-        return stop
+        return self.events.subscribe(Recorder(path))
 
 
 #: The session of this process.

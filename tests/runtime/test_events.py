@@ -178,7 +178,7 @@ def test_counters_count_every_kind_from_every_thread() -> None:
     assert tuple(events.counters()) == KINDS
     before = events.counters()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: events.default.emit(KINDS[n % len(KINDS)], "f/k[]"), range(7000)))
+        list(pool.map(lambda n: events.default.emit(KINDS[n % len(KINDS)], "f/k[]"), range(8000)))
     after = events.counters()
     assert {after[name] - before[name] for name in after} == {1000}
     assert before != after  # what was given out does not move

@@ -22,11 +22,11 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
-import jitlto
 from jitlto.build.compilers.base import CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor, shared_directory
 from jitlto.errors import ToolchainError
 from jitlto.model.headers import Source, digest_headers
+from jitlto.version import __version__
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 def versions() -> dict[str, str]:
     """What has to be the same on both sides: the versions of jitlto and of Python."""
-    return {"jitlto": jitlto.__version__, "Python": ".".join(map(str, sys.version_info[:2]))}
+    return {"jitlto": __version__, "Python": ".".join(map(str, sys.version_info[:2]))}
 
 
 def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:

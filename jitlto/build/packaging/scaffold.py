@@ -12,8 +12,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from jitlto import __version__
 from jitlto.errors import ProjectError
+from jitlto.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "new_package"
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto

@@ -18,11 +18,11 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jitlto import __version__
 from jitlto.frozen import Frozen
 from jitlto.model.types import Parameter
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import site_packages
+from jitlto.version import __version__
 
 if TYPE_CHECKING:
     from jitlto.storage.database import FragmentDatabase

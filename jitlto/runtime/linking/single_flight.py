@@ -52,9 +52,10 @@ class SingleFlight:
         begin = time.perf_counter()
         while True:
             with self._lock:
-                flight = self._flights.get(key)
+                flights = self._flights  # which a fork on the way would replace
+                flight = flights.get(key)
                 if flight is None:
-                    mine = self._flights[key] = _Flight()
+                    mine = flights[key] = _Flight()
                     break
             if flight.thread == threading.get_ident():
                 return compute(), None  # asked again by what this thread computes, such as a subscriber to events
@@ -70,7 +71,7 @@ class SingleFlight:
             raise
         finally:
             with self._lock:
-                del self._flights[key]
+                del flights[key]
             mine.ended.set()
         return mine.value, None
 

@@ -173,8 +173,8 @@ def bare() -> Iterator[Any]:
 def other(tmp_path: Path) -> Path:
     """Where another version of jitlto is."""
     shutil.copytree(ROOT / "jitlto", tmp_path / "jitlto")
-    init = tmp_path / "jitlto" / "__init__.py"
-    init.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.7"', init.read_text()))
+    module = tmp_path / "jitlto" / "version.py"
+    module.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.7"', module.read_text()))
     return tmp_path
 
 

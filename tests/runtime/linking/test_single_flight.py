@@ -1,4 +1,4 @@
-"""Computing a value once, whoever asks first."""
+"""Single flight: for each key one thread computes, the others wait for it alone."""
 
 from __future__ import annotations
 
@@ -10,31 +10,37 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jitlto.errors import LinkError
-from jitlto.runtime.linking.single_flight import OnceMap
+from jitlto.runtime.linking.single_flight import SingleFlight, raise_copy
+from tests.support.errors import raises
 
 
-def test_many_threads_that_ask_at_once_share_one_computation() -> None:
-    once: OnceMap[str, object] = OnceMap()
+@pytest.fixture
+def flights() -> SingleFlight:
+    return SingleFlight()
+
+
+def test_many_threads_that_ask_at_once_share_one_computation(flights: SingleFlight) -> None:
     calls: list[int] = []
     barrier = threading.Barrier(16)
 
     def make() -> object:
         calls.append(1)
-        time.sleep(0.05)
+        time.sleep(0.1)
         return object()
 
-    def ask() -> object:
+    def ask() -> tuple[object, float | None]:
         barrier.wait()
-        return once.get("key", make)
+        return flights.run("key", make)
 
     with ThreadPoolExecutor(16) as pool:
-        values = [future.result(10) for future in [pool.submit(ask) for _ in range(16)]]
+        outcomes = [future.result(10) for future in [pool.submit(ask) for _ in range(16)]]
     assert len(calls) == 1
-    assert all(value is values[0] for value in values)
+    assert len({id(value) for value, _ in outcomes}) == 1
+    assert [waited for _, waited in outcomes].count(None) == 1
+    assert all(waited is None or waited > 0 for _, waited in outcomes)
 
 
-def test_different_keys_are_computed_at_the_same_time() -> None:
-    once: OnceMap[int, int] = OnceMap()
+def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> None:
     # Passes only when all four are inside their computation together.
     together = threading.Barrier(4)
 
@@ -46,12 +52,11 @@ def test_different_keys_are_computed_at_the_same_time() -> None:
         return compute
 
     with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(once.get, key, make(key)) for key in range(4)]
-        assert [future.result(10) for future in futures] == [0, 1, 2, 3]
+        futures = [pool.submit(flights.run, key, make(key)) for key in range(4)]
+        assert [future.result(10)[0] for future in futures] == [0, 1, 2, 3]
 
 
-def test_a_waiting_thread_gets_the_value_and_does_not_compute() -> None:
-    once: OnceMap[str, str] = OnceMap()
+def test_a_waiting_thread_gets_the_value_and_does_not_compute(flights: SingleFlight) -> None:
     started, release = threading.Event(), threading.Event()
 
     def slow() -> str:
@@ -60,118 +65,99 @@ def test_a_waiting_thread_gets_the_value_and_does_not_compute() -> None:
         return "from the first"
 
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(once.get, "key", slow)
+        first = pool.submit(flights.run, "key", slow)
         assert started.wait(10)
-        second = pool.submit(once.get, "key", lambda: "from the second")
+        second = pool.submit(flights.run, "key", lambda: "from the second")
         with pytest.raises(TimeoutError):
             second.result(0.05)
         release.set()
-        assert first.result(10) == second.result(10) == "from the first"
+        assert first.result(10)[0] == second.result(10)[0] == "from the first"
 
 
-def test_a_value_once_there_is_not_computed_again() -> None:
-    once: OnceMap[str, int] = OnceMap()
-    assert once.get("key", lambda: 1) == 1
-    assert once.get("key", lambda: 2) == 1
-    assert once.get("other", lambda: 2) == 2
+def test_a_computation_that_asks_for_itself_does_not_wait_for_itself(flights: SingleFlight) -> None:
+    assert flights.run("key", lambda: flights.run("key", lambda: 7)[0]) == (7, None)
 
 
-def test_a_value_of_none_is_a_value() -> None:
-    once: OnceMap[str, None] = OnceMap()
-    calls: list[int] = []
-    for _ in range(2):
-        once.get("key", lambda: calls.append(1))
-    assert calls == [1]
+def test_nothing_is_remembered_after_the_flight(flights: SingleFlight) -> None:
+    assert flights.run("key", lambda: 1) == (1, None)
+    assert flights.run("key", lambda: None) == (None, None)
+    with raises(LinkError):
+        flights.run("key", lambda: raise_copy(LinkError("does not link")))
+    assert flights.run("key", lambda: 2) == (2, None)
 
 
-def test_a_failure_that_jitlto_raised_on_purpose_is_remembered() -> None:
-    once: OnceMap[str, int] = OnceMap()
-
-    def fail() -> int:
-        raise LinkError("does not link")
-
-    with pytest.raises(LinkError, match="does not link") as first:
-        once.get("key", fail)
-    with pytest.raises(LinkError, match="does not link") as second:
-        once.get("key", lambda: 1)
-    assert first.value is second.value or str(first.value) == str(second.value)
-
-
-def test_a_remembered_failure_does_not_grow_each_time_it_is_raised() -> None:
-    once: OnceMap[str, int] = OnceMap()
-
-    def fail() -> int:
-        raise LinkError("does not link")
-
-    def depth() -> int:
-        with pytest.raises(LinkError) as caught:
-            once.get("key", fail)
-        trace, count = caught.value.__traceback__, 0
-        while trace is not None:
-            trace, count = trace.tb_next, count + 1
-        return count
-
-    depths = [depth() for _ in range(50)]
-    assert depths[-1] <= depths[1] + 1
-
-
-@pytest.mark.parametrize("error", [MemoryError(), OSError("gone"), KeyboardInterrupt()])
-def test_any_other_failure_is_forgotten_and_the_next_caller_tries_anew(error: BaseException) -> None:
-    once: OnceMap[str, int] = OnceMap()
-
-    def fail() -> int:
-        raise error
-
-    with pytest.raises(type(error)):
-        once.get("key", fail)
-    assert once.get("key", lambda: 7) == 7
-
-
-def test_those_who_wait_for_a_failure_get_it_too() -> None:
-    once: OnceMap[str, int] = OnceMap()
+def test_those_who_wait_for_a_failure_get_it_too_each_in_a_copy(flights: SingleFlight) -> None:
     started, release = threading.Event(), threading.Event()
 
     def fail() -> int:
         started.set()
         assert release.wait(10)
-        raise LinkError("does not link")
+        raise LinkError("does not link", where="here", log="its log") from OSError("the cause")
 
     with ThreadPoolExecutor(4) as pool:
-        first = pool.submit(once.get, "key", fail)
+        first = pool.submit(flights.run, "key", fail)
         assert started.wait(10)
-        others = [pool.submit(once.get, "key", lambda: 1) for _ in range(3)]
+        others = [pool.submit(flights.run, "key", lambda: 1) for _ in range(3)]
+        time.sleep(0.05)
         release.set()
-        for future in (first, *others):
-            with pytest.raises(LinkError, match="does not link"):
-                future.result(10)
+        failures = [future.exception(10) for future in (first, *others)]
+    assert len({id(failure) for failure in failures}) == 4
+    for failure in failures:
+        assert isinstance(failure, LinkError)
+        assert (failure.where, failure.log, str(failure.__cause__)) == ("here", "its log", "the cause")
 
 
-def test_who_waits_for_an_interrupted_thread_computes_for_himself() -> None:
-    values: OnceMap[str, int] = OnceMap()
+def test_a_failure_does_not_grow_each_time_it_is_raised() -> None:
+    failure = LinkError("does not link")
+
+    def depth() -> int:
+        with pytest.raises(LinkError) as caught:
+            raise_copy(failure)
+        trace, count = caught.value.__traceback__, 0
+        while trace is not None:
+            trace, count = trace.tb_next, count + 1
+        return count
+
+    assert len({depth() for _ in range(50)}) == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError("gone"), KeyboardInterrupt()])
+def test_any_other_failure_is_its_own_threads_and_the_one_that_waits_computes(error: BaseException) -> None:
+    flights = SingleFlight()
     begun, go_on = threading.Event(), threading.Event()
 
     def interrupted() -> int:
         begun.set()
         go_on.wait(10)
-        raise KeyboardInterrupt
+        raise error
 
     def first() -> None:
-        with pytest.raises(KeyboardInterrupt):
-            values.get("key", interrupted)
+        with pytest.raises(type(error)):
+            flights.run("key", interrupted)
 
     thread = threading.Thread(target=first)
     thread.start()
-    begun.wait(10)
+    assert begun.wait(10)
     with ThreadPoolExecutor(1) as pool:
-        second = pool.submit(values.get, "key", lambda: 7)
+        second = pool.submit(flights.run, "key", lambda: 7)
         go_on.set()
-        assert second.result(10) == 7
+        assert second.result(10)[0] == 7
     thread.join()
 
 
-def test_what_is_discarded_is_computed_again() -> None:
-    values: OnceMap[str, int] = OnceMap()
-    assert values.get("key", lambda: 1) == 1
-    assert values.discard("key") == 1
-    assert values.discard("key") is None
-    assert values.get("key", lambda: 2) == 2
+def test_after_a_fork_nobody_waits_for_a_thread_that_is_not_there(flights: SingleFlight) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow() -> int:
+        begun.set()
+        assert go_on.wait(10)
+        return 1
+
+    child = SingleFlight()
+    with ThreadPoolExecutor(1) as pool:
+        parent = pool.submit(child.run, "key", slow)
+        assert begun.wait(10)
+        child.after_fork()
+        assert child.run("key", lambda: 2) == (2, None)
+        go_on.set()
+        assert parent.result(10) == (1, None)
