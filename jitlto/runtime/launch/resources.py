@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from cuda.core import Kernel
 
     from jitlto.model.types import Parameter
-    from jitlto.runtime.linking.kernel_cache import LinkedKernel
+    from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan
 
 _ORIGINS = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}

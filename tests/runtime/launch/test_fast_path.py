@@ -282,7 +282,7 @@ def test_after_a_fork_every_way_is_refused(fake: FakeDriver, monkeypatch: pytest
     prepared = ways(fake, "int")
     bound = fake.launcher("int").bind(fake.stream, 1, 32, 1)
     monkeypatch.setattr(device, "_user", os.getpid())
-    launcher._refuse_after_fork()
+    launcher.after_fork()
     for way in prepared:
         with raises(NoDeviceError, "no-device-forked"):
             way(fake.stream, 1, 32, 1)
@@ -295,7 +295,7 @@ def test_a_fork_before_cuda_is_used_changes_nothing(fake: FakeDriver, monkeypatc
     from jitlto.runtime.launch import launcher
 
     monkeypatch.setattr(device, "_user", None)
-    launcher._refuse_after_fork()
+    launcher.after_fork()
     fake.launcher("int")(fake.stream, 1, 32, 1)
     assert len(fake.launches) == 1
 
