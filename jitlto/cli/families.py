@@ -79,9 +79,10 @@ def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
 
 def print_installed(*, as_json: bool) -> None:
     """List the families of installed packages."""
+    from jitlto.runtime import session
     from jitlto.runtime.discovery.installed import installed_families
 
-    listed = installed_families()
+    listed = installed_families(session.default.registry)
     if as_json:
         print_json({"families": [asdict(each) for each in listed]})
         return

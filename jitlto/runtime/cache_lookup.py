@@ -40,7 +40,7 @@ class Source:
         payload = self.get(digest) if digest in self.files else None
         return payload is not None and decode_entry(digest, payload, 0.0, self.layer) is not None
 
-    def keys(self) -> Iterator[LinkKey]:
+    def link_keys(self) -> Iterator[LinkKey]:
         for digest in sorted(self.files):
             payload = self.get(digest)
             if payload and decode_entry(digest, payload, 0.0, self.layer):
@@ -130,7 +130,7 @@ def _nearest(plan: Plan, sources: Iterable[Source]) -> Nearest | None:
     own = plan.link_key
     best: tuple[tuple[bool, bool, int, str], Nearest] | None = None
     for source in sources:
-        for key in source.keys():
+        for key in source.link_keys():
             if key.kernel.partition("[")[0] != own.kernel.partition("[")[0]:
                 continue
             differences = tuple(_differences(plan, key))

@@ -15,6 +15,7 @@ from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.model import mangling
 from jitlto.model.compatibility import Way, refusal, verdict
 from jitlto.model.versions import Version, linkable, ltoir_links, newest_ptx_isa
+from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
@@ -252,7 +253,7 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
     if any(finding.name.startswith("JITLTO_") for finding in diagnosis.findings):
         diagnosis.add(_INSTALLED, "not looked at, before the settings above are mended", ok=False, required=False)
         return
-    listed = installed_families()
+    listed = installed_families(session.default.registry)
     if not listed:
         diagnosis.add("installed families", "none")
     for each in listed:

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.errors import JitltoError
-from jitlto.runtime.discovery import editable, entry_points, registry
+from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.entry_points import InstalledFamily
+from jitlto.runtime.discovery.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +28,25 @@ class ListedFamily:
     remedy: str | None = None
 
 
-def installed_families() -> list[ListedFamily]:
+def installed_families(registry: Registry) -> list[ListedFamily]:
     """The families of installed packages; nothing is built for it, and a database is opened only if it is new here."""
-    return [
-        _listed(each) for each in sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
-    ]
+    families = sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
+    return [_listed(each, registry) for each in families]
 
 
-def _listed(each: InstalledFamily) -> ListedFamily:
+def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
     source = each.source
     known = (each.family, each.distribution, each.version, str(source) if source else None)
     path: Path | None = None
     try:
         if source is None:
-            path = each.database()
-            contents = registry.default().of_package(each).contents
+            path = each.location
+            contents = registry.of_package(each).contents
         else:
-            path = editable.place(each, source)
+            path = editable.locate_database(each, source, registry.settings)
             if not path.is_file():
                 return ListedFamily(*known, None, trouble="not built yet: that is done when it is used")
-            contents = registry.default().file(path).contents
+            contents = registry.file(path).contents
         size = path.stat().st_size
     except JitltoError as error:
         return ListedFamily(*known, str(path or error.where), trouble=error.what, remedy=error.hint)

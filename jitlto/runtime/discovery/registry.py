@@ -97,7 +97,7 @@ class Registry:
         lookup_cache: Callable[[], LookupCache | None] = lambda: None,
     ) -> None:
         self._paths = paths
-        self._settings = settings
+        self.settings = settings or config.current()
         self._lookup_cache = lookup_cache
         self._databases: dict[Path, FragmentDatabase] = {}
         self.after_fork()
@@ -233,7 +233,7 @@ class Registry:
             return package.require_location()
         from jitlto.runtime.discovery import editable  # and so all that a build needs
 
-        return editable.ensure_database(package, package.source, self._settings or config.current())
+        return editable.ensure_database(package, package.source, self.settings)
 
     def of_package(self, package: InstalledFamily) -> DatabaseFile:
         """The database of an installed package.

@@ -441,8 +441,9 @@ def hook(event, arguments):
 sys.addaudithook(hook)
 mini = jitlto.family("mini")
 digests = [mini.plan(arch="sm_90", **configuration).link().architecture.sm for configuration in mini.configurations()]
+from jitlto.runtime import session
 from jitlto.runtime.discovery.installed import installed_families
-print(json.dumps([digests, [each.trouble for each in installed_families()], written]))
+print(json.dumps([digests, [each.trouble for each in installed_families(session.default.registry)], written]))
 """
 
 
@@ -518,10 +519,10 @@ def test_a_damaged_image_disturbs_no_plan_that_does_not_use_it_and_is_one_clear_
 LIST = """
 import json, sys, time
 from jitlto.runtime.discovery import installed
-from jitlto.runtime.discovery import entry_points, registry
-from jitlto.runtime.linking import kernel_cache
+from jitlto.runtime import session
+from jitlto.runtime.discovery import entry_points
 begin = time.process_time()
-listed = installed.installed_families()
+listed = installed.installed_families(session.default.registry)
 seconds = time.process_time() - begin
 opened = "jitlto.storage.database" in sys.modules
 print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers != ()] for each in listed]]))
