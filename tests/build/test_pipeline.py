@@ -55,6 +55,7 @@ def test_the_same_bytes_in_another_directory_with_other_jobs(
         assert database.digest == report.digest
 
 
+@pytest.mark.slow
 def test_the_order_of_families_does_not_change_the_bytes(tmp_path: Path) -> None:
     families = [
         declaration.load_family(
@@ -127,6 +128,7 @@ FAILURES = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAILURES)
 def test_a_failing_build_leaves_what_was_there(tmp_path: Path, mini_path: Path, name: str) -> None:
     files, error, message = FAILURES[name]
@@ -151,6 +153,7 @@ def test_a_compile_error_shows_lines_source_template_and_combination(build_famil
     assert "     2 | // twice" in text
 
 
+@pytest.mark.slow
 def test_a_database_is_replaced_by_the_next_build(build_family: BuildFamily) -> None:
     before = build_family(MINI)
     after = build_family(changed(op__json=MINI["op.json"].replace("a * a", "a * a * a")))
@@ -189,6 +192,7 @@ def test_the_record_holds_the_headers_behind_the_interfaces_alone(tmp_path: Path
     assert record.interfaces == ("op.cuh",)
 
 
+@pytest.mark.slow
 def test_a_fragment_whose_helpers_cannot_be_seen_is_built_and_said(build_family: BuildFamily) -> None:
     dotted = MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + float(__dp4a(int(a), 1, 0))")
     report = build_family(MINI | {"op.cu.jinja": dotted})

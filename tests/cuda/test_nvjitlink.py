@@ -145,6 +145,7 @@ def test_ptx_for_a_later_architecture_is_an_architecture_error() -> None:
         link(later, Architecture(80), [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_130", "sm_999", "sm_80a", "sm_10", "sm_50a", "sm_90f"])
 def test_an_unknown_architecture_is_an_error_that_lists_the_known_and_the_process_survives(arch: str) -> None:
     # In a process of its own: given an architecture that it does not know, nvJitLink itself may crash.

@@ -20,6 +20,7 @@ __device__ float f(float x) {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("header", "code"),
     [

@@ -13,6 +13,7 @@ from jitlto.runtime.family import KernelFamily
 from tests.runtime.user_code.test_inputs import relocatable_cubin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -58,6 +59,7 @@ FEATURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", FEATURES)
 @pytest.mark.parametrize("mode", ["lto", "ptx", "cubin"])
 def test_whatever_a_kernel_uses_of_the_toolkit_is_not_left_open(feature: str, mode: str) -> None:

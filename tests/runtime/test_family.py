@@ -119,6 +119,7 @@ def test_a_fragment_of_other_types_does_not_fit(mini: KernelFamily) -> None:
         mini.planner(data_type="float").add("mini/op[data_type=double,op_name=twice]").plan()
 
 
+@pytest.mark.slow
 def test_a_family_with_several_entrypoints_wants_to_know_which(build_family: BuildFamily) -> None:
     files = MINI | {
         "family.toml": MINI["family.toml"].replace(

@@ -171,6 +171,7 @@ def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(contents(), st.randoms())
 def test_any_content_is_read_as_it_was_written(
@@ -440,6 +441,7 @@ def assert_same_or_error(path: Path, expected: Content) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_single_flipped_bits(small: Path, tmp_path: Path) -> None:
     expected, data, path = content(small), small.read_bytes(), tmp_path / "flipped.fragdb"
     chance = random.Random(20)  # noqa: S311 - the same flips every time

@@ -434,6 +434,7 @@ def doubling(levels: int) -> str:
     return "_Z1f1AIiiE" + "".join(f"S_I{reference}{reference}E" for reference in references)
 
 
+@pytest.mark.slow
 def test_a_name_that_says_more_than_memory_holds_is_left_as_it_is() -> None:
     begin = time.monotonic()
     assert demangle(doubling(4)).startswith("f(A<int, int>, A<A<int, int>, A<int, int> >, A<")
@@ -450,6 +451,7 @@ def odd_values() -> Iterator[tuple[str, Any]]:
             yield table, value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("table", "value"), list(odd_values()))
 def test_a_value_of_another_kind_is_an_error_or_changes_nothing_else(copy: Path, table: str, value: Any) -> None:
     whole = copy.read_bytes()

@@ -102,6 +102,7 @@ def refused(compiler: Compiler, text: str, headers: dict[str, str] | None = None
     return caught.value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [[], ["--generate-line-info"]])
 def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_path: Path, options: list[str]) -> None:
     repository = str(Path(nvcc.__file__).parents[3])
@@ -122,6 +123,7 @@ def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_p
     assert units[0] == units[1]
 
 
+@pytest.mark.slow
 def test_a_toolkit_elsewhere_gives_the_same_bytes(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +169,7 @@ __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
     assert decode_compiled(encode_compiled(unit)) == replace(unit, reads=())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", [(ImageKind.LTOIR,), (ImageKind.PTX,)])
 def test_symbols_are_read_whatever_images_are_wanted(compiler: Compiler, images: tuple[ImageKind, ...]) -> None:
     unit = compile_text(compiler, "__device__ int f() { return 1; }", images=images)
@@ -174,6 +177,7 @@ def test_symbols_are_read_whatever_images_are_wanted(compiler: Compiler, images:
     assert [s.name for s in unit.provides] == ["_Z1fv"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["__forceinline__", "inline", "template <int N>"])
 def test_a_helper_that_is_inlined_away_shows_as_weak(compiler: Compiler, kind: str) -> None:
     call = "help<1>" if "template" in kind else "help"
@@ -183,6 +187,7 @@ def test_a_helper_that_is_inlined_away_shows_as_weak(compiler: Compiler, kind: s
     assert [name for name, _ in unit.weak if "help" in name]
 
 
+@pytest.mark.slow
 def test_all_that_is_read_is_told_for_every_architecture(compiler: Compiler) -> None:
     text = """#if __CUDA_ARCH__ == 750
 #include "deep/low.h"
@@ -209,6 +214,7 @@ def test_a_header_that_is_gone_has_no_hash(compiler: Compiler) -> None:
     assert compiler.external("other.h") is None
 
 
+@pytest.mark.slow
 def test_a_header_that_is_not_read_changes_nothing(compiler: Compiler) -> None:
     text = '#ifdef NEVER\n#include "never.h"\n#endif\nstatic __device__ int x;\n__device__ int* f() { return &x; }\n'
     one, other = (compile_text(compiler, text, {"never.h": content}, images=BOTH) for content in ("int x;", "int y;"))
@@ -230,6 +236,7 @@ def test_a_header_above_its_root_is_not_written_outside(compiler: Compiler) -> N
     assert "../../up.h" in unit.reads
 
 
+@pytest.mark.slow
 def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
     flags = LinkOptions(fast_math=True, lineinfo=True).compile_flags()
     unit = compile_text(compiler, "__device__ float f(float x) { return x / 3; }", options=flags, images=BOTH)

@@ -90,6 +90,7 @@ def children(process: int) -> set[int]:
     return {int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_snapshot_never_changes_the_result(compiler: Compiler) -> None:
     units = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
@@ -117,6 +118,7 @@ enum { A = 1 }; template <class T> __device__ int value(T x) { return x; }
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ODD_HEADERS)
 def test_nor_does_it_with_what_precompiled_headers_lose(kind: str, compiler: Compiler) -> None:
     header, body = ODD_HEADERS[kind]
@@ -126,6 +128,7 @@ def test_nor_does_it_with_what_precompiled_headers_lose(kind: str, compiler: Com
         assert same(compiler.compile(job(compiler, text, sharers=100, headers=headers)), plainly(text, headers))
 
 
+@pytest.mark.slow
 def test_a_constant_changed_in_a_header_of_a_snapshot_is_seen(compiler: Compiler) -> None:
     before = compiler.compile(job(compiler, SOURCES[0], sharers=100))
     headers = HEADERS | {"constants.cuh": HEADERS["constants.cuh"].replace(b"41", b"7777")}
@@ -136,6 +139,7 @@ def test_a_constant_changed_in_a_header_of_a_snapshot_is_seen(compiler: Compiler
     assert not same(after, before)
 
 
+@pytest.mark.slow
 def test_an_error_reads_as_without_a_snapshot(compiler: Compiler) -> None:
     wrong = SOURCES[0].replace("return hidden", "return no_such_name + hidden")
     compiler.compile(job(compiler, SOURCES[0], sharers=100))
@@ -157,6 +161,7 @@ def test_an_error_in_the_head_names_its_line(compiler: Compiler) -> None:
     assert not compiler._snapshots._templates
 
 
+@pytest.mark.slow
 def test_few_sources_are_not_worth_a_snapshot(compiler: Compiler) -> None:
     for text in SOURCES:
         compiler.compile(job(compiler, text, sharers=LEAST_SHARERS - 1))
@@ -170,6 +175,7 @@ def test_sources_without_includes_are_compiled_plainly(compiler: Compiler) -> No
     assert compiler._snapshots.made == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
     compiler = Compiler()
@@ -183,6 +189,7 @@ def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
     assert children(os.getpid()) == before
 
 
+@pytest.mark.slow
 def test_where_a_template_cannot_be_asked_sources_are_compiled_plainly(tmp_path: Path) -> None:
     directory = tmp_path / ("long" * 30)  # too long for the address of a socket
     directory.mkdir()
@@ -192,6 +199,7 @@ def test_where_a_template_cannot_be_asked_sources_are_compiled_plainly(tmp_path:
     assert compiler._snapshots.made == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_another_process_uses_the_same_templates(compiler: Compiler, tmp_path: Path) -> None:
     first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
@@ -201,6 +209,7 @@ def test_another_process_uses_the_same_templates(compiler: Compiler, tmp_path: P
     assert (other._snapshots.made, other._snapshots.used) == (0, 6)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> None:
     first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
@@ -212,6 +221,7 @@ def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> No
         assert compiler._snapshots.made == made
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     program = """if True:
@@ -238,6 +248,7 @@ def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(toolkit.nvrtc_version().major < 13, reason="NVRTC 12 does not tell which headers it reads")
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="traces are made in a fork")
 def test_headers_of_branches_not_taken_are_not_read() -> None:

@@ -79,6 +79,7 @@ def process_and_directory(job: CompileJob) -> tuple[int, str]:
     return os.getppid(), str(Path.cwd())
 
 
+@pytest.mark.slow
 def test_a_cluster_compiles_the_same_bytes(executor: DaskExecutor) -> None:
     with ProcessExecutor(1) as local:
         here = [transport.submit(local, job, compile_job).result(timeout=120).compiled for job in jobs(6)]
@@ -86,6 +87,7 @@ def test_a_cluster_compiles_the_same_bytes(executor: DaskExecutor) -> None:
     assert [future.result(timeout=120).compiled for future in futures] == here
 
 
+@pytest.mark.slow
 def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: DaskExecutor) -> None:
     assert executor.workers == transport.capacity(executor) == 2
     futures = [transport.submit(executor, job, process_and_directory) for job in jobs(10)]
@@ -94,6 +96,7 @@ def test_all_workers_work_in_processes_whose_directory_is_the_root(executor: Das
     assert len(set(parents)) == 2
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_build_costs_only_time(executor: DaskExecutor) -> None:
     with ProcessExecutor(2) as local:
         submitted = [transport.submit(local, job, compile_job) for job in jobs(24)]
@@ -120,6 +123,7 @@ def impatient() -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, executor: DaskExecutor) -> None:
     with pytest.raises(BuildError, match=r"\d+ workers died over one job") as caught:
         transport.submit(executor, jobs(1)[0], kill_parent).result(timeout=120)
@@ -194,6 +198,7 @@ def test_a_worker_without_jitlto_is_refused_at_once(bare: Any, tmp_path: Path) -
         connect(url(bare))
 
 
+@pytest.mark.slow
 def test_a_worker_that_joins_later_with_another_jitlto_refuses_its_job(bare: Any, other: Path) -> None:
     with _Worker(bare, ROOT) as first, connect(url(bare)) as executor:
         assert transport.submit(executor, jobs(1)[0], compile_job).result(timeout=60).compiled.provides
@@ -221,6 +226,7 @@ def test_addresses_where_nothing_is_are_said_at_once() -> None:
         assert time.monotonic() - begin < 15
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"hi", b""])
 def test_what_is_no_scheduler_is_said_in_bounded_time(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
@@ -240,6 +246,7 @@ def test_what_is_no_scheduler_is_said_in_bounded_time(greeting: bytes, monkeypat
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_cluster_without_workers_is_said(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
     with pytest.raises(BuildError, match="the cluster has no workers") as caught:
@@ -247,6 +254,7 @@ def test_a_cluster_without_workers_is_said(bare: Any, monkeypatch: pytest.Monkey
     assert "dask worker tcp://" in str(caught.value.hint)
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_goes_away_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
     with dask.LocalCluster(
         processes=True, n_workers=1, threads_per_worker=1, dashboard_address=None, silence_logs=50
@@ -267,6 +275,7 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     assert "jitlto[dask]" in str(caught.value.hint)
 
 
+@pytest.mark.slow
 def test_a_database_built_on_a_cluster_is_the_same_file(executor: DaskExecutor, tmp_path: Path) -> None:
     families = [declaration.load_family(write_family(tmp_path / "mini", MINI))]
     here = build(families, tmp_path / "here.fragdb", jobs=1, cache=None)

@@ -94,6 +94,7 @@ def test_nothing_changed_touches_no_compiler(make: Make) -> None:
     assert again.path.read_bytes() == data
 
 
+@pytest.mark.slow
 def test_without_a_cache_everything_is_compiled_again(make: Make) -> None:
     assert [make(MINI, cache=None).compiled for _ in range(2)] == [6, 6]
 
@@ -105,6 +106,7 @@ def test_another_place_is_no_change(make: Make) -> None:
     assert second.path.read_bytes() == first.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_only_what_can_include_a_changed_header_is_compiled_again(make: Make) -> None:
     files = MINI | {"kern.cu.jinja": '#include "own.cuh"\n' + MINI["kern.cu.jinja"], "own.cuh": "#pragma once\n"}
     assert make(files).compiled == 6
@@ -136,6 +138,7 @@ def test_a_changed_constant_in_a_header_is_seen(make: Make) -> None:
     assert fresh.path.read_bytes() == after.path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "compiled"),
     [
@@ -207,6 +210,7 @@ def test_equal_sources_of_several_families_are_compiled_once(
     assert build(families[1:], tmp_path / "y.fragdb", cache=cache, executor=NoCompiler()).compiled == 0
 
 
+@pytest.mark.slow
 def test_equal_sources_with_other_headers_are_compiled_apart(
     tmp_path: Path, cache: Cache, workers: ProcessExecutor
 ) -> None:
@@ -235,6 +239,7 @@ def entries(cache: Cache, kind: str) -> list[Path]:
     return sorted(p for p in (cache.store.directory / kind).rglob("*") if p.is_file())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["compiled", "headers", "sources"])
 def test_damaged_entries_are_made_again(make: Make, cache: Cache, kind: str) -> None:
     whole = make(MINI).path.read_bytes()
@@ -391,6 +396,7 @@ MANY = MINI | {"op.json": json.dumps({"data_type": ["float", "double"], "_op": [
     {"op_name": f"plus{n}", "expr": f"a + T({n})"} for n in range(8)]})}  # fmt: skip
 
 
+@pytest.mark.slow
 def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: ProcessExecutor) -> None:
     path = write_family(tmp_path / "family", MANY)
     reference = build([declaration.load_family(path)], tmp_path / "reference.fragdb", executor=workers)
@@ -405,6 +411,7 @@ def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: Proce
         assert (tmp_path / f"{n}.fragdb").read_bytes() == reference.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_build_killed_at_any_moment_is_taken_up_where_it_was(tmp_path: Path, workers: ProcessExecutor) -> None:
     """`kill -9`, then a build: right every time, and no more is compiled again than what was being compiled."""
     path = write_family(tmp_path / "family", MANY)
@@ -444,6 +451,7 @@ class _nothing:  # noqa: N801 - stands for a context without a value
         return None
 
 
+@pytest.mark.slow
 def test_the_claim_of_a_dead_build_holds_nobody_up(make: Make, cache: Cache) -> None:
     """Every lock is held for a while, as by builds that compile what we want; then they die."""
     held = [cache.store.claim(f"{n:03x}" + "0" * 61) for n in range(4096)]
@@ -486,6 +494,7 @@ def test_no_source_is_no_work(tmp_path: Path) -> None:
     assert (outcome.sources, outcome.failures, outcome.compiled) == ({}, [], 0)
 
 
+@pytest.mark.slow
 def test_the_toolkits_headers_are_dependencies_too(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
     """The same family with a copy of the toolkit's headers is served; with a changed one it is not."""
     path = write_family(tmp_path / "family", MINI | {"op.cuh": MINI["op.cuh"] + "#include <cuda_fp16.h>\n"})

@@ -68,6 +68,7 @@ def test_errors_come_back_as_they_are() -> None:
         submit(pool, job(), fail).result(timeout=60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_any_executor_does_jobs_in_processes_of_ours(make: Any) -> None:
     with make(2) as pool:
@@ -104,6 +105,7 @@ def _forgetful(fn: Callable[..., Any], *args: Any) -> Any:
     return fn(*args)
 
 
+@pytest.mark.slow
 def test_a_job_is_sent_twice_at_most_wherever_it_lands() -> None:
     pool = Fresh()
     for number in (1, 2):

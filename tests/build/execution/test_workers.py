@@ -114,6 +114,7 @@ def test_all_calls_of_a_conversation_are_one_workers() -> None:
         assert [len(f.result(timeout=60)) for f in [pool.converse(pids, 5) for _ in range(4)]] == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_shutting_down_without_waiting_lets_calls_end() -> None:
     pool = ProcessExecutor(1)
     future = pool.submit(_slow_double, 4)
@@ -179,6 +180,7 @@ def alive(pid: int) -> bool:
         return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("work", ["sleep", "compile_for_long"])
 def test_workers_end_with_a_parent_that_is_killed(work: str) -> None:
     with started("-c", PARENT, work) as parent:

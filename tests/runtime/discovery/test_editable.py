@@ -66,6 +66,7 @@ def state(source: Path) -> str | None:
     return editable._state(source, editable._settings(found, source) or {})
 
 
+@pytest.mark.slow
 def test_it_is_built_when_it_is_first_used_and_when_its_sources_have_changed(
     source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -127,6 +128,7 @@ def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
         anew()
 
 
+@pytest.mark.slow
 def test_several_processes_that_need_it_at_once_build_it_once(source: Path, site: Path) -> None:
     code = """
 import jitlto

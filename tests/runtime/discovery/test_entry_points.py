@@ -75,6 +75,7 @@ def test_a_family_is_found_in_an_installed_package_whose_code_does_not_run(site:
     assert "my_package" not in sys.modules
 
 
+@pytest.mark.slow
 def test_the_function_is_there_whatever_was_imported_before() -> None:
     code = """
 import importlib, pathlib, jitlto
@@ -529,6 +530,7 @@ print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers !
 """
 
 
+@pytest.mark.slow
 def test_what_is_shown_of_a_hundred_installed_databases_opens_none_that_was_opened_before(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

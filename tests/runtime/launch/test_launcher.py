@@ -50,6 +50,7 @@ def _no_device() -> None:
     pytest.skip("there is a CUDA device: these tests are about having none")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", CALLS)
 def test_without_a_device_every_attempt_is_the_same_error_at_once(mini_path: Path, call: str) -> None:
     lines = output_of(TWICE.replace("CALL", CALLS[call]), mini_path, seconds=30).splitlines()

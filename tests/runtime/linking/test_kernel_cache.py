@@ -265,6 +265,7 @@ def test_processes_and_threads_that_ask_at_once_link_each_kernel_once(search: Ke
     assert again["results"][0]["cubins"] == [truth]
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_links_costs_one_link_more_and_hangs_nobody(
     mini: KernelFamily, tmp_path: Path
 ) -> None:
@@ -311,6 +312,7 @@ def hold(directory: Path) -> Iterator[Callable[[Plan], subprocess.Popen[str]]]:
         holder.communicate()
 
 
+@pytest.mark.slow
 def test_who_waits_too_long_says_so_and_links(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -365,6 +367,7 @@ def test_the_death_of_a_holder_ends_the_wait(
     assert Process(directory).ask(plan).layer == "disk"
 
 
+@pytest.mark.slow
 def test_a_wait_for_one_kernel_holds_up_no_other(
     directory: Path, plan: Plan, another: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
 ) -> None:
@@ -502,6 +505,7 @@ def fork_while_linking(database: str) -> None:
     print(json.dumps(dict(events.counters())))
 
 
+@pytest.mark.slow
 def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost(
     mini_path: Path, tmp_path: Path
 ) -> None:
@@ -747,6 +751,7 @@ def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, 
         remover.join(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["nowhere", "a file", "a directory", "itself"])
 @pytest.mark.parametrize("place", ["entry", "its folder", "entries", "lock", "locks"])
 def test_links_and_other_things_in_the_place_of_files_harm_nothing(
@@ -899,6 +904,7 @@ def test_an_entry_larger_than_the_bound_is_not_kept_and_harms_nothing(directory:
     assert entries(directory) == []
 
 
+@pytest.mark.slow
 def test_the_directory_is_not_walked_at_every_put(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = CacheDir(tmp_path / "store", 1 << 20)
     walks = []
@@ -934,6 +940,7 @@ def test_the_bound_is_kept_when_nobody_waits_for_it(
         assert asking.result(10).layer == "link"
 
 
+@pytest.mark.slow
 def test_lock_files_do_not_accumulate(directory: Path) -> None:
     store = CacheDir(directory, LARGE)
     for number in range(6000):
@@ -971,6 +978,7 @@ print(json.dumps([plan.digest for plan in [own, *plans]]))
 """
 
 
+@pytest.mark.slow
 def test_nothing_of_the_machine_or_the_process_is_in_the_digest(mini_path: Path, tmp_path: Path) -> None:
     copied = tmp_path / "elsewhere" / "other.fragdb"
     copied.parent.mkdir()
@@ -997,6 +1005,7 @@ def test_nothing_of_the_machine_or_the_process_is_in_the_digest(mini_path: Path,
     assert len(set(json.loads(digests))) == 3
 
 
+@pytest.mark.slow
 def test_every_input_of_a_link_changes_the_digest(
     build_family: BuildFamily, mini: KernelFamily, plan: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:

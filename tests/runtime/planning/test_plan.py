@@ -289,6 +289,7 @@ def test_what_the_compiler_has_decided_is_refused_at_the_link_not_ignored(mini: 
         assert planner.plan(arch="sm_90", link_mode=mode, link_options=options).link().cubin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link_mode", ["lto", "ptx"])
 def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
     build_family: BuildFamily, link_mode: str
@@ -315,6 +316,7 @@ def test_a_part_of_fast_math_can_be_taken_back(mini: KernelFamily) -> None:
     assert "fma.rn.ftz.f32" in mixed
 
 
+@pytest.mark.slow
 def test_the_register_limit_reaches_the_code(mini: KernelFamily) -> None:
     values = "".join(f"float v{n} = x * {n}.5f + sinf(x + {n});" for n in range(40))
     summed = " + ".join(f"v{n} * v{(n * 7 + 3) % 40}" for n in range(40))

@@ -71,6 +71,7 @@ def test_a_line_that_is_cut_off_is_not_read(used: UsedPlan, data: st.DataObject)
         UsedPlan.from_line(line[: data.draw(st.integers(0, len(line) - 2))])
 
 
+@pytest.mark.slow
 @given(
     st.recursive(st.none() | st.booleans() | st.integers() | _text, lambda x: st.lists(x) | st.dictionaries(_text, x))
 )

@@ -233,6 +233,7 @@ def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
     assert 'it is declared extern "C"' in str(caught.value)
 
 
+@pytest.mark.slow
 def test_toolkit_headers_can_be_included(planner: Planner) -> None:
     headers = "#include <cuda/std/limits>\n#include <cuda_fp16.h>\n"
     text = headers + OP.replace("a * 3.0f", "__half2float(__float2half(a)) + cuda::std::numeric_limits<float>::max()")
