@@ -13,16 +13,11 @@ from jitlto.model.mangling import base_name, demangle, parameter_types
 from jitlto.model.type_spelling import same_type
 from jitlto.model.types import Parameter, scalar
 
+_MISMATCH = "build-params-mismatch"
+
 
 def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
     """Make the fragment of one compiled source.
-
-    Parameters
-    ----------
-    rendered : RenderedSource
-        The source.
-    compiled : CompiledSource
-        What it became.
 
     Returns
     -------
@@ -32,12 +27,12 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
     Raises
     ------
     BuildError
-        If the source does not hold what its group's role promises, or the declared ``params`` contradict it.
+        If the source does not define what its group's role promises, or the declared ``params`` contradict it.
     """
-    kernels = [s for s in compiled.provides if s.kind is SymbolKind.KERNEL]
+    kernels = [symbol for symbol in compiled.provides if symbol.kind is SymbolKind.KERNEL]
     if rendered.group.role is Role.ENTRYPOINT:
-        entry = _entry(rendered, kernels)
-        signature = _signature(rendered, entry, dict(compiled.kernels)[entry])
+        entry = _find_entry(rendered, kernels)
+        signature = _make_signature(rendered, entry, dict(compiled.kernels)[entry])
     else:
         entry, signature = "", ()
         _check_device(rendered, kernels, compiled.provides)
@@ -60,64 +55,82 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
     return fragment, blobs
 
 
-def _entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
-    wanted = rendered.group.entry
-    named = [s for s in kernels if wanted is None or base_name(s.name) == wanted]
-    if len(named) == 1:
-        return named[0].name
-    found = ", ".join(demangle(s.name) for s in kernels) or "none"
+def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
+    entry = rendered.group.entry
+    candidates = [s.name for s in kernels if entry is None or base_name(s.name) == entry]
+    if len(candidates) == 1:
+        return candidates[0]
+    names = ", ".join(demangle(s.name) for s in kernels)
     if not kernels:
-        what = "defines no __global__ function that others see"
-        hint = (
-            "a template that is never instantiated leaves nothing: add an explicit instantiation; a kernel that is "
-            "static or in an anonymous namespace stays hidden: take it out"
+        raise BuildError(
+            "no __global__ function with external linkage",
+            code="build-no-kernel",
+            where=rendered.origin,
+            hint="instantiate a template explicitly; take a kernel out of an anonymous namespace, or drop its static",
         )
-    elif wanted is not None:
-        what = f"has {len(named)} kernels called {wanted!r}; it defines {found}"
-        hint = "entry is the kernel's name without namespaces and arguments"
-    else:
-        what = f"defines {len(kernels)} kernels: {found}"
-        hint = 'say which is meant: entry = "<name>" in the group\'s table'
-    raise BuildError(what, where=rendered.origin, hint=hint)
+    if entry is None:
+        raise BuildError(
+            f"several kernels: {names}",
+            code="build-several-kernels",
+            where=rendered.origin,
+            hint='choose one: entry = "<name>" in the group\'s table',
+        )
+    raise BuildError(
+        f"{len(candidates) or 'no'} kernels named {entry!r} among {names}",
+        code="build-several-kernels" if candidates else "build-no-kernel",
+        where=rendered.origin,
+        hint="entry is the kernel's name without namespaces and arguments",
+    )
 
 
 def _check_device(rendered: RenderedSource, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
         raise BuildError(
-            f"defines a kernel, {demangle(kernels[0].name)}, in a device group",
+            f"kernel {demangle(kernels[0].name)} in a device group",
+            code="build-unexpected-kernel",
             where=rendered.origin,
             hint="declare the group as [entrypoint.…], or make it a __device__ function",
         )
     if not provides:
         raise BuildError(
-            "defines nothing that another fragment could call",
+            "nothing that another fragment could call",
+            code="build-nothing-provided",
             where=rendered.origin,
-            hint='static functions, __forceinline__ on an extern "C" function and templates that are never '
-            "instantiated leave nothing behind",
+            hint='static functions, __forceinline__ on an extern "C" function and templates without an instantiation '
+            "emit no code",
         )
 
 
-def _signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
-    spelled = parameter_types(kernel)
-    declared = [_split(text, rendered) for text in rendered.params]
-    if spelled == ["void"]:
-        spelled = []
-    types = spelled if spelled is not None else [type_ for type_, _ in declared]
+def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
+    mangled = parameter_types(kernel)  # None: extern "C"
+    declared = [_split_declaration(text, rendered) for text in rendered.params]
+    if mangled == ["void"]:
+        mangled = []
+    types = mangled if mangled is not None else [type_ for type_, _ in declared]
     names = [name for _, name in declared] or [f"arg{number}" for number in range(len(types))]
     where = f"{rendered.origin}, kernel {demangle(kernel)}"
     if len(types) != len(sizes) or len(names) != len(types):
-        untold = '; the name of an extern "C" kernel tells no types' if spelled is None else ""
+        untyped = '; the name of an extern "C" kernel has no types' if mangled is None else ""
         raise BuildError(
-            f"takes {len(sizes)} parameters, but params declares {len(declared)}{untold}",
+            f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}{untyped}",
+            code=_MISMATCH,
             where=where,
             hint='list every parameter of the kernel in params, in order, as "type name"',
         )
-    for position, (type_, name) in enumerate(declared):
-        if not same_type(type_, types[position]):
+    if len(set(names)) != len(names):
+        raise BuildError(
+            f"duplicate name in params: {', '.join(names)}",
+            code="build-params-duplicate",
+            where=where,
+            hint="give each parameter a name of its own",
+        )
+    for (type_, name), actual in zip(declared, types, strict=False):
+        if not same_type(type_, actual):
             raise BuildError(
-                f"parameter {name!r} is declared as {type_}, but the kernel takes {types[position]}",
+                f"parameter {name!r} is declared as {type_}, but the kernel takes {actual}",
+                code=_MISMATCH,
                 where=where,
-                hint="params and the kernel must agree",
+                hint="correct params or the kernel",
             )
     for type_, name, (size, _) in zip(types, names, sizes, strict=True):
         known = scalar(type_)
@@ -125,21 +138,23 @@ def _signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[int, in
         if expected != size:
             raise BuildError(
                 f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}",
+                code=_MISMATCH,
                 where=where,
-                hint="params and the kernel must agree",
+                hint="correct params or the kernel",
             )
-    if len(set(names)) != len(names):
-        raise BuildError(f"params uses a name twice: {', '.join(names)}", where=where, hint="give each its own name")
     return tuple(
         Parameter(name, type_, size, alignment)
         for name, type_, (size, alignment) in zip(names, types, sizes, strict=True)
     )
 
 
-def _split(text: str, rendered: RenderedSource) -> tuple[str, str]:
+def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str, str]:
     match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
         raise BuildError(
-            f"params entry {text!r} is not «type name»", where=rendered.origin, hint='write e.g. "const float* dataset"'
+            f"invalid params entry {text!r}",
+            code="build-params-syntax",
+            where=rendered.origin,
+            hint='write "type name", such as "const float* dataset"',
         )
     return match[1].strip(), match[2]
