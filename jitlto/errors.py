@@ -40,7 +40,8 @@ class JitltoError(Exception):
         return (_rebuild, (type(self), self.__dict__.copy()))
 
     def __str__(self) -> str:
-        text = f"{self.where}: {self.what} [{self.code}]" if self.where else f"{self.what} [{self.code}]"
+        first, newline, rest = self.what.partition("\n")  # a compiler's log may follow the first line
+        text = f"{self.where or ''}{': ' if self.where else ''}{first} [{self.code}]{newline}{rest}"
         return f"{text}\n  hint: {self.hint}" if self.hint else text
 
 

@@ -14,6 +14,7 @@ from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, JitltoError, LoggedError
 from jitlto.model.causes import group_by_cause, value_eraser
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.text import pluralize
 
 _DIAGNOSTIC = re.compile(r"^(?P<file>.+?)\((?P<line>\d+)\): [\w ]*error(?: #[\w-]+)?: (?P<text>.*)$", re.M)
 _OTHER_ERROR = re.compile(r"^.*\b(?:error|fatal)\b.*$", re.M | re.I)  # ptxas, the host compiler
@@ -56,22 +57,24 @@ class FailureGroup:
 
 
 class FailedFragmentsError(BuildError):
-    """Fragments that cannot be compiled, after all the others were.
+    """Fragments that failed to compile, after all the others were compiled.
 
     Parameters
     ----------
     failures : sequence of FailureGroup
-        As :func:`group_failures` gives them; at least one.
+        As :func:`group_failures` returns them; at least one.
     total : int
         How many fragments the build has.
     """
 
+    code = "build-failed-fragments"
+
     def __init__(self, failures: Sequence[FailureGroup], total: int) -> None:
         failed = sum(len(cause.failures) for cause in failures)
-        causes = "of one cause" if len(failures) == 1 else f"of {len(failures)} causes"
+        causes = pluralize(len(failures), "cause")
         super().__init__(
-            "\n".join([f"{failed} of {total} fragments cannot be compiled, {causes}", *_texts(failures)]),
-            hint="mend them and build again: no database is written; the build cache keeps what did compile",
+            "\n".join([f"{failed} of {total} fragments failed to compile, {causes}", *_describe(failures)]),
+            hint="fix them and build again: no database is written; the build cache keeps what compiled",
         )
         self.failures = tuple(failures)
 
@@ -204,15 +207,15 @@ def _title(failure: Failure) -> str:
     return title if len(title) <= _LONGEST_TITLE else f"{title[:_LONGEST_TITLE]}..."
 
 
-def _texts(groups: Sequence[FailureGroup]) -> Iterable[str]:
+def _describe(groups: Sequence[FailureGroup]) -> Iterable[str]:
     """Each cause with an example in full; beyond a number of causes, the cause alone."""
     for number, cause in enumerate(groups, 1):
         count = len(cause.failures)
-        yield f"\n{number}. {count} fragment{'s' if count > 1 else ''}: {cause.title}"
-        yield f"   happens to {'; '.join(cause.extent)}"
+        yield f"\n{number}. {pluralize(count, 'fragment')}: {cause.title}"
+        yield f"   affects {'; '.join(cause.extent)}"
         if number > _MOST_EXAMPLES:
             continue
         more = f" and {count - _MOST_KEYS} more" if count > _MOST_KEYS else ""
         yield f"   {', '.join(map(str, cause.keys[:_MOST_KEYS]))}{more}"
-        yield "   the first of them:" if count > 1 else "   it says:"
+        yield "   the first error:" if count > 1 else "   the error:"
         yield "\n".join(f"     {line}".rstrip() for line in str(cause.failures[0].error).split("\n"))
