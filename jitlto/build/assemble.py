@@ -10,8 +10,8 @@ from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, parameter_types
-from jitlto.model.type_spelling import same_type
-from jitlto.model.types import Parameter, scalar
+from jitlto.model.type_spelling import is_same_type
+from jitlto.model.types import Parameter, find_scalar
 
 _MISMATCH = "build-params-mismatch"
 
@@ -125,7 +125,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[in
             hint="give each parameter a name of its own",
         )
     for (type_, name), actual in zip(declared, types, strict=False):
-        if not same_type(type_, actual):
+        if not is_same_type(type_, actual):
             raise BuildError(
                 f"parameter {name!r} is declared as {type_}, but the kernel takes {actual}",
                 code=_MISMATCH,
@@ -133,7 +133,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[in
                 hint="correct params or the kernel",
             )
     for type_, name, (size, _) in zip(types, names, sizes, strict=True):
-        known = scalar(type_)
+        known = find_scalar(type_)
         expected = 8 if type_.rstrip().endswith(("*", "&")) else known.size if known else size
         if expected != size:
             raise BuildError(

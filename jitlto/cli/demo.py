@@ -17,7 +17,7 @@ from jitlto.cli.parameters import FILE
 from jitlto.cli.progress import progress
 from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError
-from jitlto.model.versions import Architecture, knows
+from jitlto.model.versions import Architecture, can_link_for
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration
@@ -46,7 +46,7 @@ def demo(output: Path | None, arch: str | None) -> None:
     Exit status 0 if all held: the build, every link, no call left between fragments, and the results.
     """
     target = None if arch is None else Architecture.parse(arch)
-    if target is not None and not knows(toolkit.nvjitlink_version(), target):
+    if target is not None and not can_link_for(toolkit.nvjitlink_version(), target):
         raise click.UsageError(f"nvJitLink {toolkit.nvjitlink_version()} does not link for {target.sm}")
     with tempfile.TemporaryDirectory(prefix="jitlto-demo-") as directory:
         path = output or Path(directory) / "search.fragdb"

@@ -14,7 +14,7 @@ from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH
 from jitlto.errors import JitltoError
-from jitlto.model.compatibility import Way
+from jitlto.model.compatibility import LinkMethod
 from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.database import MERGE_HINT
@@ -24,9 +24,9 @@ if TYPE_CHECKING:  # usage errors need not wait for the toolchain
     from jitlto.verify.usability import TargetOutcome, Usability, UsabilityGroup
 
 _WAYS = {
-    Way.LTO: "links, with link-time optimisation",
-    Way.PTX: "links as PTX, without link-time optimisation",
-    Way.JIT: "links into PTX, which the driver compiles",
+    LinkMethod.LTO: "links, with link-time optimisation",
+    LinkMethod.PTX: "links as PTX, without link-time optimisation",
+    LinkMethod.JIT: "links into PTX, which the driver compiles",
 }
 
 
@@ -124,8 +124,8 @@ def _print_usability(found: Usability) -> None:
 
 def _mixes(groups: Sequence[UsabilityGroup]) -> bool:
     """Whether fragments of one family link in ways that do not go together in one kernel."""
-    ways = {outcome.verdict.way for group in groups for _, outcome in group.outcomes}
-    return Way.PTX in ways and len(ways - {None}) > 1
+    ways = {outcome.verdict.method for group in groups for _, outcome in group.outcomes}
+    return LinkMethod.PTX in ways and len(ways - {None}) > 1
 
 
 def _by_outcome(
@@ -135,18 +135,18 @@ def _by_outcome(
     together: dict[tuple[object, ...], tuple[list[Architecture], TargetOutcome]] = {}
     for target, outcome in outcomes:
         says = outcome.verdict
-        key = (says.way, says.why and says.why.replace(target.sm, ""), outcome.refused)
+        key = (says.method, says.why and says.why.replace(target.sm, ""), outcome.refused)
         together.setdefault(key, ([], outcome))[0].append(target)
     return list(together.values())
 
 
 def _print_outcome(targets: Sequence[Architecture], outcome: TargetOutcome) -> None:
     says = outcome.verdict
-    mark, colour = ("✓", "green") if outcome.well and says.way is Way.LTO else ("–", "yellow")
+    mark, colour = ("✓", "green") if outcome.well and says.method is LinkMethod.LTO else ("–", "yellow")
     if not outcome.well:
         mark, colour = "✗", "red"
     click.secho(f"  {mark} ", fg=colour, nl=False)
-    state = _WAYS[says.way] if says.way else "does not link"
+    state = _WAYS[says.method] if says.method else "does not link"
     # The first target's name stands in the reason; of several it would be one too few.
     why = says.why and says.why.replace(targets[0].sm, "them" if len(targets) > 1 else targets[0].sm)
     click.echo(f"{', '.join(target.sm for target in targets)}: {state}{f': {why}' if why else ''}")
@@ -164,7 +164,7 @@ def _as_dict(group: UsabilityGroup) -> dict[str, object]:
         "fragments": [str(fragment.key) for fragment in group.fragments],
         "archs": {
             target.sm: {
-                "way": outcome.verdict.way,
+                "way": outcome.verdict.method,
                 "code": outcome.verdict.code or None,
                 "why": outcome.verdict.why,
                 "remedy": outcome.verdict.remedy,

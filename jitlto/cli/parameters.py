@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from jitlto.errors import JitltoError
-from jitlto.model.versions import Architecture, knows, linkable
+from jitlto.model.versions import Architecture, can_link_for, linkable_architectures
 
 #: A file, a directory, or a name.
 PATH = click.Path(readable=False, path_type=Path)
@@ -75,8 +75,8 @@ def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:
         except JitltoError as error:
             raise click.UsageError(f"{option}: {error.what}; {error.hint}") from None
         linker = toolkit.nvjitlink_version()
-        if not knows(linker, target):
-            known = ", ".join(f"sm_{number}" for number in linkable(linker))
+        if not can_link_for(linker, target):
+            known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
             raise click.UsageError(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
         targets.append(target)
     return list(dict.fromkeys(targets))

@@ -16,7 +16,7 @@ from pathlib import Path
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
 from jitlto.model import compatibility
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Version
 
 _MAPS = Path("/proc/self/maps")
@@ -149,9 +149,9 @@ def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[st
     what = f"the driver cannot load the kernel: {error}"
     hint = f"it was linked for {target}; `jitlto doctor` shows the device"
     try:
-        isa = parse(code.decode()).isa if target.startswith("compute_") else None
+        isa = parse_ptx(code.decode()).isa if target.startswith("compute_") else None
         linker, cuda = toolkit.nvjitlink_version(), cuda_version()
-        refusal = cuda and compatibility.refusal(cuda, linker, isa)
+        refusal = cuda and compatibility.find_incompatibility(cuda, linker, isa)
     except JitltoError:
         refusal = None
     return (f"{what}: {refusal.why}", refusal.remedy) if refusal else (what, hint)

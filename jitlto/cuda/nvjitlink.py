@@ -9,10 +9,10 @@ from enum import StrEnum
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
-from jitlto.model.compatibility import refuse_unknown
-from jitlto.model.elf import undefined
+from jitlto.model.compatibility import check_target
+from jitlto.model.elf import find_undefined
 from jitlto.model.mangling import demangle
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 
@@ -87,7 +87,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     nvjitlink = toolkit.bindings("nvjitlink")
     kinds = nvjitlink.InputType
     version = toolkit.nvjitlink_version()
-    refuse_unknown(target, version)
+    check_target(target, version)
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
     try:
         handle = nvjitlink.create(len(options), options)
@@ -115,7 +115,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         getattr(nvjitlink, f"get_linked_{what}")(handle, buffer)
         if not ptx:
             # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-            _refuse_undefined(undefined(bytes(buffer)), log)
+            _refuse_undefined(find_undefined(bytes(buffer)), log)
     finally:
         nvjitlink.destroy(handle)
     return Linked(bytes(buffer).rstrip(b"\0") if ptx else bytes(buffer), log)
@@ -129,7 +129,7 @@ def refuse_undefined_in(linked: Linked) -> None:
     UnresolvedSymbolError
         If it does.
     """
-    _refuse_undefined([symbol.name for symbol in parse(linked.data.decode()).requires], linked.log)
+    _refuse_undefined([symbol.name for symbol in parse_ptx(linked.data.decode()).requires], linked.log)
 
 
 def _letter(number: int) -> str:
@@ -177,7 +177,7 @@ def _refuse_duplicates(inputs: Sequence[LinkInput]) -> None:
         if item.kind is not InputKind.PTX:
             continue
         try:
-            module = parse(item.data.decode("utf-8", "replace"))
+            module = parse_ptx(item.data.decode("utf-8", "replace"))
         except JitltoError:
             continue  # no PTX: nvJitLink says what is wrong with it
         for symbol in module.provides:

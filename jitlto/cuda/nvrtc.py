@@ -16,7 +16,7 @@ from jitlto.cuda import toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.headers import HeaderSearch, Source, split_leading_includes
 from jitlto.model.mangling import demangle
-from jitlto.model.ptx import Module, parse
+from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 # Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
@@ -168,8 +168,8 @@ def compile_source(
         # NVRTC 13.5 refuses intrinsics such as __dp4a where it does not optimise.
         probes, warnings = [], not_probed(warnings, error)
         texts = texts or [run(source, Step.of("ptx", a, options)).data.decode() for a in ordered]
-    probed = [parse(text) for text in probes]
-    module = one_for_all(ordered, [parse(text) for text in texts] or probed)
+    probed = [parse_ptx(text) for text in probes]
+    module = one_for_all(ordered, [parse_ptx(text) for text in texts] or probed)
     weak = [
         (name if a == ordered[0] else f"{name} {a}", body)
         for a, probe in zip(ordered, probed, strict=False)

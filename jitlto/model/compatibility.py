@@ -14,10 +14,10 @@ from jitlto.model.fragment import Fragment, Image, ImageKind
 from jitlto.model.versions import (
     Architecture,
     Version,
+    can_link_for,
     cubin_loads,
-    exists,
-    knows,
-    linkable,
+    is_known,
+    linkable_architectures,
     ltoir_links,
     newest_below,
     newest_ptx_isa,
@@ -27,7 +27,7 @@ from jitlto.model.versions import (
 )
 
 
-class Way(StrEnum):
+class LinkMethod(StrEnum):
     """How a fragment takes part in a link."""
 
     #: LTO-IR, with link-time optimisation, into a cubin.
@@ -39,12 +39,12 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class LinkPreview:
     """How a fragment links, or why it does not.
 
     Parameters
     ----------
-    way : Way or None
+    method : LinkMethod or None
         None if it does not link.
     code : str
         For what code is made, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
@@ -54,21 +54,21 @@ class Verdict:
         What to do about it.
     """
 
-    way: Way | None
+    method: LinkMethod | None
     code: str = ""
     why: str | None = None
     remedy: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class Incompatibility:
     """Why a driver does not take code, and what to do about it."""
 
     why: str
     remedy: str
 
 
-def native(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
+def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
     """The target for fragments on a device of architecture ``own``.
 
     Code built for exactly this architecture or family may use what plain code cannot.
@@ -80,7 +80,7 @@ def native(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
     return own
 
 
-def foreign(fragments: Iterable[Fragment], linker: Version) -> Version | None:
+def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> Version | None:
     """The newest compiler of another major than ``linker`` among those of the fragments' LTO-IR; None if there is none.
 
     Where there is one, PTX is linked.
@@ -89,7 +89,7 @@ def foreign(fragments: Iterable[Fragment], linker: Version) -> Version | None:
     return max((version for version in made if version.major != linker.major), default=None)
 
 
-def jit_base(target: Architecture, linker: Version, *, asked: bool) -> Architecture | None:
+def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
     """For which architecture PTX is made if nvJitLink is too old for a target; None if it links for the target itself.
 
     Parameters
@@ -98,13 +98,13 @@ def jit_base(target: Architecture, linker: Version, *, asked: bool) -> Architect
         What the kernel is to run on.
     linker : Version
         nvJitLink's.
-    asked : bool
+    requested : bool
         Whether the caller named it. One that no toolkit is known to have is then more likely a slip than a new device.
     """
-    return None if asked and not exists(target) else newest_below(linker, target)
+    return None if requested and not is_known(target) else newest_below(linker, target)
 
 
-def refuse_unknown(target: Architecture, linker: Version) -> None:
+def check_target(target: Architecture, linker: Version) -> None:
     """Refuse a target for which nvJitLink cannot link.
 
     Raises
@@ -112,15 +112,15 @@ def refuse_unknown(target: Architecture, linker: Version) -> None:
     ArchitectureError
         If so.
     """
-    if not knows(linker, target):
+    if not can_link_for(linker, target):
         raise ArchitectureError(
             f"nvJitLink {linker} does not link for {target.sm}",
-            hint=f"it links for {', '.join(f'sm_{n}' for n in linkable(linker))}; "
+            hint=f"it links for {', '.join(f'sm_{n}' for n in linkable_architectures(linker))}; "
             "a newer architecture needs a newer nvJitLink",
         )
 
 
-def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
+def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
     """The image of a fragment that is linked: of those that nvJitLink reads, the one closest to the target.
 
     Raises
@@ -131,7 +131,7 @@ def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Ve
         If none runs on the target.
     """
     images = list(fragment.images_of(kind))
-    other = foreign([fragment], linker)
+    other = newest_foreign_compiler([fragment], linker)
     if not images and kind is ImageKind.PTX and other:
         raise VersionError(
             f"{fragment.key} holds LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
@@ -143,7 +143,7 @@ def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Ve
             hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
             f"{_versions(fragment.images)}",
         )
-    readable = [image for image in images if reads(image, linker)]
+    readable = [image for image in images if can_read(image, linker)]
     if not readable:
         made = _versions(images)
         what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
@@ -161,7 +161,7 @@ def select(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Ve
     return max(fitting, key=lambda image: image.architecture)
 
 
-def reads(image: Image, linker: Version) -> bool:
+def can_read(image: Image, linker: Version) -> bool:
     """Whether nvJitLink ``linker`` reads an image."""
     if image.kind is ImageKind.LTOIR:
         return ltoir_links(image.version, linker)
@@ -172,16 +172,16 @@ def _remedies(compiler: Version, linker: Version) -> str:
     """What to do about LTO-IR or PTX that does not go with nvJitLink: change the one, or the other."""
     if compiler < linker:
         return (
-            f"install an nvJitLink of CUDA {compiler.major} ({extra(compiler, linker)}), "
+            f"install an nvJitLink of CUDA {compiler.major} ({toolchain_hint(compiler, linker)}), "
             f"or build the family with CUDA {linker.major}"
         )
     return (
-        f"install an nvJitLink of at least {compiler} ({extra(compiler, linker)}), "
+        f"install an nvJitLink of at least {compiler} ({toolchain_hint(compiler, linker)}), "
         f"or build the family with a compiler no newer than {linker}"
     )
 
 
-def extra(wanted: Version, linker: Version) -> str:
+def toolchain_hint(wanted: Version, linker: Version) -> str:
     """How to get the toolchain of a CUDA major: beside another one, nothing says which of the two is taken."""
     if wanted.major == linker.major:
         return f"pip install -U 'jitlto[cu{wanted.major}]'"
@@ -192,7 +192,7 @@ def _versions(images: Sequence[Image]) -> str:
     return " and ".join(sorted({str(image.version) for image in images}))
 
 
-def verdict(fragment: Fragment, target: Architecture, linker: Version, *, asked: bool = True) -> Verdict:
+def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, requested: bool = True) -> LinkPreview:
     """How a fragment links where no other fragment of the kernel decides otherwise.
 
     One fragment whose LTO-IR is of another CUDA major makes the whole kernel link as PTX.
@@ -205,24 +205,24 @@ def verdict(fragment: Fragment, target: Architecture, linker: Version, *, asked:
         What to link for.
     linker : Version
         nvJitLink's.
-    asked : bool
+    requested : bool
         Whether a user named the target, rather than the device.
     """
-    other = foreign([fragment], linker)
+    other = newest_foreign_compiler([fragment], linker)
     try:
         if other is not None:
-            select(fragment, ImageKind.PTX, target, linker)
-            refuse_unknown(target, linker)
-            return Verdict(Way.PTX, target.sm, *_across(other, linker))
-        base = jit_base(target, linker, asked=asked)
-        select(fragment, ImageKind.LTOIR, base or target, linker)
-        refuse_unknown(base or target, linker)
+            select_image(fragment, ImageKind.PTX, target, linker)
+            check_target(target, linker)
+            return LinkPreview(LinkMethod.PTX, target.sm, *_across(other, linker))
+        base = jit_base(target, linker, requested=requested)
+        select_image(fragment, ImageKind.LTOIR, base or target, linker)
+        check_target(base or target, linker)
     except LinkError as error:
-        return Verdict(None, why=error.what.removeprefix(str(fragment.key)).strip(), remedy=error.hint)
+        return LinkPreview(None, why=error.what.removeprefix(str(fragment.key)).strip(), remedy=error.hint)
     if base is None:
-        return Verdict(Way.LTO, target.sm)
+        return LinkPreview(LinkMethod.LTO, target.sm)
     why = f"nvJitLink {linker} does not link for {target.sm}"
-    return Verdict(Way.JIT, base.compute, why, "a newer nvJitLink spares the driver the work")
+    return LinkPreview(LinkMethod.JIT, base.compute, why, "a newer nvJitLink spares the driver the work")
 
 
 def _across(compiler: Version, linker: Version) -> tuple[str, str]:
@@ -232,7 +232,7 @@ def _across(compiler: Version, linker: Version) -> tuple[str, str]:
     )
 
 
-def refusal(driver: Version, linker: Version, isa: Version | None) -> Refusal | None:
+def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> Incompatibility | None:
     """Why a driver does not take what was linked; None if it does, as far as versions say.
 
     Parameters
@@ -247,13 +247,13 @@ def refusal(driver: Version, linker: Version, isa: Version | None) -> Refusal | 
     older = f"link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"
     if isa is not None and not ptx_compiles(isa, driver):
         needed = oldest_toolkit(isa)
-        return Refusal(
+        return Incompatibility(
             f"a driver for CUDA {driver} compiles PTX up to {newest_ptx_isa(driver)}, and this is PTX {isa}",
             f"install a driver for CUDA {needed} or newer, or the package cuda-compat-{needed.major}-{needed.minor}, "
             f"or make the PTX with CUDA {driver} or older",
         )
     if isa is None and not cubin_loads(linker, driver):
-        return Refusal(
+        return Incompatibility(
             f"a driver for CUDA {driver} does not load a cubin made by nvJitLink {linker}",
             f"install a driver for CUDA {linker.major}.0 or newer, or the package "
             f"cuda-compat-{linker.major}-{linker.minor}{', or ' + older if driver.major >= 12 else ''}",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
 from jitlto.model.text import suggest
-from jitlto.model.types import cpp_name, from_numpy_name, same_value, scalar
+from jitlto.model.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 
 if TYPE_CHECKING:
     from jitlto.model.fragment import Fragment
@@ -22,7 +22,9 @@ def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]
     return {name: tuple(sorted(values[name], key=_numbers_first)) for name in sorted(values)}
 
 
-def normalise(configuration: Mapping[str, object], known: Mapping[str, Sequence[str]], family: str) -> dict[str, str]:
+def normalize_configuration(
+    configuration: Mapping[str, object], known: Mapping[str, Sequence[str]], family: str
+) -> dict[str, str]:
     """Spell a configuration as the family's fragments do.
 
     Parameters
@@ -57,7 +59,7 @@ def normalise(configuration: Mapping[str, object], known: Mapping[str, Sequence[
     return result
 
 
-def refuse_unknown_mode(link_mode: str) -> None:
+def check_link_mode(link_mode: str) -> None:
     """Raise :class:`~jitlto.errors.PlanError` for what is no link mode."""
     if link_mode not in ("lto", "ptx"):
         raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
@@ -68,10 +70,10 @@ def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
         return text
     spelled = from_numpy_name(text)
     for value in values:
-        if same_value(text, value) or (spelled and same_value(spelled, value)):
+        if is_same_value(text, value) or (spelled and is_same_value(spelled, value)):
             return value
     # What names another type is no slip of the pen: the nearest name would be another precision.
-    hint = _listed("values", values) if spelled or scalar(text) else _nearest(text, values, "values")
+    hint = _listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values")
     raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import struct
 
 from jitlto.errors import LinkError
-from jitlto.model.ptx import is_toolkit
+from jitlto.model.ptx import is_toolkit_symbol
 
 _SYMTAB, _UNDEFINED = 2, 0
 # ELF symbol types; the last is NVIDIA's own, for variables.
 _OBJECT, _FUNCTION, _CUDA_OBJECT = 1, 2, 13
 
 
-def undefined(cubin: bytes) -> list[str]:
+def find_undefined(cubin: bytes) -> list[str]:
     """The functions and variables that a cubin refers to and does not define, sorted; not what the toolkit provides.
 
     Parameters
@@ -45,4 +45,4 @@ def _undefined(cubin: bytes) -> list[str]:
                 names.add(cubin[begin : cubin.index(b"\0", begin)].decode("utf-8", "replace"))
     # ptxas's own: .nv.reservedSmem.offset0 and the like, and the unified function and data tables.
     own = (".", "__UFT", "__UDT")
-    return sorted(name for name in names if not name.startswith(own) and not is_toolkit(name))
+    return sorted(name for name in names if not name.startswith(own) and not is_toolkit_symbol(name))

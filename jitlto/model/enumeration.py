@@ -33,13 +33,13 @@ class Kernel:
         only what has to be said.)
     resolution : Resolution
         Its fragments.
-    left : tuple of Symbol
+    user_symbols : tuple of Symbol
         What callers supply to it at run time.
     """
 
     configuration: Mapping[str, str]
     resolution: Resolution
-    left: tuple[Symbol, ...]
+    user_symbols: tuple[Symbol, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,21 +64,21 @@ class DeadEnd:
     fragments: tuple[Fragment, ...]
 
 
-def kernels(index: Index, left: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
+def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
     """All kernels of a family, each once, by entrypoint and then by parameter values; and what leads to none.
 
     Parameters
     ----------
     index : Index
         The family's fragments.
-    left : collection of str
-        The symbols that callers supply at run time; see :func:`left_to_callers`.
+    user_symbols : collection of str
+        The symbols that callers supply at run time; see :func:`find_user_symbols`.
     """
     for entry in sorted(index.entrypoints, key=lambda fragment: fragment.key):
-        yield from _kernels_of(index, entry, left)
+        yield from _kernels_of(index, entry, user_symbols)
 
 
-def left_to_callers(record: FamilyRecord, index: Index) -> frozenset[str]:
+def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
     """The symbols that callers supply at run time: no fragment provides them, and a supplied group declares them.
 
     A group that callers supply has an interface header and no fragments. A symbol is its if its name stands in that
@@ -101,19 +101,19 @@ def left_to_callers(record: FamilyRecord, index: Index) -> frozenset[str]:
     return frozenset(n for n in index.required if not index.providers.get(n) and base_name(n) in declared)
 
 
-def _kernels_of(index: Index, entry: Fragment, left: Collection[str]) -> Iterator[Kernel | DeadEnd]:
+def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) -> Iterator[Kernel | DeadEnd]:
     seen: set[tuple[Fragment, ...]] = set()
     pending = [dict(entry.key.parameters)]
     while pending:
         configuration = pending.pop()
-        step = _close(index, entry, configuration, left)
+        step = _close(index, entry, configuration, user_symbols)
         missing = [name for name, candidates in step.open.items() if not candidates]
         choice = None if missing else _choice(step, configuration)
         if choice is not None:
             name, values = choice
             pending += [configuration | {name: value} for value in reversed(values)]
             continue
-        supplied = [UserSymbols("the caller's code", step.left, ())] if step.left else []
+        supplied = [UserSymbols("the caller's code", step.user_symbols, ())] if step.user_symbols else []
         try:
             resolution = resolve(index, configuration, entry_group=entry.key.group, supplied=supplied)
         except PlanError as error:
@@ -125,7 +125,7 @@ def _kernels_of(index: Index, entry: Fragment, left: Collection[str]) -> Iterato
             seen.add(resolution.device)
             whole = dict(resolution.configuration)
             agreed = all(fragment.key.agrees(whole) for fragment in resolution.fragments)
-            yield Kernel(whole if agreed else configuration, resolution, step.left)
+            yield Kernel(whole if agreed else configuration, resolution, step.user_symbols)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,13 @@ class _Step:
 
     chosen: tuple[Fragment, ...]
     open: Mapping[str, Sequence[Fragment]]
-    left: tuple[Symbol, ...]
+    user_symbols: tuple[Symbol, ...]
 
     def candidates(self) -> list[Fragment]:
         return [fragment for several in self.open.values() for fragment in several]
 
 
-def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], left: Collection[str]) -> _Step:
+def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user_symbols: Collection[str]) -> _Step:
     """Choose what the configuration decides, and go on with what that requires, until nothing more is decided."""
     chosen = [entry]
     candidates: dict[str, list[Fragment]] = {}
@@ -151,7 +151,7 @@ def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], left
     while new is not None:
         provided.update(symbol.name for symbol in new.provides)
         for symbol in new.requires:
-            if symbol.name in left:
+            if symbol.name in user_symbols:
                 callers[symbol.name] = symbol
             elif symbol.name not in waiting:
                 waiting[symbol.name] = symbol

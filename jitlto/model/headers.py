@@ -85,7 +85,7 @@ class _Rewritten(NamedTuple):
 
     text: bytes
     included: tuple[str, ...]
-    asked: frozenset[str]
+    looked_up: frozenset[str]
 
 
 class HeaderSearch:
@@ -142,14 +142,14 @@ class HeaderSearch:
             stack.extend(header.included)
         return Source(rewritten.text, headers)
 
-    def asked(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
+    def looked_up(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
         """Every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
 
         Where a file of such a name comes or goes, an include may mean another file.
         """
-        names = set(self._rewrite(text, None).asked)
+        names = set(self._rewrite(text, None).looked_up)
         for name in reads:
-            names.update(self._header(name).asked)
+            names.update(self._header(name).looked_up)
         return frozenset(names)
 
     def _header(self, name: str) -> _Rewritten:
@@ -165,7 +165,7 @@ class HeaderSearch:
         # NVRTC looks a virtual header up by the very text of the include, not relative to the includer. So the text
         # is replaced by the name, which lengthens lines but moves none.
         found: list[str] = []
-        asked: set[str] = set()
+        looked_up: set[str] = set()
 
         def replace(match: re.Match[bytes]) -> bytes:
             written = match[3].decode("utf-8", "surrogateescape").strip()
@@ -175,7 +175,7 @@ class HeaderSearch:
             beside = match[2] == b'"' and directory is not None
             candidates = ([f"{directory}/{written}".lstrip("/")] if beside else []) + [written]
             for name in map(os.path.normpath, candidates):
-                asked.add(name)
+                looked_up.add(name)
                 if self.find(name) is not None:
                     found.append(name)
                     return b"".join((match[1], match[2], name.encode("utf-8", "surrogateescape"), match[4]))
@@ -188,7 +188,7 @@ class HeaderSearch:
 
         text = _ABSOLUTE.sub(lambda match: match[1] + b'"no absolute paths"', text)
         text = INCLUDE.sub(replace, HAS_INCLUDE.sub(has, text))
-        return _Rewritten(text, tuple(found), frozenset(asked))
+        return _Rewritten(text, tuple(found), frozenset(looked_up))
 
 
 def split_leading_includes(text: bytes) -> tuple[bytes, bytes]:

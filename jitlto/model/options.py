@@ -144,7 +144,7 @@ class LinkOptions:
         except JitltoError as error:
             raise JitltoError(error.what, where=where, hint=error.hint) from None
 
-    def merged(self, options: Mapping[str, object]) -> LinkOptions:
+    def merge(self, options: Mapping[str, object]) -> LinkOptions:
         """These options with the given ones put over them."""
         given = self.from_mapping(options)  # checks all of them, the unknown ones too
         return replace(self, **{f.name: getattr(given, f.name) for f in fields(self) if f.name in options})
@@ -171,7 +171,7 @@ class LinkOptions:
             flags.append(f"-split-compile={self.split_compile}")
         return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
 
-    def of_assembler(self) -> list[str]:
+    def assembler_options(self) -> list[str]:
         """The names of the options given that only the assembler heeds, and so no link into PTX."""
         return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
 
@@ -186,7 +186,7 @@ class LinkOptions:
         flags = [f"{name}={'true' if value else 'false'}" for name, value in chosen.items()]
         return (*flags, "--generate-line-info") if self.lineinfo else tuple(flags)
 
-    def ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
+    def find_ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
         """The names of options that differ from those a family was built with and that no link can change."""
         mine, theirs = self._arithmetic(), built._arithmetic()
         late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}

@@ -124,7 +124,7 @@ class Module:
                 Symbol(d.name, d.kind, d.layout)
                 for d in self.declarations.values()
                 # `extern __shared__` is the launch's dynamic shared memory, which nobody defines.
-                if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit(d.name)
+                if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit_symbol(d.name)
             )
         )
 
@@ -160,12 +160,12 @@ class Module:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def is_toolkit(name: str) -> bool:
+def is_toolkit_symbol(name: str) -> bool:
     """Whether the CUDA device runtime provides the symbol ``name``."""
     return name in TOOLKIT_SYMBOLS or name.startswith(_TOOLKIT_PREFIXES)
 
 
-def parse(text: str) -> Module:
+def parse_ptx(text: str) -> Module:
     """Parse one PTX module.
 
     Parameters

@@ -5,24 +5,24 @@ from __future__ import annotations
 import re
 
 from jitlto.model.mangling import split_top_level
-from jitlto.model.types import STD, scalar
+from jitlto.model.types import STD, find_scalar
 
 # Words that are no part of a parameter's type.
 _NO_PART = r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b"
 
 
-def same_type(a: str, b: str) -> bool:
+def is_same_type(a: str, b: str) -> bool:
     """Whether two C++ type names name one type in a kernel's signature, by the table of scalars or by spelling.
 
     Qualifiers of the parameter itself, ``long`` beside ``long long`` (both 8 bytes), and namespaces that one of the
     two leaves out, do not count.
     """
-    left, right = spelling(a), spelling(b)
+    left, right = canonical_spelling(a), canonical_spelling(b)
     # A declaration may leave out namespaces that the compiler spells out.
     return left == right or left.endswith(f"::{right}") or right.endswith(f"::{left}")
 
 
-def spelling(type_name: str) -> str:
+def canonical_spelling(type_name: str) -> str:
     """A C++ parameter type in one spelling: ``const`` behind what it qualifies, scalars by their canonical names."""
     return _spelling(type_name, parameter=True)
 
@@ -41,7 +41,7 @@ def _spelling(type_name: str, *, parameter: bool) -> str:
         plain += f"<{','.join(arguments)}>"
     else:
         plain += bracket + inner
-    known = scalar(plain)
+    known = find_scalar(plain)
     result = (known.name if known else plain) + (" const" if constant and (levels or not parameter) else "")
     for position, level in enumerate(levels):
         # The last level is the parameter itself, whose own const is no part of its type.

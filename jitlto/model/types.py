@@ -74,10 +74,10 @@ _NUMPY_NAMES = {
 STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
 
 
-def scalar(type_name: str) -> Scalar | None:
+def find_scalar(type_name: str) -> Scalar | None:
     """The scalar that a C++ type name names, whatever its spelling; None if it is no scalar in the table.
 
-    >>> scalar("cuda::std::int64_t").name
+    >>> find_scalar("cuda::std::int64_t").name
     'long long'
     """
     name = re.sub(STD, "", type_name) if "std::" in type_name else type_name
@@ -117,7 +117,7 @@ def cpp_name(value: object) -> str:
     raise TypeError(f"not a parameter value: {value!r} (give text, a number, a boolean or a dtype)")
 
 
-def same_value(a: str, b: str) -> bool:
+def is_same_value(a: str, b: str) -> bool:
     """Whether two parameter values are the same: the same text, or two names of one C++ scalar."""
     if a == b:
         return True

@@ -133,7 +133,7 @@ _SUFFIXES = {"": (0, _FIRST), "a": (90, _FIRST), "f": (100, Version(12, 9))}
 _NEWEST_KNOWN = Version(13, 5)
 
 
-def linkable(linker: Version) -> list[int]:
+def linkable_architectures(linker: Version) -> list[int]:
     """The numbers of the architectures for which nvJitLink ``linker`` is known to link, sorted."""
     return sorted(number for number in _REAL if _links_for(linker, number))
 
@@ -143,7 +143,7 @@ def _links_for(linker: Version, number: int) -> bool:
     return first <= linker and (last is None or linker <= last)
 
 
-def knows(linker: Version, target: Architecture) -> bool:
+def can_link_for(linker: Version, target: Architecture) -> bool:
     """Whether nvJitLink ``linker`` links for ``target``; one newer than this table may know more, and is believed to.
 
     To be asked before nvJitLink is: given an architecture that it does not know, version 12.9 may crash.
@@ -156,7 +156,7 @@ def knows(linker: Version, target: Architecture) -> bool:
     return linker > _NEWEST_KNOWN and target.number > max(_REAL)
 
 
-def exists(target: Architecture) -> bool:
+def is_known(target: Architecture) -> bool:
     """Whether some toolkit is known to link for the number of ``target``."""
     return target.number in _REAL
 
@@ -172,9 +172,9 @@ def newest_below(linker: Version, target: Architecture) -> Architecture | None:
         None if the target is not one that came after this nvJitLink: it is known, was dropped, has a suffix, or no
         toolkit has it though later ones are known.
     """
-    later = target.number > max(_REAL) or (exists(target) and linker < _REAL[target.number][0])
-    if target.suffix or not later or knows(linker, target):
+    later = target.number > max(_REAL) or (is_known(target) and linker < _REAL[target.number][0])
+    if target.suffix or not later or can_link_for(linker, target):
         return None
     # Later toolkits, and so perhaps the driver, do not read PTX for an architecture that they dropped.
-    kept = (n for n in linkable(linker) if n < target.number and _REAL[n][1] is None)
+    kept = (n for n in linkable_architectures(linker) if n < target.number and _REAL[n][1] is None)
     return max(map(Architecture, kept), default=None)

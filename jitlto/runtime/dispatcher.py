@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
-from jitlto.model.configuration import normalise, refuse_unknown_mode
+from jitlto.model.configuration import check_link_mode, normalize_configuration
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -53,7 +53,7 @@ class Dispatcher:
             raise PlanError(
                 f"parameter {twice[0]!r} is given twice", code="plan-duplicate-parameter", where=family.name
             )
-        refuse_unknown_mode(link_mode)
+        check_link_mode(link_mode)
         groups = family.entrypoints
         if entry is not None and entry not in groups:
             raise PlanError(
@@ -63,8 +63,8 @@ class Dispatcher:
                 hint=f"the entrypoints are {', '.join(groups)}",
             )
         for name in names:
-            normalise({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
-        normalise(fixed, family.parameters, family.name)
+            normalize_configuration({name: family.parameters.get(name, ("",))[0]}, family.parameters, family.name)
+        normalize_configuration(fixed, family.parameters, family.name)
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)

@@ -198,8 +198,8 @@ class KernelFamily:
         from jitlto.model import enumeration
 
         several = len(self.entrypoints) > 1
-        left = enumeration.left_to_callers(self.record, self.index)
-        for found in enumeration.kernels(self.index, left):
+        left = enumeration.find_user_symbols(self.record, self.index)
+        for found in enumeration.enumerate_kernels(self.index, left):
             if isinstance(found, enumeration.Kernel):
                 group = {"entry": found.resolution.entry.key.group} if several else {}
                 yield group | dict(found.configuration)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from jitlto.errors import JitltoError
 from jitlto.model import enumeration
-from jitlto.model.configuration import normalise
+from jitlto.model.configuration import normalize_configuration
 from jitlto.model.versions import Architecture
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -156,13 +156,15 @@ def family_jobs(
     allowed = _allowed_values(family, settings)
     jobs: list[WarmJob] = []
     waiting = 0
-    for kernel in enumeration.kernels(family.index, enumeration.left_to_callers(family.record, family.index)):
+    for kernel in enumeration.enumerate_kernels(
+        family.index, enumeration.find_user_symbols(family.record, family.index)
+    ):
         if not isinstance(kernel, enumeration.Kernel):
             continue
         # A parameter on which a kernel does not depend agrees with every value.
         if any(kernel.configuration.get(name) not in (None, *values) for name, values in allowed.items()):
             continue
-        if kernel.left:
+        if kernel.user_symbols:
             waiting += 1
             continue
         request = Request(family.name, kernel.resolution.entry.key.group, kernel.configuration)
@@ -183,7 +185,7 @@ def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -
         # A comma may be part of a value, as in the name of a template's instance.
         several = [text] if text in family.parameters.get(parameter, ()) else text.split(",")
         for value in several:
-            spelled = normalise({parameter: value}, family.parameters, family.name)
+            spelled = normalize_configuration({parameter: value}, family.parameters, family.name)
             allowed.setdefault(parameter, set()).update(spelled.values())
     return allowed
 

@@ -89,7 +89,7 @@ def _family_check(family: KernelFamily, proof: FamilyProof) -> FamilyCheck:
         proof.family,
         proof.holds,
         len(proof.kernels),
-        sum(bool(kernel.left) for kernel in proof.kernels),
+        sum(bool(kernel.user_symbols) for kernel in proof.kernels),
         group_findings(proof.failures, family.database.fragments(family.name)),
         tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in proof.notes),
         proof.fragments,
@@ -107,7 +107,7 @@ def _link(
     on_link: Callable[[int], object],
 ) -> tuple[FamilyLinks, ...]:
     # nvJitLink needs the callers' code for the others.
-    complete = [[kernel for kernel in proof.kernels if not kernel.left] for proof in proofs]
+    complete = [[kernel for kernel in proof.kernels if not kernel.user_symbols] for proof in proofs]
     chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
     jobs = [
         LinkJob(family, kernel, target, mode)

@@ -13,8 +13,8 @@ from jitlto.cuda import device, driver, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.model import mangling
-from jitlto.model.compatibility import Way, refusal, verdict
-from jitlto.model.versions import Version, linkable, ltoir_links, newest_ptx_isa
+from jitlto.model.compatibility import LinkMethod, find_incompatibility, preview_link
+from jitlto.model.versions import Version, linkable_architectures, ltoir_links, newest_ptx_isa
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
@@ -136,7 +136,7 @@ def _component(diagnosis: Diagnosis, title: str, library: str, query: Callable[[
 def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Version | None) -> None:
     if nvjitlink is None:
         return
-    architectures = ", ".join(f"sm_{number}" for number in linkable(nvjitlink))
+    architectures = ", ".join(f"sm_{number}" for number in linkable_architectures(nvjitlink))
     diagnosis.add("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
     diagnosis.add("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
     if nvrtc is not None:
@@ -182,7 +182,7 @@ _FORWARD = {
 
 def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | None) -> None:
     """Add what there is to say of a driver: what it is for, what it loads, whether it is a cuda-compat package's."""
-    refused = refusal(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
+    refused = find_incompatibility(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
     diagnosis.add(
         "driver",
         f"for CUDA {found.cuda}, {found.library or 'libcuda at an unknown place'}",
@@ -278,8 +278,10 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
     """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
-    told = [verdict(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images]
-    troubles = sorted((says for says in told if says.way is not Way.LTO), key=lambda says: says.way is not None)
+    told = [preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images]
+    troubles = sorted(
+        (says for says in told if says.method is not LinkMethod.LTO), key=lambda says: says.method is not None
+    )
     if not troubles:
         return None
     return f"{troubles[0].why}: {troubles[0].remedy}; for more: jitlto doctor {database.path}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError, VersionError
-from jitlto.model.compatibility import extra, reads
+from jitlto.model.compatibility import can_read, toolchain_hint
 from jitlto.model.enumeration import Kernel
 from jitlto.model.fragment import Fragment, ImageKind
 from jitlto.model.versions import Architecture
@@ -62,7 +62,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     """
     linker = toolkit.nvjitlink_version()
     kind = ImageKind.LTOIR if mode == "lto" else ImageKind.PTX
-    unreadable = [f for f in fragments if not any(reads(image, linker) for image in f.images_of(kind))]
+    unreadable = [f for f in fragments if not any(can_read(image, linker) for image in f.images_of(kind))]
     if not unreadable:
         return
     what = "LTO-IR" if kind is ImageKind.LTOIR else "PTX"
@@ -70,11 +70,11 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     some = any(True for f in unreadable for _ in f.images_of(kind))
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
-    remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer ({extra(made, linker)})"
+    remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer ({toolchain_hint(made, linker)})"
     remedy += f", or build them with a compiler no newer than {linker}" if some else ""
     if mode == "ptx" and not some:
         remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'
-    if mode == "lto" and all(any(reads(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
+    if mode == "lto" and all(any(can_read(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
     raise VersionError(f"cannot be linked by nvJitLink {linker}: {count} fragments {state}", where=where, hint=remedy)
 

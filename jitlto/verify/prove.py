@@ -18,7 +18,7 @@ from jitlto.errors import (
     MissingProviderError,
     UnknownValueError,
 )
-from jitlto.model.enumeration import DeadEnd, Kernel, kernels, left_to_callers
+from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index
@@ -85,10 +85,10 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
             hint="check what `jitlto merge` makes of all parts",
         )
     fragments = family.database.fragments(family.name)
-    left = left_to_callers(family.record, family.index)
+    left = find_user_symbols(family.record, family.index)
     planned: list[Kernel] = []
     ends: list[DeadEnd] = []
-    for found in kernels(family.index, left):
+    for found in enumerate_kernels(family.index, left):
         if isinstance(found, Kernel):
             planned.append(found)
         else:
@@ -149,7 +149,7 @@ def _near_provided(index: Index, message: str) -> str | None:
 def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
     counts: dict[str, int] = defaultdict(int)
     for kernel in planned:
-        for symbol in kernel.left:
+        for symbol in kernel.user_symbols:
             counts[symbol.name] += 1
     for name, count in sorted(counts.items()):
         yield Finding(

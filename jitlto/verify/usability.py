@@ -8,10 +8,17 @@ from pathlib import Path
 
 from jitlto.cuda import device, driver, toolkit
 from jitlto.errors import NoDeviceError
-from jitlto.model.compatibility import Refusal, Verdict, Way, native, refusal, verdict
+from jitlto.model.compatibility import (
+    Incompatibility,
+    LinkMethod,
+    LinkPreview,
+    find_incompatibility,
+    native_target,
+    preview_link,
+)
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment
-from jitlto.model.versions import Architecture, Version, knows, linkable, newest_ptx_isa
+from jitlto.model.versions import Architecture, Version, can_link_for, linkable_architectures, newest_ptx_isa
 from jitlto.storage.database import FragmentDatabase
 
 
@@ -19,13 +26,13 @@ from jitlto.storage.database import FragmentDatabase
 class TargetOutcome:
     """How fragments link on one target, and why the driver refuses the result, if it does."""
 
-    verdict: Verdict
-    refused: Refusal | None
+    verdict: LinkPreview
+    refused: Incompatibility | None
 
     @property
     def well(self) -> bool:
         """Whether they link, and the driver, where one is known, takes the result."""
-        return self.verdict.way is not None and self.refused is None
+        return self.verdict.method is not None and self.refused is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | Non
     with FragmentDatabase(path) as database:
         for family in sorted(database.families):
             fragments = database.fragments(family)
-            chosen = [native(own, fragments)] if own else targets or list(_all(fragments, linker))
+            chosen = [native_target(own, fragments)] if own else targets or list(_all(fragments, linker))
             groups += group_fragments(family, fragments, chosen, linker, takes, requested=own is None)
         digest, part = database.digest, database.part
     if targets or own:
@@ -136,9 +143,11 @@ def group_fragments(
     for fragment in fragments:
         outcomes = []
         for target in targets:
-            says = verdict(fragment, target, linker, asked=requested)
-            isa = newest_ptx_isa(linker) if says.way is Way.JIT else None
-            outcomes.append((target, TargetOutcome(says, refusal(cuda, linker, isa) if cuda and says.way else None)))
+            says = preview_link(fragment, target, linker, requested=requested)
+            isa = newest_ptx_isa(linker) if says.method is LinkMethod.JIT else None
+            outcomes.append(
+                (target, TargetOutcome(says, find_incompatibility(cuda, linker, isa) if cuda and says.method else None))
+            )
         together.setdefault((_images(fragment), tuple(outcomes)), []).append(fragment)
     return [
         UsabilityGroup(family, images, tuple(several), outcomes) for (images, outcomes), several in together.items()
@@ -155,7 +164,9 @@ def _device() -> Architecture | None:
 def _all(fragments: Iterable[Fragment], linker: Version) -> Iterator[Architecture]:
     """All that nvJitLink links for, and those with a suffix that fragments are built for."""
     special = {image.architecture for f in fragments for image in f.images if image.architecture.suffix}
-    yield from sorted({*map(Architecture, linkable(linker)), *(a for a in special if knows(linker, a))})
+    yield from sorted(
+        {*map(Architecture, linkable_architectures(linker)), *(a for a in special if can_link_for(linker, a))}
+    )
 
 
 def _images(fragment: Fragment) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from jitlto.cuda import driver, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
-from jitlto.model.compatibility import refusal
+from jitlto.model.compatibility import find_incompatibility
 from jitlto.model.fragment import Image, ImageKind
 from jitlto.model.versions import Architecture, Version, newest_ptx_isa
 from jitlto.runtime.family import KernelFamily
@@ -205,7 +205,7 @@ def code_of(row: str) -> tuple[Version, Version | None]:
 def test_drivers(cell: Cell) -> None:
     cuda = Version.parse(cell.column.split()[-1])
     linker, isa = code_of(cell.row)
-    found = refusal(cuda, linker, isa)
+    found = find_incompatibility(cuda, linker, isa)
     assert (found is None) == (cell.holds == cases.LOADS)
     if found:
         assert f"driver for CUDA {cuda}" in found.why
@@ -236,7 +236,7 @@ def test_code_came_out_on_a_gpu_as_the_table_says(recorded: dict[str, Any], cell
     if ran["loads"]:
         assert ran["right"]
         return
-    expected = refusal(Version.parse(recorded["cuda"]), *code_of(cell.row))
+    expected = find_incompatibility(Version.parse(recorded["cuda"]), *code_of(cell.row))
     assert expected
     assert expected.why in ran["message"]
     assert expected.remedy in ran["message"]
@@ -261,7 +261,7 @@ def test_ptx_for_an_older_architecture_ran_on_a_gpu(recorded: dict[str, Any]) ->
     own = Version.parse(recorded["cuda"])
     for ran in recorded["ptx_for_an_older_architecture"]:
         linker, isa = code_of(ran["made_by"])
-        assert ran["loads"] == (refusal(own, linker, isa) is None)
+        assert ran["loads"] == (find_incompatibility(own, linker, isa) is None)
         assert ran.get("right", True)
 
 

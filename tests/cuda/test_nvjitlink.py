@@ -10,7 +10,7 @@ from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in
 from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.headers import Source
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version, newest_ptx_isa
 from tests.support.process import output_of
 
@@ -44,7 +44,7 @@ def ptx(text: str, name: str = "input") -> LinkInput:
 def test_lto_links_into_a_cubin_and_into_ptx_without_a_gpu() -> None:
     inputs = [ltoir(KERNEL, "kern"), ltoir(OP, "op")]
     assert link(inputs, SM_90, ["-lto"]).data[:4] == b"\x7fELF"
-    module = parse(link(inputs, SM_90, ["-lto"], ptx=True).data.decode())
+    module = parse_ptx(link(inputs, SM_90, ["-lto"], ptx=True).data.decode())
     assert module.target == SM_90
     assert module.requires == ()
 
@@ -98,7 +98,7 @@ def test_a_missing_variable_is_an_error_and_not_a_mere_warning(text: str, mode: 
 
 
 def test_linked_ptx_keeps_what_is_missing_for_inspection() -> None:
-    linked = parse(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True).data.decode())
+    linked = parse_ptx(link([ltoir(KERNEL)], SM_90, ["-lto"], ptx=True).data.decode())
     assert [symbol.name for symbol in linked.requires] == ["_Z2opf"]
 
 
@@ -189,7 +189,7 @@ def test_an_unknown_flag_is_a_link_error_that_shows_the_options() -> None:
 
 def test_ptx_of_a_newer_isa_is_a_version_error() -> None:
     newest = newest_ptx_isa(toolkit.nvjitlink_version())
-    module = parse(compiled(OP).ptx)
+    module = parse_ptx(compiled(OP).ptx)
     newer = compiled(OP).ptx.replace(f".version {module.isa}", f".version {Version(newest.major + 2, 0)}")
     with pytest.raises(VersionError) as caught:
         link([ptx(KERNEL), LinkInput(InputKind.PTX, newer.encode(), "newer")], SM_90, [])

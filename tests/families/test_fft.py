@@ -18,7 +18,7 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.model import ptx
-from jitlto.model.elf import undefined
+from jitlto.model.elf import find_undefined
 from jitlto.model.fragment import Role
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.covering_array import cover
@@ -71,12 +71,12 @@ def test_all_pairs_of_values_link_and_nothing_is_left_to_call(fft: KernelFamily,
 
     def link(configuration: dict[str, str]) -> None:
         plan = fft.plan(arch=target, **configuration)  # type: ignore[arg-type]
-        module = ptx.parse(plan.link_ptx())
+        module = ptx.parse_ptx(plan.link_ptx())
         assert module.requires == (), configuration
         # Nothing but the kernel and its buffer: no function of a fragment that could be called, no variable of one.
         assert {name for name in module.declarations if "shared" not in name} == {plan.entry.entry}, configuration
         linked = plan.link()
-        assert undefined(linked.cubin) == [], configuration
+        assert find_undefined(linked.cubin) == [], configuration
         assert b"fft_load" not in linked.cubin, configuration
         assert b"fft_store" not in linked.cubin, configuration
 
@@ -138,7 +138,7 @@ def test_a_callers_callback_takes_the_place_of_the_shipped_ones(
     groups = {"fft_kernel", *(f"fft_{name}" for name in shipped)}
     assert {f.key.group for f in plan.fragments} == groups
     assert plan.calls_left() == []
-    assert undefined(plan.link().cubin) == []
+    assert find_undefined(plan.link().cubin) == []
 
 
 def test_a_callers_arithmetic_is_in_the_kernel(fft: KernelFamily) -> None:

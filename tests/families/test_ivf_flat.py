@@ -61,7 +61,7 @@ def covering(strength: int) -> list[Configuration]:
 def faults(plan: Plan) -> list[str]:
     """What a linked kernel must not have, and has: read from the PTX that link-time optimisation makes of it."""
     text = plan.link_ptx()
-    module = ptx.parse(text)
+    module = ptx.parse_ptx(text)
     found = [f"requires {symbol.name}" for symbol in module.requires]
     symbols = [symbol for fragment in plan.fragments for symbol in (*fragment.provides, *fragment.requires)]
     crossing = {symbol.name for symbol in symbols if symbol.kind is SymbolKind.FUNCTION}

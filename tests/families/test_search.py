@@ -78,7 +78,7 @@ def test_kernel_links_and_nothing_is_left_to_call(links: Links, target: str, con
     plan = links.plans[name].result()
     assert plan.configuration == configuration
     text = links.ptx[name].result()
-    module = ptx.parse(text)
+    module = ptx.parse_ptx(text)
     assert module.target == Architecture.parse(target)
 
     # Nothing unresolved: no declaration of a function or variable that the module does not define.

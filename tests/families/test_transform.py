@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from jitlto.errors import CompileError, InterfaceMismatchError, MissingProviderError, PlanError
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 
@@ -58,7 +58,7 @@ def test_lto_leaves_no_call_to_the_users_function(transform: KernelFamily, data_
     text = plan.link_ptx()
     assert "user_transform" not in text
     assert re.search(r"\bcall\b", text) is None
-    assert parse(text).requires == ()
+    assert parse_ptx(text).requires == ()
     assert plan.calls_left() == []
     assert functions(plan.link().cubin) == {plan.entry.entry}
 

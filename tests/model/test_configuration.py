@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
-from jitlto.model.configuration import describe_choice, normalise, parameter_values
+from jitlto.model.configuration import describe_choice, normalize_configuration, parameter_values
 from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.model.types import same_value
+from jitlto.model.types import is_same_value
 
 KNOWN: Mapping[str, Sequence[str]] = {
     "data_type": ("float", "double", "__half", "__nv_bfloat16"),
@@ -24,7 +24,7 @@ KNOWN: Mapping[str, Sequence[str]] = {
 
 
 def spelled(**configuration: object) -> dict[str, str]:
-    return normalise(configuration, KNOWN, "family")
+    return normalize_configuration(configuration, KNOWN, "family")
 
 
 def fragment(**parameters: str) -> Fragment:
@@ -82,8 +82,8 @@ def test_numpy_scalars_stand_for_their_text() -> None:
 
 def test_the_familys_own_spelling_wins_over_an_alias() -> None:
     known = {"t": ("long long", "int64_t")}
-    assert normalise({"t": "int64_t"}, known, "f") == {"t": "int64_t"}
-    assert normalise({"t": "long long"}, known, "f") == {"t": "long long"}
+    assert normalize_configuration({"t": "int64_t"}, known, "f") == {"t": "int64_t"}
+    assert normalize_configuration({"t": "long long"}, known, "f") == {"t": "long long"}
 
 
 def test_an_unknown_parameter_names_the_nearest_and_all_others() -> None:
@@ -143,7 +143,7 @@ def test_any_text_is_a_known_value_or_an_error_that_lists_the_known_ones(text: s
     else:
         assert value in KNOWN["data_type"]
         numpy_names = {"float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16"}
-        assert same_value(numpy_names.get(text, text), value)
+        assert is_same_value(numpy_names.get(text, text), value)
 
 
 def test_parameter_values_are_sorted_with_numbers_in_their_own_order() -> None:
@@ -154,9 +154,9 @@ def test_parameter_values_are_sorted_with_numbers_in_their_own_order() -> None:
 
 def test_a_family_without_parameters_has_no_values_and_takes_none() -> None:
     assert parameter_values([fragment()]) == {}
-    assert normalise({}, {}, "f") == {}
+    assert normalize_configuration({}, {}, "f") == {}
     with pytest.raises(UnknownParameterError, match="its parameters are none"):
-        normalise({"a": "b"}, {}, "f")
+        normalize_configuration({"a": "b"}, {}, "f")
 
 
 def test_a_choice_is_described_once_for_each_value() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.model.elf import undefined
+from jitlto.model.elf import find_undefined
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
@@ -28,7 +28,7 @@ from tests.runtime.user_code.test_inputs import relocatable_cubin
     ids=["nothing", "function", "constant", "variable", "printf", "division"],
 )
 def test_what_a_cubin_leaves_open(text: str, expected: list[str]) -> None:
-    assert undefined(relocatable_cubin(text)) == expected
+    assert find_undefined(relocatable_cubin(text)) == expected
 
 
 FEATURES = {
@@ -73,10 +73,10 @@ def test_whatever_a_kernel_uses_of_the_toolkit_is_not_left_open(feature: str, mo
         item = lto if mode == "lto" else LinkInput(InputKind.PTX, compiled.ptx.encode(), feature)
     for target in targets:
         # The link itself refuses what is left open.
-        assert undefined(link([item], target, ["-lto"] if mode == "lto" else []).data) == []
+        assert find_undefined(link([item], target, ["-lto"] if mode == "lto" else []).data) == []
 
 
 def test_a_linked_kernel_leaves_nothing_open(mini: KernelFamily) -> None:
     for mode in ("lto", "ptx"):
         plan = mini.plan(arch="sm_90", link_mode=mode, data_type="float", op_name="twice")
-        assert undefined(plan.link().cubin) == []
+        assert find_undefined(plan.link().cubin) == []

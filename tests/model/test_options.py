@@ -44,7 +44,7 @@ def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
 
 @given(mappings, mappings)
 def test_merging_puts_the_given_options_over(base: dict[str, Any], over: dict[str, Any]) -> None:
-    assert LinkOptions.from_mapping(base).merged(over) == LinkOptions.from_mapping(base | over)
+    assert LinkOptions.from_mapping(base).merge(over) == LinkOptions.from_mapping(base | over)
 
 
 def test_no_options_are_no_flags_and_nothing_to_store() -> None:

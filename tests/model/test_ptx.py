@@ -14,7 +14,7 @@ from jitlto.cuda.nvrtc import Compiled, Step
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import SymbolKind
 from jitlto.model.headers import Source
-from jitlto.model.ptx import Module, parse
+from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture
 
 
@@ -27,7 +27,7 @@ def compiled(text: str) -> Compiled:
 def for_debugging(text: str) -> Module:
     options = ["--std=c++17", "--relocatable-device-code=true", "--device-debug"]
     source = Source(text.encode(), {})
-    return parse(nvrtc.run_step(source, Step("ptx", Architecture(75), tuple(options))).data.decode())
+    return parse_ptx(nvrtc.run_step(source, Step("ptx", Architecture(75), tuple(options))).data.decode())
 
 
 KINDS = r"""
@@ -219,13 +219,13 @@ def test_a_static_table_of_an_inline_function_counts_by_its_values() -> None:
 )  # fmt: skip
 def test_what_is_not_ptx(text: str) -> None:
     with pytest.raises(JitltoError, match=r"not (PTX|an architecture)"):
-        parse(text)
+        parse_ptx(text)
 
 
 @given(st.text() | st.text('.funcextrnvisble{}()[];"/*\\ \n$%_0189').map(lambda t: f".version 8.0\n.target sm_75\n{t}"))
 def test_any_text_is_a_module_or_a_jitlto_error(text: str) -> None:
     try:
-        module = parse(text)
+        module = parse_ptx(text)
     except JitltoError:
         return
     assert module.provides == tuple(sorted(module.provides))
@@ -241,11 +241,11 @@ def test_ptx_that_was_cut_is_noticed() -> None:
         depth += {"{": 1, "}": -1}.get(character, 0)
     for position in inside[:: len(inside) // 60]:
         with pytest.raises(JitltoError, match="not PTX"):
-            parse(text[:position])
+            parse_ptx(text[:position])
 
 
 def test_comments_and_strings_are_no_code() -> None:
-    module = parse(
+    module = parse_ptx(
         ".version 8.0\n.target sm_75\n.address_size 64\n// .extern .func a;\n/* .extern .func b;\n*/\n"
         '.pragma "}{;.extern .func c;";\n.extern .func d;\n'
     )
@@ -258,7 +258,7 @@ def test_a_definition_counts_more_than_its_declarations() -> None:
             d=".extern .func (.param .b32 r) f(.param .b32 p);",
             f=".visible .func (.param .b32 r) f(.param .b32 p) { ret; }",
         )
-        module = parse(f".version 8.0\n.target sm_75\n{text}")
+        module = parse_ptx(f".version 8.0\n.target sm_75\n{text}")
         assert [s.name for s in module.provides] == ["f"]
         assert module.requires == ()
 
@@ -270,4 +270,4 @@ def test_hashing_a_body_takes_no_longer_for_shared_and_deep_internal_calls() -> 
     )
     text = f".version 8.0\n.target sm_75\n.address_size 64\n.func f0()\n{{\n\tret;\n}}\n{bodies}"
     text += ".weak .func top()\n{\n\tcall.uni f1999, ();\n}\n"
-    assert [name for name, _ in parse(text).weak] == ["top"]
+    assert [name for name, _ in parse_ptx(text).weak] == ["top"]

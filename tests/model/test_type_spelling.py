@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.type_spelling import same_type, spelling
+from jitlto.model.type_spelling import canonical_spelling, is_same_type
 from tests.model.test_types import ALIASES
 
 
 @pytest.mark.parametrize("group", ALIASES)
 def test_aliases_are_one_type(group: tuple[str, ...]) -> None:
-    assert all(same_type(alias, group[0]) for alias in group)
+    assert all(is_same_type(alias, group[0]) for alias in group)
 
 
 def test_other_scalars_are_other_types() -> None:
-    assert not any(same_type(left[0], right[0]) for left, right in combinations(ALIASES, 2))
+    assert not any(is_same_type(left[0], right[0]) for left, right in combinations(ALIASES, 2))
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_other_scalars_are_other_types() -> None:
     ],
 )
 def test_spellings_of_one_type(a: str, b: str) -> None:
-    assert same_type(a, b)
-    assert same_type(b, a)
+    assert is_same_type(a, b)
+    assert is_same_type(b, a)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_spellings_of_one_type(a: str, b: str) -> None:
     ],
 )
 def test_different_types(a: str, b: str) -> None:
-    assert not same_type(a, b)
-    assert not same_type(b, a)
+    assert not is_same_type(a, b)
+    assert not is_same_type(b, a)
 
 
 @given(st.recursive(
@@ -77,5 +77,5 @@ def test_different_types(a: str, b: str) -> None:
     lambda inner: st.tuples(inner, st.sampled_from(["*", " const*", "&"])).map("".join),
 ))  # fmt: skip
 def test_a_spelling_spells_itself(type_name: str) -> None:
-    assert spelling(spelling(type_name)) == spelling(type_name)
-    assert same_type(type_name, type_name)
+    assert canonical_spelling(canonical_spelling(type_name)) == canonical_spelling(type_name)
+    assert is_same_type(type_name, type_name)

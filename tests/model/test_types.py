@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.types import cpp_name, from_numpy_name, same_value, scalar
+from jitlto.model.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 
 #: Names of one type each.
 ALIASES = [
@@ -43,32 +43,32 @@ NUMPY = {
 
 @pytest.mark.parametrize("group", ALIASES)
 def test_aliases_are_one_type_and_one_value(group: tuple[str, ...]) -> None:
-    first = scalar(group[0])
+    first = find_scalar(group[0])
     assert first is not None
     assert first.size == SIZES[group[0]]
     for alias in group:
-        assert scalar(alias) is first
-        assert scalar(f"const {alias}") is first
-        assert same_value(alias, group[0])
+        assert find_scalar(alias) is first
+        assert find_scalar(f"const {alias}") is first
+        assert is_same_value(alias, group[0])
 
 
 def test_other_types_are_other_types() -> None:
     for left, right in combinations(ALIASES, 2):
-        assert not same_value(left[0], right[0])
+        assert not is_same_value(left[0], right[0])
 
 
 @pytest.mark.parametrize(
     "name", ["", "float*", "T", "my_int", "int int", "constint", "std::vector<int>", "unsigned float"]
 )
 def test_what_is_no_scalar(name: str) -> None:
-    assert scalar(name) is None
+    assert find_scalar(name) is None
 
 
 @pytest.mark.parametrize("numpy_type", NUMPY)
 def test_numpy_dtypes_and_scalar_classes_by_their_cpp_names(numpy_type: type) -> None:
     name = NUMPY[numpy_type]
     assert cpp_name(numpy_type) == cpp_name(np.dtype(numpy_type)) == name
-    known = scalar(name)
+    known = find_scalar(name)
     assert known is not None
     assert known.size == np.dtype(numpy_type).itemsize
     assert from_numpy_name(np.dtype(numpy_type).name) == name
@@ -130,9 +130,9 @@ def test_anything_else_is_a_type_error(value: object) -> None:
 
 
 def test_values_are_compared_as_text_or_as_scalars() -> None:
-    assert same_value("euclidean", "euclidean")
-    assert not same_value("euclidean", "Euclidean")
-    assert not same_value("1", "01")
+    assert is_same_value("euclidean", "euclidean")
+    assert not is_same_value("euclidean", "Euclidean")
+    assert not is_same_value("1", "01")
 
 
 @given(st.text())

@@ -13,10 +13,10 @@ from jitlto.errors import JitltoError
 from jitlto.model.versions import (
     Architecture,
     Version,
+    can_link_for,
     cubin_loads,
-    exists,
-    knows,
-    linkable,
+    is_known,
+    linkable_architectures,
     ltoir_links,
     newest_below,
     newest_ptx_isa,
@@ -122,14 +122,14 @@ def test_newer_toolkits_read_no_older_ptx(a: Version, b: Version) -> None:
 )  # fmt: skip
 def test_which_architectures_a_linker_knows(linker: str, target: str, known: bool) -> None:
     number = Architecture(1) if target == "1" else arch(target)
-    assert knows(Version.parse(linker), number) is known
+    assert can_link_for(Version.parse(linker), number) is known
 
 
 def test_the_table_of_architectures_is_that_of_the_toolchain_at_hand() -> None:
     nvrtc = toolkit.bindings("nvrtc")
     status, supported = nvrtc.nvrtcGetSupportedArchs()
     assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS
-    assert sorted(linkable(toolkit.nvrtc_version())) == sorted(supported)
+    assert sorted(linkable_architectures(toolkit.nvrtc_version())) == sorted(supported)
 
 
 modern = versions.filter(lambda v: v >= (12, 0))
@@ -143,11 +143,11 @@ def test_what_a_linker_is_too_old_for_has_a_nearest_older_architecture_that_it_k
     if base is None:
         return
     assert not target.suffix
-    assert not knows(linker, target)
-    assert knows(linker, base)
+    assert not can_link_for(linker, target)
+    assert can_link_for(linker, base)
     assert runs_on(base, target)
     # What later toolkits dropped, they do not read PTX for either.
-    assert knows(Version(13, 5), base)
+    assert can_link_for(Version(13, 5), base)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_the_base_of_ptx_for_a_device_that_came_later(linker: str, target: str, 
 
 
 def test_which_architectures_exist() -> None:
-    assert exists(arch("sm_90a"))
-    assert exists(arch("sm_101"))
-    assert not exists(arch("sm_130"))
-    assert not exists(arch("sm_91"))
+    assert is_known(arch("sm_90a"))
+    assert is_known(arch("sm_101"))
+    assert not is_known(arch("sm_130"))
+    assert not is_known(arch("sm_91"))
 
 
 @given(modern)

@@ -104,7 +104,7 @@ def outcome(path: Path, arch: str, mode: str) -> dict[str, object]:
             linked, _ = [each.link() for each in plans]
         found: dict[str, object] = {"mode": plans[0].link_mode, "code": linked.target, "said": heard.said}
         if linked.is_ptx:
-            module = ptx.parse(linked.cubin.decode())
+            module = ptx.parse_ptx(linked.cubin.decode())
             return found | {"ptx": linked.cubin.decode(), "isa": str(module.isa), "requires": len(module.requires)}
         return found | {"elf": linked.cubin[:4] == b"\x7fELF", "inlined": _CALLED not in linked.cubin}
     except JitltoError as error:
@@ -124,7 +124,7 @@ def doctor(path: Path, arch: str) -> dict[str, object] | None:
                 "mini", database.fragments(), [target], toolkit.nvjitlink_version(), None, requested=False
             )
         says = alike.outcomes[0][1].verdict
-        return {"ways": [says.way], "code": says.code, "status": int(not alike.well)}
+        return {"ways": [says.method], "code": says.code, "status": int(not alike.well)}
     printed, status = io.StringIO(), 0
     with contextlib.redirect_stdout(printed):
         try:

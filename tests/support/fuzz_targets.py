@@ -458,7 +458,7 @@ def _key(_: Ground, data: bytes) -> None:
 
 def _ptx(_: Ground, data: bytes) -> None:
     text = data.decode("utf-8", "replace")
-    module = ptx.parse(text)
+    module = ptx.parse_ptx(text)
     assert isinstance(module.provides + module.requires + module.weak, tuple)
     from_ptx(data, "given")
 
@@ -480,7 +480,7 @@ def _fatbin(ground: Ground, data: bytes) -> None:
 
 def _cubin(ground: Ground, data: bytes) -> None:
     for one in (data, edited(ground.cubins[0], data)):
-        refused(lambda one=one: elf.undefined(one))  # type: ignore[misc]
+        refused(lambda one=one: elf.find_undefined(one))  # type: ignore[misc]
 
 
 Run = Callable[[Ground, bytes], None]

@@ -11,7 +11,7 @@ import pytest
 from cuda.core import LaunchConfig
 
 from jitlto.cuda import device
-from jitlto.model.types import Parameter, scalar
+from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch import launcher as launcher_module
 from jitlto.runtime.launch.launcher import Launcher
@@ -68,6 +68,6 @@ def make_launcher(signature: Sequence[Parameter]) -> Launcher:
 
 def parameter(type_: str, name: str = "x") -> Parameter:
     """A parameter of a type."""
-    known = scalar(type_)
+    known = find_scalar(type_)
     size = 8 if known is None else known.size
     return Parameter(name, type_, size, size)

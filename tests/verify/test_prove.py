@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import LinkError, PlanError, VersionError
-from jitlto.model.enumeration import DeadEnd, Kernel, kernels
+from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.model.options import LinkOptions
@@ -414,7 +414,7 @@ def gets_stuck(index: Index, entry: Fragment) -> bool:
 @given(families())
 def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: list[Fragment]) -> None:
     index = Index(fragments)
-    found = [k for k in kernels(index) if isinstance(k, Kernel)]
+    found = [k for k in enumerate_kernels(index) if isinstance(k, Kernel)]
     for one in found:
         assert resolve(index, dict(one.configuration)).fragments == one.resolution.fragments
     planned = [one.resolution.fragments for one in found]
@@ -427,7 +427,7 @@ def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: lis
 @given(families())
 def test_a_dead_end_is_found_where_fragments_that_agree_lead_nowhere(fragments: list[Fragment]) -> None:
     index = Index(fragments)
-    found = list(kernels(index))
+    found = list(enumerate_kernels(index))
     assume(not any(isinstance(one, Kernel) and is_mixed(one) for one in found))
     dead = {one.entry for one in found if isinstance(one, DeadEnd)}
     stuck = {entry for entry in index.entrypoints if gets_stuck(index, entry)}

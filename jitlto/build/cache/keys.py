@@ -90,7 +90,7 @@ class CompileConfig:
         """
         own = [name for name in reads if not name.startswith("<")]
         lines = [f"{self._state(name)} {name}" for name in reads]
-        looked_up = self.search.asked(source.encode(), own) - set(own)
+        looked_up = self.search.looked_up(source.encode(), own) - set(own)
         lines += [f"{'-' if self.search.find(name) is None else '+'} {name}" for name in looked_up]
         return "\n".join(sorted(lines)).encode("utf-8", "surrogateescape")
 

@@ -25,7 +25,7 @@ from jitlto.errors import CompileError, ToolchainError
 from jitlto.model import headers
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
@@ -133,11 +133,11 @@ class Compiler:
                 _, probes = self._ptx(work, job, names, architectures, _PROBE, False)
             except CompileError as error:
                 probes, log = [], nvrtc.not_probed(log, error)
-        module = nvrtc.one_for_all(architectures, [parse(text) for text in modules])
+        module = nvrtc.one_for_all(architectures, [parse_ptx(text) for text in modules])
         weak = [
             (symbol if architecture == architectures[0] else f"{symbol} {architecture}", body)
             for architecture, probe in zip(architectures, probes, strict=False)
-            for symbol, body in parse(probe).weak
+            for symbol, body in parse_ptx(probe).weak
         ]
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
         return CompiledSource(

@@ -15,7 +15,7 @@ import numpy as np
 from cuda.bindings import driver
 
 from jitlto.errors import ArgumentError
-from jitlto.model.types import Parameter, Scalar, scalar
+from jitlto.model.types import Parameter, Scalar, find_scalar
 
 Converter: TypeAlias = "Callable[[Any], Any]"
 
@@ -73,7 +73,7 @@ def make_converter(parameter: Parameter) -> Converter:
     target = pointed_type(parameter)
     if target is not None:
         return _pointer(parameter, target)
-    known = scalar(parameter.type.strip())
+    known = find_scalar(parameter.type.strip())
     if known is None:
         return _unsupported(parameter)
     if known.typestr == "b1":
@@ -94,7 +94,7 @@ def pointed_type(parameter: Parameter) -> str | None:
 
 
 def _pointer(parameter: Parameter, target: str) -> Converter:
-    known = scalar(target)
+    known = find_scalar(target)
     expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
     if known is not None and known.typestr == "bfloat16":
         expected = "<V2"  # NumPy's notation for a type that it does not know

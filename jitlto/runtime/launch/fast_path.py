@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jitlto.model.types import Parameter, scalar
+from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
 
 # Above this, cuda.core does not take a Python int: it sends it as 8 bytes, signed.
@@ -97,7 +97,7 @@ def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) ->
     name = f"a{number}"
     slow = f"{name} = convert{number}({name})"
     target = pointed_type(parameter)
-    known = scalar(parameter.type.strip() if target is None else target)
+    known = find_scalar(parameter.type.strip() if target is None else target)
     if known is not None and known.typestr == "bfloat16":
         return [slow]
     if target is not None:

@@ -72,11 +72,11 @@ def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architect
         If no architecture is given and there is no device.
     """
     linker = toolkit.nvjitlink_version()
-    target = arch or compatibility.native(device.architecture(), fragments)
-    foreign = compatibility.foreign(fragments, linker) if link_mode == "lto" else None
+    target = arch or compatibility.native_target(device.architecture(), fragments)
+    foreign = compatibility.newest_foreign_compiler(fragments, linker) if link_mode == "lto" else None
     mode = "ptx" if foreign else link_mode
     # What would make PTX is link-time optimisation.
-    jit_base = compatibility.jit_base(target, linker, asked=arch is not None) if mode == "lto" else None
+    jit_base = compatibility.jit_base(target, linker, requested=arch is not None) if mode == "lto" else None
     return LinkTarget(target, mode, linker, jit_base, foreign)
 
 
@@ -94,7 +94,7 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: Li
     """
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
     linker = target.nvjitlink
-    images = tuple(compatibility.select(fragment, kind, target.linked_for, linker) for fragment in fragments)
+    images = tuple(compatibility.select_image(fragment, kind, target.linked_for, linker) for fragment in fragments)
     if target.foreign:
         _warn_once(
             f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {linker}: "
@@ -104,7 +104,7 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: Li
         _warn_once(
             f"nvJitLink {linker} does not link for {target.architecture.sm}: "
             f"making PTX for {target.jit_base.compute} instead, which the driver compiles"
-            + "".join(f", without {name}" for name in options.of_assembler())
+            + "".join(f", without {name}" for name in options.assembler_options())
         )
     return images
 

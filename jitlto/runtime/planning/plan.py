@@ -157,7 +157,7 @@ class Plan:
     def flags(self) -> tuple[str, ...]:
         """nvJitLink's flags beside the architecture, in canonical order."""
         mode = self._link_target.link_mode
-        late = self.options.ineffective(self.built, mode)
+        late = self.options.find_ineffective(self.built, mode)
         if late:
             raise LinkError(
                 f"{', '.join(late)} would have no effect on a {mode} link: the compiler has decided it",
@@ -259,9 +259,9 @@ class Plan:
         LinkError
             As :meth:`link_ptx`.
         """
-        from jitlto.model.ptx import parse  # which only checks need
+        from jitlto.model.ptx import parse_ptx  # which only checks need
 
-        module = parse(self.link_ptx(arch))
+        module = parse_ptx(self.link_ptx(arch))
         owners: list[Fragment | UserSymbols] = [*self.fragments, *(item.symbols for item in self.supplied)]
         crossing = {s.name for owner in owners for s in (*owner.provides, *owner.requires)} - {self.entry.entry}
         functions = {name for name, d in module.declarations.items() if d.kind is SymbolKind.FUNCTION}

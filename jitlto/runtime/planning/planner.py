@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.errors import JitltoError, PlanError
-from jitlto.model.configuration import normalise, refuse_unknown_mode
+from jitlto.model.configuration import check_link_mode, normalize_configuration
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.resolve import resolve
 from jitlto.model.versions import Architecture
@@ -76,7 +76,7 @@ class Planner(Generic[Loaded]):
         self._services = services
         self._load = load
         self._entry = entry
-        self._configuration = normalise(configuration, family.parameters, family.name)
+        self._configuration = normalize_configuration(configuration, family.parameters, family.name)
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
         self._supplied: list[SuppliedInput] = []
@@ -200,7 +200,7 @@ class Planner(Generic[Loaded]):
         ToolchainError
             If what compiles it is not installed.
         """
-        refuse_unknown_mode(link_mode)
+        check_link_mode(link_mode)
         begin = time.perf_counter()
         supplied = self._inputs()
         family = self._family
@@ -213,7 +213,7 @@ class Planner(Generic[Loaded]):
         )
         try:
             built = family.record.link
-            options = built.merged(link_options or {})
+            options = built.merge(link_options or {})
             target = None if arch is None else Architecture.parse(str(arch))
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None

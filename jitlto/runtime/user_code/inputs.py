@@ -17,7 +17,7 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.resolve import UserSymbols
-from jitlto.model.versions import Architecture, Version, knows, linkable
+from jitlto.model.versions import Architecture, Version, can_link_for, linkable_architectures
 from jitlto.runtime.user_code import compilation
 from jitlto.storage.cache_dir import CacheDir
 
@@ -176,7 +176,7 @@ class _Search(HeaderSearch):
 
 def _packed(compiled: nvrtc.Compiled, search: _Search, text: bytes, architecture: Architecture) -> dict[str, object]:
     # All that was looked for, found or not: where one of them changes, comes or goes, another source would be compiled.
-    asked = search.asked(text, search.given) | search.given
+    asked = search.looked_up(text, search.given) | search.given
     return {
         "headers": {name: search.sha256(name) for name in asked},
         "ltoir": base64.b64encode(compiled.ltoir[architecture]).decode(),
@@ -199,7 +199,7 @@ def _unpacked(entry: dict[str, object], search: _Search, architecture: Architect
         return nvrtc.Compiled(
             {architecture: base64.b64decode(str(entry["ltoir"]), validate=True)},
             code,
-            ptx.parse(code),
+            ptx.parse_ptx(code),
             tuple((str(name), str(body)) for name, body in weak),
             Version.parse(str(entry["version"])),
             str(entry["warnings"]),
@@ -223,7 +223,7 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
     """
     text = (data if isinstance(data, str) else data.decode("utf-8", "replace")).rstrip("\0")
     try:
-        module = ptx.parse(text)
+        module = ptx.parse_ptx(text)
     except Exception as error:
         raise PlanError("is not PTX", where=name, hint="give the text that a compiler wrote") from error
     symbols = UserSymbols(name, module.provides, module.requires, module.weak)
@@ -283,7 +283,7 @@ def _inspect(item: LinkInput, wanted: tuple[Symbol, ...], store: CacheDir | None
         except LinkError as error:
             refusal = refusal or error
         else:
-            return ptx.parse(linked.data.decode())
+            return ptx.parse_ptx(linked.data.decode())
     # A whole fatbin without LTO-IR that any target takes: SASS or PTX.
     if item.kind is InputKind.FATBIN and _is_whole_fatbin(item.data):
         return None
@@ -298,10 +298,10 @@ def _targets(item: LinkInput) -> Iterator[Architecture]:
     for a target that runs it.
     """
     version = toolkit.nvjitlink_version()
-    yield Architecture(max(linkable(version)))
+    yield Architecture(max(linkable_architectures(version)))
     for number in sorted({held.number for held in _held(item) if held.kind == _FATBIN_LTOIR}):
         for suffix in ("a", "f"):
-            if knows(version, target := Architecture(number, suffix)):
+            if can_link_for(version, target := Architecture(number, suffix)):
                 yield target
 
 

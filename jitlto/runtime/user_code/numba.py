@@ -27,7 +27,7 @@ from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import CompileError, InterfaceMismatchError, JitltoError, PlanError, ToolchainError
 from jitlto.model import ptx
 from jitlto.model import types as dtypes
-from jitlto.model.enumeration import left_to_callers
+from jitlto.model.enumeration import find_user_symbols
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, parameter_types, split_top_level
@@ -220,7 +220,7 @@ def _defined_by(
         )
     provided = {s.name for f in fragments if f.key.group == group.name for s in f.provides}
     like = {base_name(name) for name in provided & index.required}
-    left = left_to_callers(family, index) if group.supplied else frozenset()
+    left = find_user_symbols(family, index) if group.supplied else frozenset()
     words = set(re.findall(r"\w+", dict(family.headers).get(group.interface, "")))
     left = frozenset(name for name in left if base_name(name) in words) or left
     required = {s.name: s for f in fragments for s in f.requires if s.kind is SymbolKind.FUNCTION}
@@ -253,7 +253,7 @@ def _from_function(
     for symbol in symbols:
         adapter, inner = _adapter(each, symbol, family, base, store)
         python = _compiled(each, inner, _signature(each, inner.name), base, store)
-        module = ptx.parse(python.ptx)
+        module = ptx.parse_ptx(python.ptx)
         own = next((s for s in module.provides if s.name == inner.name), None)
         if own is None or not inner.is_compatible(own):
             raise InterfaceMismatchError(
@@ -411,10 +411,10 @@ def _numba_type(each: PythonFunction, type_name: str, *, result: bool = False) -
     if result and type_name == "void":
         return "void"
     if type_name.endswith("*"):
-        pointed = dtypes.scalar(type_name[:-1])
+        pointed = dtypes.find_scalar(type_name[:-1])
         known = _NUMBA_TYPES.get(pointed.typestr) if pointed else None
         return f"{known or 'void'}*"
-    scalar = dtypes.scalar(type_name)
+    scalar = dtypes.find_scalar(type_name)
     if scalar is None or scalar.typestr not in _NUMBA_TYPES:
         raise InterfaceMismatchError(
             f"{'returns' if result else 'takes'} {type_name}, for which there is no type in Numba",
@@ -465,7 +465,7 @@ def _compiled_here(each: PythonFunction, name: str, signature: _Signature, base:
 def _unpacked(entry: Mapping[str, object]) -> _Python | None:
     try:
         found = _Python(base64.b64decode(str(entry["ltoir"]), validate=True), str(entry["ptx"]))
-        ptx.parse(found.ptx)
+        ptx.parse_ptx(found.ptx)
     except (ValueError, KeyError, JitltoError):
         return None
     return found
@@ -513,7 +513,7 @@ def _numba(each: PythonFunction, name: str, signature: _Signature, base: Archite
 
     try:
         made = _Python(bytes(compile_to("ltoir")), str(compile_to("ptx")))
-        ptx.parse(made.ptx)
+        ptx.parse_ptx(made.ptx)
     except Exception as error:
         raise _compile_error(each, signature, error) from error
     return made

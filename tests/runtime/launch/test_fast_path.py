@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from jitlto.cuda import device
 from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
-from jitlto.model.types import scalar
+from jitlto.model.types import find_scalar
 from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.launcher import Launcher
 from tests.support.errors import raises
@@ -108,7 +108,7 @@ def outcome(fake: FakeDriver, way: Callable[..., None], *args: Any, **how: Any) 
 
 def as_bytes(value: Any, type_: str) -> bytes:
     """What the kernel reads: cuda.core sends an int as 8 bytes, a float as a double, a NumPy scalar as it is."""
-    known = scalar(type_)
+    known = find_scalar(type_)
     size = 8 if known is None else known.size
     if type(value) is int:
         return (value & (1 << 64) - 1).to_bytes(8, "little")[:size]

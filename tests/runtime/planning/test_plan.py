@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jitlto.cuda import device, toolkit
 from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
 from jitlto.model.fragment import Image, ImageKind
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version, newest_ptx_isa
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
@@ -202,8 +202,8 @@ def test_a_plan_links_for_every_later_architecture(plan: Plan, arch: str, mode: 
 def test_the_linked_ptx_has_no_call(plan: Plan) -> None:
     text = plan.link_ptx()
     assert re.search(r"\bcall\b", text) is None
-    assert parse(text).requires == ()
-    assert set(parse(text).declarations) == {plan.entry.entry}
+    assert parse_ptx(text).requires == ()
+    assert set(parse_ptx(text).declarations) == {plan.entry.entry}
     assert plan.calls_left() == []
 
 

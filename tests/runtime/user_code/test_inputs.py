@@ -22,7 +22,7 @@ from jitlto.errors import (
     UnresolvedSymbolError,
 )
 from jitlto.model.headers import Source
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
@@ -379,7 +379,7 @@ def test_relocatable_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: Kerne
     for data in (text, text.encode(), text.encode() + b"\0"):
         plan = mini.planner(data_type="float").add_ptx(data).plan(link_mode=mode)
         cubin = plan.link("sm_90").cubin
-        assert parse(text).provides[0].name.encode() in cubin
+        assert parse_ptx(text).provides[0].name.encode() in cubin
 
 
 OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; }'

@@ -24,7 +24,7 @@ from jitlto.errors import (
     PlanError,
     ToolchainError,
 )
-from jitlto.model.ptx import parse
+from jitlto.model.ptx import parse_ptx
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
@@ -490,7 +490,7 @@ def test_an_entry_that_cannot_be_read_is_made_again(transform: KernelFamily) -> 
     numba._compiled_once.cache_clear()
     after = planned(transform, fresh, "user_transform", data_type="float")
     assert after.calls_left() == []
-    assert [parse(item.data.decode()).isa for _, item in after.supplied[0].images if item.kind == "ptx"]
+    assert [parse_ptx(item.data.decode()).isa for _, item in after.supplied[0].images if item.kind == "ptx"]
     assert after.configuration == before.configuration
 
 
@@ -534,9 +534,9 @@ def test_values_of_every_type_cross_unharmed(typed: KernelFamily, data_type: str
 
 
 def numpy_name(data_type: str) -> str:
-    from jitlto.model.types import scalar
+    from jitlto.model.types import find_scalar
 
-    found = scalar(data_type)
+    found = find_scalar(data_type)
     assert found is not None
     return found.typestr
 
