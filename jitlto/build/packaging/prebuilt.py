@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -18,22 +18,18 @@ from jitlto.storage import database, files
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.declaration import FamilyDeclaration
 
-_AGAIN = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
 
-
-def copy_prebuilt(
-    package_config: PackageConfig, families: Sequence[FamilyDeclaration], output: Path
-) -> BuildReport | None:
+def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration], output: Path) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it is what the package declares.
 
     Parameters
     ----------
-    package_config : PackageConfig
-        The package's.
+    package : PackageConfig
+        The package's ``[tool.jitlto]``.
     families : sequence of FamilyDeclaration
         The package's, as they would be compiled.
     output : Path
-        The database file. It appears when everything has held, or not at all.
+        The database file. It is written after all checks, or not at all.
 
     Returns
     -------
@@ -43,44 +39,40 @@ def copy_prebuilt(
     Raises
     ------
     ProjectError
-        If there is no such database, or it holds something else than declared.
+        There is no such database, or it does not hold what is declared.
     DatabaseError
-        If it is damaged, or cannot be written to ``output``.
+        It is damaged, or cannot be written to ``output``.
     """
-    given = config.current().prebuilt
-    if given is None:
+    prebuilt = config.current().prebuilt
+    if prebuilt is None:
         return None
     begin = time.perf_counter()
-    path = _find(given, package_config)
-    with FragmentDatabase(path) as found:
-        found.verify()
-        check_prebuilt(found, families)
+    path = _find(prebuilt, package)
+    with FragmentDatabase(path) as opened:
+        opened.verify()
+        check_prebuilt(opened, families)
         _copy(path, output)
-        return BuildReport(output, found.digest, tuple(found.fragments()), 0, (), time.perf_counter() - begin)
+        return BuildReport(output, opened.digest, tuple(opened.fragments()), 0, (), time.perf_counter() - begin)
 
 
-def _find(given: Path, package_config: PackageConfig) -> Path:
-    """The file; in a directory the one that lies, or is called, as the database in the wheel."""
-    if not given.is_dir():
-        if not given.exists():
-            raise ProjectError(
-                "JITLTO_PREBUILT names nothing that exists",
-                where=str(given),
-                hint="give an absolute path: build front ends change the directory",
-            )
-        return given
-    candidates = (given / package_config.database, given / package_config.database.name)
+def _find(prebuilt: Path, package: PackageConfig) -> Path:
+    """Find the file, or in a directory the one with the path or name that the database has in the wheel."""
+    candidates: tuple[Path, ...] = (prebuilt,)
+    if prebuilt.is_dir():
+        candidates = (prebuilt / package.database, prebuilt / package.database.name)
     for path in candidates:
-        if path.is_file():
+        if path.exists() and not path.is_dir():
             return path
     raise ProjectError(
-        f"JITLTO_PREBUILT: the directory holds no {package_config.database.name}",
-        where=str(given),
-        hint=f"looked for {' and '.join(map(str, candidates))}; name the file itself",
+        "JITLTO_PREBUILT: no such database",
+        code="project-prebuilt-missing",
+        where=str(prebuilt),
+        hint=f"looked for {' and '.join(map(str, candidates))}; give an absolute path, because build front ends change "
+        "the directory",
     )
 
 
-def check_prebuilt(found: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> None:
+def check_prebuilt(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> None:
     """Check that a database is what a build of these families would give, as far as can be told without compiling.
 
     That is: the families, what each declares, every fragment, and its images for every architecture, made by the
@@ -89,44 +81,47 @@ def check_prebuilt(found: FragmentDatabase, families: Sequence[FamilyDeclaration
     Raises
     ------
     ProjectError
-        At the first thing that differs.
+        At the first difference.
     """
-
-    def differs(what: str) -> ProjectError:
-        return ProjectError(f"JITLTO_PREBUILT: {what}", where=str(found.path), hint=_AGAIN)
-
-    if found.part is not None:
+    rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
+    for difference in _find_differences(opened, families):
         raise ProjectError(
-            f"JITLTO_PREBUILT: is {found.part} of a build",
-            where=str(found.path),
-            hint=database.MERGE_HINT,
+            f"JITLTO_PREBUILT: the database {difference}",
+            code="project-prebuilt-differs",
+            where=str(opened.path),
+            hint=database.MERGE_HINT if opened.part else rebuild,
         )
+
+
+def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> Iterator[str]:
+    if opened.part is not None:
+        yield f"is {opened.part} of a build"
     names = {family.name for family in families}
-    if missing := sorted(names - found.families.keys()):
-        raise differs(f"does not hold {', '.join(missing)}")
-    if strange := sorted(found.families.keys() - names):
-        raise differs(f"holds {', '.join(strange)}, which this package does not declare")
+    if missing := sorted(names - opened.families.keys()):
+        yield f"does not hold {', '.join(missing)}"
+    if extra := sorted(opened.families.keys() - names):
+        yield f"holds {', '.join(extra)}, which this package does not declare"
     for family in families:
-        wanted, record = family_record(family), found.families[family.name]
-        if lacking := [arch for arch in wanted.architectures if arch not in record.architectures]:
-            raise differs(f"{family.name} was not built for {', '.join(arch.compute for arch in lacking)}")
-        wanted = replace(wanted, architectures=record.architectures)
-        if other := [f.name for f in fields(wanted) if getattr(wanted, f.name) != getattr(record, f.name)]:
-            raise differs(f"{family.name} was built from another declaration: {', '.join(other)} differ")
+        expected, record = family_record(family), opened.families[family.name]
+        if lacking := [arch for arch in expected.architectures if arch not in record.architectures]:
+            yield f"was not built for {', '.join(arch.compute for arch in lacking)}, which {family.name} declares"
+        expected = replace(expected, architectures=record.architectures)
+        if other := [f.name for f in fields(expected) if getattr(expected, f.name) != getattr(record, f.name)]:
+            yield f"was built from another declaration of {family.name}: {', '.join(other)} differ"
         keys = {rendered.key for rendered in render_family(family)}
-        held = {fragment.key for fragment in found.fragments(family.name)}
+        held = {fragment.key for fragment in opened.fragments(family.name)}
         if keys != held:
             example = min(keys ^ held)
             what = f"lacks {example}" if example in keys else f"holds {example}, which is not declared"
-            raise differs(f"{what} ({len(keys - held)} missing, {len(held - keys)} too many)")
-        for fragment in found.fragments(family.name):
-            made = {image.architecture for image in fragment.images_of(ImageKind.LTOIR)}
-            if not made.issuperset(family.architectures):
-                raise differs(f"{fragment.key} lacks LTO-IR for an architecture that is declared")
+            yield f"{what} ({len(keys - held)} missing, {len(held - keys)} too many)"
+        for fragment in opened.fragments(family.name):
+            compiled = {image.architecture for image in fragment.images_of(ImageKind.LTOIR)}
+            if not compiled.issuperset(family.architectures):
+                yield f"lacks LTO-IR of {fragment.key} for an architecture that is declared"
             if {image.kind for image in fragment.images} != set(family.images):
-                raise differs(f"{fragment.key} does not hold {' and '.join(family.images)}, as declared")
+                yield f"does not hold {fragment.key} as {' and '.join(family.images)}, as declared"
             if {image.toolchain for image in fragment.images} != {family.toolchain}:
-                raise differs(f"{fragment.key} was not compiled by {family.toolchain}")
+                yield f"holds {fragment.key} by another compiler than {family.toolchain}"
 
 
 def _copy(path: Path, output: Path) -> None:
@@ -137,4 +132,5 @@ def _copy(path: Path, output: Path) -> None:
         with files.replacing(output) as temporary:
             shutil.copyfile(path, temporary)
     except OSError as error:
-        raise DatabaseError(f"cannot be written: {error.strerror}", where=str(output)) from error
+        what = f"cannot write the database: {error.strerror}"
+        raise DatabaseError(what, code="database-unwritable", where=str(output)) from error

@@ -11,7 +11,7 @@ from jitlto import config
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
-from jitlto.build.packaging import prebuilt
+from jitlto.build.packaging.prebuilt import copy_prebuilt
 from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.templates import render_family
@@ -20,13 +20,13 @@ from jitlto.model.headers import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import FamilyDeclaration
 
-# What builds leave at the top of a project, should a family lie there too.
-_MADE = ("build", "dist")
+# Left by builds at the top of a project, where a family may be too.
+_BUILD_OUTPUTS = ("build", "dist")
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package's ``[tool.jitlto]``, and its families as that has them compiled."""
+    """A package's ``[tool.jitlto]``, and its families with the toolchain, architectures and options set there."""
 
     config: PackageConfig
     families: tuple[FamilyDeclaration, ...]
@@ -43,22 +43,23 @@ def load_package(project: Path) -> Package:
     Raises
     ------
     ProjectError
-        If the table makes no sense, or do not go with the package's entry points.
+        The table is invalid, or does not match the package's entry points.
     FamilyError
-        If a family does not hold.
+        A family's declaration is invalid.
     """
-    found = load_config(project)
-    families = tuple(_adapted(declaration.load_family(path), found) for path in found.families)
-    check_entry_points(found, [family.name for family in families])
-    return Package(found, families)
+    package_config = load_config(project)
+    families = tuple(_load_family(path, package_config) for path in package_config.families)
+    check_entry_points(package_config, [family.name for family in families])
+    return Package(package_config, families)
 
 
-def _adapted(declared: FamilyDeclaration, found: PackageConfig) -> FamilyDeclaration:
+def _load_family(path: Path, package_config: PackageConfig) -> FamilyDeclaration:
+    family = declaration.load_family(path)
     return replace(
-        declared,
-        architectures=found.architectures or declared.architectures,
-        toolchain=found.toolchain or declared.toolchain,
-        options=declared.options + found.options,
+        family,
+        architectures=package_config.architectures or family.architectures,
+        toolchain=package_config.toolchain or family.toolchain,
+        options=family.options + package_config.options,
     )
 
 
@@ -70,20 +71,20 @@ def build_package(
     cache: Cache | None = None,
     observer: Observer = NO_OBSERVER,
 ) -> BuildReport:
-    """Make the database of a package: compile its families, or take it from where ``JITLTO_PREBUILT`` says.
+    """Build the database of a package: compile its families, or copy the database that ``JITLTO_PREBUILT`` names.
 
     Parameters
     ----------
     pyproject : Path
         The package's ``pyproject.toml``, or the directory that holds it.
     output : Path
-        The database file. It appears when everything has held, or not at all.
+        The database file. It is written after all checks, or not at all.
     jobs : int, optional
-        Compilers at once; by default as many as cores and memory bear.
+        Number of compilers at once; by default as many as cores and memory allow.
     cache : Cache, optional
-        Where units are looked for and kept; by default the user's build cache.
+        The build cache; by default the user's.
     observer : Observer
-        Told what happens.
+        Receives the progress.
 
     Returns
     -------
@@ -92,68 +93,66 @@ def build_package(
     Raises
     ------
     JitltoError
-        The first thing that does not hold, from ``pyproject.toml`` to the file.
+        The first error, from ``pyproject.toml`` to the file.
     """
     package = load_package(pyproject)
-    taken = prebuilt.copy_prebuilt(package.config, package.families, output)
-    if taken is not None:
-        return taken
-    return pipeline.build(package.families, output, jobs=jobs, cache=cache or open_cache(), observer=observer)
+    report = copy_prebuilt(package.config, package.families, output)
+    return report or pipeline.build(package.families, output, jobs=jobs, cache=cache or open_cache(), observer=observer)
 
 
 def summarize(report: BuildReport) -> str:
-    """What :func:`build_package` did, in a line."""
-    taken = config.current().prebuilt
-    how = f"taken from {taken}" if taken else f"{report.compiled or 'none'} compiled, {report.seconds:.1f} s"
+    """Describe the result of :func:`build_package` in a line."""
+    prebuilt = config.current().prebuilt
+    how = f"taken from {prebuilt}" if prebuilt else f"{report.compiled or 'none'} compiled, {report.seconds:.1f} s"
     return f"{len(report.fragments)} fragments ({how}), digest {report.digest}"
 
 
 def list_sources(package: Package) -> list[Path]:
-    """Every file that building a package's families may read, sorted: what an sdist must hold.
+    """List every file that building a package's families may read, sorted, for an sdist to hold.
 
     Raises
     ------
     ProjectError
-        If one of them lies outside the project.
+        One of them is outside the project.
     """
-    found: set[Path] = set()
-    for declared in package.families:
-        found.add(declared.path)
-        folders = set(declared.include)
-        for group in declared.groups:
+    sources: set[Path] = set()
+    for family in package.families:
+        sources.add(family.path)
+        folders = set(family.include)
+        for group in family.groups:
             if group.matrix and group.template:
-                found.add(group.matrix)
+                sources.add(group.matrix)
                 folders.add(group.template.parent)  # templates include others of their directory
-        for folder in folders:
-            found.update(_below(folder))
-        found.update(_beyond(declared, found))
+        sources.update(path for folder in folders for path in _walk(folder))
+        sources.update(_find_headers_beside(family, sources))
     root = package.config.root
-    files = sorted({Path(os.path.normpath(path)) for path in found})
+    files = sorted({Path(os.path.normpath(path)) for path in sources})
     for path in files:
         if not path.is_relative_to(root):
             raise ProjectError(
-                f"{path} lies outside the project, so that an sdist cannot hold it",
+                f"{path} is outside the project, so that an sdist cannot hold it",
+                code="project-outside-file",
                 where=str(package.config.path),
                 hint="move it into the project, or build the wheel from the source tree: python -m build --wheel",
             )
-    return [path for path in files if path.relative_to(root).parts[0] not in _MADE]
+    return [path for path in files if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
 
 
-def _beyond(declared: FamilyDeclaration, found: set[Path]) -> Iterator[Path]:
-    """The headers that lie beside the include directories, as ``../common.cuh`` does."""
-    search = HeaderSearch(declared.include)
-    texts = [rendered.source.encode() for rendered in render_family(declared)]
-    texts += [path.read_bytes() for path in sorted(found)]
-    for name in sorted({name for text in texts for name in search.reachable(text) if name.startswith("..")}):
-        yield next(path for root in declared.include if (path := root / name).is_file())
+def _find_headers_beside(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Path]:
+    """Find headers outside the include directories, included as ``../common.cuh``."""
+    search = HeaderSearch(family.include)
+    texts = [rendered.source.encode() for rendered in render_family(family)]
+    texts += [path.read_bytes() for path in sorted(sources)]
+    for name in {name for text in texts for name in search.reachable(text) if name.startswith("..")}:
+        yield next(path for root in family.include if (path := root / name).is_file())
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """The files below a directory, without what is hidden, compiled, or a virtual environment's."""
+def _walk(folder: Path) -> Iterator[Path]:
+    """Walk the regular files of a directory, except hidden ones, compiled Python and virtual environments."""
     for directory, names, files in os.walk(folder):
         names[:] = [n for n in names if not n.startswith(".") and n != "__pycache__"]
         if "pyvenv.cfg" in files:
             names.clear()
             continue
         paths = (Path(directory, name) for name in files if not name.startswith("."))
-        yield from (path for path in paths if path.is_file())  # no FIFO, which would be waited for
+        yield from (path for path in paths if path.is_file())  # reading a FIFO would block

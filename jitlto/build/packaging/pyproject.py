@@ -1,14 +1,16 @@
-"""``[tool.jitlto]`` in a ``pyproject.toml``: which families a wheel carries, in which file, and compiled how."""
+"""``[tool.jitlto]`` in a ``pyproject.toml``: the families of a wheel, their database, and how they are compiled."""
 
 from __future__ import annotations
 
 import difflib
+import json
 import os.path
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from jitlto.errors import FamilyError, ProjectError
 from jitlto.model.versions import Architecture
@@ -24,33 +26,15 @@ _PART = re.compile(r"\w+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class PackageConfig:
-    """What ``[tool.jitlto]`` says.
+    """Values of ``[tool.jitlto]``, and the entry points that go with them."""
 
-    Parameters
-    ----------
-    path : Path
-        The ``pyproject.toml``, absolute.
-    families : tuple of Path
-        The ``family.toml`` of each family.
-    database : PurePosixPath
-        Where the database lies in the wheel.
-    architectures : tuple of Architecture or None
-        What LTO-IR is made for; None: as each family says.
-    toolchain : str or None
-        ``nvrtc`` or ``nvcc``; None: as each family says.
-    options : tuple of str
-        Compiler options after those of each family.
-    entry_points : mapping of str to str, or None
-        The package's entry points of the group ``jitlto.fragments``, by the family's name; None if something else than
-        ``pyproject.toml`` declares the package's entry points.
-    """
-
-    path: Path
-    families: tuple[Path, ...]
-    database: PurePosixPath
-    architectures: tuple[Architecture, ...] | None
-    toolchain: str | None
-    options: tuple[str, ...]
+    path: Path  # of the pyproject.toml, absolute
+    families: tuple[Path, ...]  # each one's family.toml
+    database: PurePosixPath  # its path in the wheel
+    architectures: tuple[Architecture, ...] | None  # None: as each family declares
+    toolchain: str | None  # None: as each family declares
+    options: tuple[str, ...]  # after those of each family
+    #: The entry points of the group ``jitlto.fragments``; None if another file than ``pyproject.toml`` declares them.
     entry_points: Mapping[str, str] | None
 
     @property
@@ -60,42 +44,46 @@ class PackageConfig:
 
     @property
     def entry_point(self) -> str:
-        """The value that the entry point of each family must have: the database's dotted path without its suffix."""
+        """The value of each family's entry point: the dotted path of the database without its suffix."""
         return ".".join(self.database.with_suffix("").parts)
 
 
 def has_config(pyproject: Path) -> bool:
-    """Whether a file is a ``pyproject.toml`` that holds ``[tool.jitlto]``."""
-    try:
-        return "jitlto" in tomllib.loads(pyproject.read_text("utf-8-sig")).get("tool", {})
-    except (OSError, ValueError, TypeError, RecursionError):
-        return False  # whoever needs the file will say so
+    """Return whether a file is a ``pyproject.toml`` that holds ``[tool.jitlto]``."""
+    tool = _read_quietly(pyproject).get("tool")
+    return isinstance(tool, Mapping) and "jitlto" in tool
 
 
 def find_missing_config(pyproject: Path) -> str | None:
-    """What is wrong if a ``pyproject.toml`` has entry points for families and no ``[tool.jitlto]``; None if nothing.
+    """Describe the fault of a ``pyproject.toml`` with entry points for families, but without ``[tool.jitlto]``.
 
-    A package may also bring databases as files of its own, which then lie in its source tree.
+    There is none if the package brings its databases as files of its own, in its source tree.
     """
+    document = _read_quietly(pyproject)
     try:
-        document = tomllib.loads(pyproject.read_text("utf-8-sig"))
         tools, points = list(document.get("tool", ())), document["project"]["entry-points"][GROUP]
         places = [Path(*value.split(".")).with_suffix(SUFFIX) for value in points.values()]
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None  # whoever needs the file will say so
-    lacking = [place for place in places if not any((root / place).is_file() for root in _roots(pyproject.parent))]
-    if "jitlto" in tools or not lacking:
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    missing = [place for place in places if not any((root / place).is_file() for root in _roots(pyproject.parent))]
+    if "jitlto" in tools or not missing:
         return None
     near = difflib.get_close_matches("jitlto", tools, 1)
-    meant = f"; is it [tool.{near[0]}]?" if near else ""
     return (
-        f"entry points of the group {GROUP} promise {lacking[0]}, and there is no table [{_TABLE}] to build it by"
-        f"{meant}: this package comes without it"
+        f"the package will lack {missing[0]}, which an entry point of the group {GROUP} names: missing table [{_TABLE}]"
+        + (f", is it [tool.{near[0]}]?" if near else "")
     )
 
 
+def _read_quietly(pyproject: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(pyproject.read_text("utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return {}  # the build backend will report it
+
+
 def load_config(project: Path) -> PackageConfig:
-    """Read the config of a package.
+    """Read ``[tool.jitlto]`` of a package.
 
     Parameters
     ----------
@@ -105,7 +93,7 @@ def load_config(project: Path) -> PackageConfig:
     Raises
     ------
     ProjectError
-        If the file cannot be read, has no ``[tool.jitlto]``, or says something there that makes no sense.
+        The file cannot be read, or has no ``[tool.jitlto]``, or an invalid one.
     """
     path = project / "pyproject.toml" if project.is_dir() else project
     document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
@@ -119,11 +107,11 @@ def load_config(project: Path) -> PackageConfig:
     return PackageConfig(
         table.path,
         _find_families(table, config.families),
-        _database(document, table, config.database),
+        _parse_database(document, table, config.database),
         None if config.archs is None else parse_architectures(table, config.archs),
         config.toolchain,
         config.options,
-        _entry_points(document),
+        _read_entry_points(document),
     )
 
 
@@ -152,7 +140,7 @@ def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Pat
     return tuple(dict.fromkeys(found))
 
 
-def _database(document: TomlTable, table: TomlTable, text: str | None) -> PurePosixPath:
+def _parse_database(document: TomlTable, table: TomlTable, text: str | None) -> PurePosixPath:
     project = document.values.get("project")
     name = project.get("name") if isinstance(project, Mapping) else None
     package = re.sub(r"\W", "_", name.lower()) if isinstance(name, str) else "PACKAGE"
@@ -169,7 +157,7 @@ def _database(document: TomlTable, table: TomlTable, text: str | None) -> PurePo
     return PurePosixPath(text)
 
 
-def _entry_points(document: TomlTable) -> Mapping[str, str] | None:
+def _read_entry_points(document: TomlTable) -> Mapping[str, str] | None:
     if not isinstance(document.values.get("project"), Mapping):
         return None
     project = document.table("project")
@@ -183,67 +171,60 @@ def _entry_points(document: TomlTable) -> Mapping[str, str] | None:
     return {name: str(value) for name, value in points.values.items()}
 
 
-def check_entry_points(config: PackageConfig, names: list[str]) -> None:
-    """Check that the package's entry points name its families, and the database.
-
-    Parameters
-    ----------
-    config : PackageConfig
-    names : list of str
-        The families that the database holds.
+def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
+    """Check that the package's entry points name its families and the database, and that the wheel holds that.
 
     Raises
     ------
     ProjectError
-        If they do not; the hint has the lines to write.
+        They do not; the hint has the lines to write.
     """
+    _check_not_in_src(config)
+    declared, expected = config.entry_points, dict.fromkeys(sorted(families), config.entry_point)
+    if declared is None or declared == expected:
+        return
+    lines = [f"[project.entry-points.{json.dumps(GROUP)}]"]
+    lines += [f"{_quote_key(name)} = {json.dumps(value)}" for name, value in expected.items()]
+    # TOML does not allow to write a table twice.
+    hint = "\n".join(["replace the table by" if declared else "add", *lines])
+    faults = []
+    if missing := [name for name in expected if name not in declared]:
+        faults.append(f"no entry point for {', '.join(missing)}")
+    if extra := [name for name in declared if name not in expected]:
+        faults.append(f"entry points of {', '.join(extra)}, not a family of this package")
+    if not faults:
+        name = next(name for name in expected if declared[name] != expected[name])
+        faults.append(f"the entry point of {name} is {declared[name]!r}, but the database is {str(config.database)!r}")
+        package, other = config.database.parts[0], declared[name].split(".")
+        if not _is_package(config, package) and _is_package(config, other[0]):
+            hint = f"this project has no package {package}: write {_format_database('/'.join(other) + SUFFIX)}"
+    raise ProjectError("; ".join(faults), code="project-entry-points", where=str(config.path), hint=hint)
+
+
+def _check_not_in_src(config: PackageConfig) -> None:
     first, *rest = config.database.parts
-    _, source = _roots(config.root)
+    source = config.root / "src"
     if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
         raise ProjectError(
-            f"the database {str(config.database)!r} would lie outside the package: src is no part of it in the wheel",
-            where=str(config.path),
-            hint=_place("/".join(rest)),
+            f"the wheel has no directory src, where the database {str(config.database)!r} would be",
+            code="project-invalid-value",
+            where=f"{config.path} [{_TABLE}]",
+            hint=f"write {_format_database('/'.join(rest))}",
         )
-    wanted = dict.fromkeys(sorted(names), config.entry_point)
-    if config.entry_points is None or config.entry_points == wanted:
-        return
-    given = config.entry_points
-    missing = [name for name in wanted if name not in given]
-    strange = [name for name in given if name not in wanted]
-    faults = []
-    if missing:
-        faults.append(f"no entry point says where to find {', '.join(missing)}")
-    if strange:
-        faults.append(f"entry points for what is no family of this package: {', '.join(strange)}")
-    lines = [f'[project.entry-points."{GROUP}"]']
-    lines += [f'{_toml_key(name)} = "{value}"' for name, value in wanted.items()]
-    # A table that is there already cannot be written a second time.
-    hint = "\n".join(["let the table that is there hold just" if given else "write", *lines])
-    if not faults:
-        other = next(name for name in wanted if given[name] != wanted[name])
-        faults.append(f"the entry point of {other} is {given[other]!r}, but the database is {str(config.database)!r}")
-        meant = given[other].split(".")
-        if not _is_package(config, config.database.parts[0]) and _is_package(config, meant[0]):
-            place = _place(f"{'/'.join(meant)}{SUFFIX}")
-            hint = f"this project has no package {config.database.parts[0]}: {place}"
-    raise ProjectError("; ".join(faults), where=str(config.path), hint=hint)
 
 
 def _is_package(config: PackageConfig, name: str) -> bool:
-    """Whether a project has a package of that name, in one of the two usual layouts."""
     return any((root / name).is_dir() for root in _roots(config.root))
 
 
 def _roots(project: Path) -> tuple[Path, Path]:
-    """Where a project's packages lie, in the two usual layouts."""
+    """Return the directories of a project's packages in the two usual layouts."""
     return (project, project / "src")
 
 
-def _place(path: str) -> str:
-    """What to write for a database at that place."""
-    return f'write database = "{path}" under [{_TABLE}]'
+def _format_database(path: str) -> str:
+    return f'database = "{path}" under [{_TABLE}]'
 
 
-def _toml_key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else f'"{name}"'
+def _quote_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)

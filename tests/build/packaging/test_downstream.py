@@ -191,7 +191,8 @@ def test_a_build_that_cannot_be_says_why_in_one_message(author: Author, tmp_path
             _to_setuptools(project)
         done = author.environment.run("python", "-m", "build", "--no-isolation", "--wheel", cwd=project)
         assert done.returncode == 1
-        assert "the entry point of gamma_kernels is 'gamma_kernels.other'" in done.stdout
+        assert "[project-entry-points]" in done.stdout
+        assert "'gamma_kernels.other'" in done.stdout
         assert 'gamma_kernels = "gamma_kernels.fragments"' in done.stdout
         assert "Traceback" not in done.stdout
 
@@ -283,10 +284,9 @@ def test_a_setuptools_project_that_promises_families_and_declares_none_is_warned
     points = '[project]\nname = "a"\n[project.entry-points."jitlto.fragments"]\nf = "a.fragments"\n'
     (tmp_path / "pyproject.toml").write_text(points + table)
     hooks.add_to_build(hooks.Distribution())
-    told = caplog.text
-    assert ("promise a/fragments.fragdb, and there is no table [tool.jitlto]" in told) == ("jitlto" not in table)
-    assert ("is it [tool.jitlo]?" in told) == ("jitlo]" in table)
-    # A database that is a file of the package is no slip.
+    assert ("a/fragments.fragdb" in caplog.text) == ("jitlto" not in table)
+    assert ("is it [tool.jitlo]?" in caplog.text) == ("jitlo]" in table)
+    # A database that is a file of the package is not a mistake.
     caplog.clear()
     (tmp_path / "src" / "a").mkdir(parents=True)
     (tmp_path / "src" / "a" / "fragments.fragdb").touch()

@@ -1,1 +1,1 @@
-"""Build hooks called by hatchling and setuptools; nothing else in jitlto imports either."""
+"""Build hooks for hatchling and setuptools; nothing else in jitlto imports either."""

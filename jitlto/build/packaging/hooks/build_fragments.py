@@ -1,4 +1,4 @@
-"""The step of setuptools' ``build`` that makes a package's fragment database."""
+"""The command of setuptools that builds a package's fragment database, a step of ``build``."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ _log = logging.getLogger(__name__)
 
 
 class BuildFragments(Command):
-    """Puts a package's fragment database into ``build_lib``; a :class:`setuptools.command.build.SubCommand`."""
+    """Build a package's fragment database into ``build_lib``; a :class:`setuptools.command.build.SubCommand`."""
 
     description = "build the kernel families that [tool.jitlto] declares"
     user_options: list[tuple[str, str | None, str]] = []  # noqa: RUF012 - as setuptools declares it
 
     def initialize_options(self) -> None:
-        """Set the defaults."""
         self.build_lib: str | None = None
         self.editable_mode = False
 
     def finalize_options(self) -> None:
-        """Take the others from ``build_py``."""
         self.set_undefined_options("build_py", ("build_lib", "build_lib"))
 
     def run(self) -> None:
-        """Build the database, or, for an editable install, check only what is declared."""
+        """Build the database; for an editable install, only check the declaration."""
         package = _load()
         if self.editable_mode:
             return
@@ -47,15 +45,13 @@ class BuildFragments(Command):
         _log.info("jitlto: %s", project.summarize(report))
 
     def get_outputs(self) -> list[str]:
-        """Files that are made."""
         return [] if self.editable_mode else [str(self._output(_load()))]
 
     def get_output_mapping(self) -> dict[str, str]:
-        """Which of them stand for a file of the source tree: none."""
-        return {}
+        return {}  # no output stands for a file of the source tree
 
     def get_source_files(self) -> list[str]:
-        """Files that an sdist must hold, relative to the project."""
+        """List the files that an sdist must hold, relative to the project."""
         package = _load()
         try:
             return [os.path.relpath(path, package.config.root) for path in project.list_sources(package)]
@@ -63,7 +59,7 @@ class BuildFragments(Command):
             raise SetupError(f"jitlto: {error}") from error
 
     def _output(self, package: Package) -> Path:
-        assert self.build_lib is not None  # noqa: S101 - setuptools finalises options before it asks
+        assert self.build_lib is not None  # noqa: S101 - setuptools finalises options before it calls this
         return Path(self.build_lib, package.config.database)
 
 

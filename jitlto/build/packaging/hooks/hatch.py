@@ -1,7 +1,7 @@
 """The build hook ``jitlto`` for hatchling: ``[tool.hatch.build.hooks.jitlto]``.
 
-A wheel gets the database, compiled or taken from ``JITLTO_PREBUILT``; an sdist gets every file that compiling needs. An
-editable install gets neither: the database is then built from the source tree when it is first asked for.
+It adds the database to a wheel, compiled or taken from ``JITLTO_PREBUILT``, and to an sdist every file that compiling
+needs. An editable install gets neither: its database is built from the source tree on first use.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from hatchling.plugin import hookimpl
 from jitlto.build.packaging import project
 from jitlto.errors import JitltoError, ProjectError
 
-# Those of hatch; what is to be built stands in [tool.jitlto].
+# Hatch's own keys; jitlto's are in [tool.jitlto].
 _KEYS = {"dependencies", "require-runtime-dependencies", "require-runtime-features", "enable-by-default"}
 
 
 class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
-    """Puts a package's fragment database into its wheel."""
+    """Add a package's fragment database to its wheel."""
 
     PLUGIN_NAME = "jitlto"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Add files to what is built; hatchling calls it before it builds."""
+        """Add files to a build; hatchling calls it before it builds."""
         try:
             self._initialize(version, build_data)
         except JitltoError as error:
@@ -37,15 +37,16 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
         if unknown := sorted(self.config.keys() - _KEYS):
             raise ProjectError(
                 f"unknown key {unknown[0]!r}",
+                code="project-unknown-key",
                 where=f"{Path(self.root, 'pyproject.toml')} [tool.hatch.build.hooks.jitlto]",
-                hint="what is built is said under [tool.jitlto]",
+                hint="write the keys of jitlto under [tool.jitlto]",
             )
         package = project.load_package(Path(self.root))
         if self.target_name == "sdist":
             files = project.list_sources(package)
             build_data["force_include"].update({str(p): str(p.relative_to(package.config.root)) for p in files})
         elif self.target_name == "wheel" and version != "editable":
-            # Kept until the wheel is written, and gone with this object.
+            # Removed together with this object, after the wheel is written.
             self._directory = tempfile.TemporaryDirectory(prefix="jitlto-")
             output = Path(self._directory.name) / package.config.database.name
             report = project.build_package(package.config.path, output)
@@ -57,5 +58,5 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
 
 @hookimpl
 def hatch_register_build_hook() -> type[JitltoBuildHook]:
-    """What the entry point ``jitlto`` of the group ``hatch`` gives."""
+    """Return the hook, for the entry point ``jitlto`` of the group ``hatch``."""
     return JitltoBuildHook

@@ -1,7 +1,6 @@
 """The build hook for setuptools: a step of ``build`` in every project whose ``pyproject.toml`` has ``[tool.jitlto]``.
 
-A wheel gets the database, compiled or taken from ``JITLTO_PREBUILT``; an sdist gets every file that compiling needs. An
-editable install gets neither: the database is then built from the source tree when it is first asked for.
+It does for wheels, sdists and editable installs what :mod:`~jitlto.build.packaging.hooks.hatch` does.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _COMMAND = "build_fragments"
 def add_to_build(distribution: Distribution) -> None:
     """Add the step; the entry point ``jitlto`` of the group ``setuptools.finalize_distribution_options``.
 
-    setuptools calls it in every project that is built where jitlto is installed, so that it looks before it loads.
+    setuptools calls it in every project that is built where jitlto is installed, so it loads nothing for the others.
     """
     pyproject = Path("pyproject.toml")
     if not has_config(pyproject):
