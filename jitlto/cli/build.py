@@ -6,16 +6,18 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import click
 
-from jitlto.cli import overwrite
 from jitlto.cli.output import print_built, print_json
+from jitlto.cli.outputs import check_outputs, family_sources, write_output
 from jitlto.cli.parameters import FILE
-from jitlto.errors import JitltoError, RenderError
+from jitlto.cli.progress import progress
+from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import pluralize
 from jitlto.storage import declaration
@@ -24,6 +26,7 @@ if TYPE_CHECKING:  # what the other commands need not wait for
     from concurrent.futures import Executor
 
     from jitlto.build.cache.cache import Cache
+    from jitlto.build.execution.events import Observer
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.packaging.project import Package
     from jitlto.build.pipeline import Project
@@ -43,24 +46,16 @@ def render(name: str, output: Path, as_json: bool) -> None:
     """
     from jitlto.build.templates import render_family
 
-    listing = []
     family = declaration.load_family(declaration.find_family(name))
-    read = overwrite.sources([family])
+    sources = family_sources([family])
+    listing = []
     for rendered in render_family(family):
         stem = quote(",".join(f"{n}={v}" for n, v in rendered.key.parameters), safe="=, ") or rendered.group.name
         if len(stem) > _LONGEST_NAME:
             stem = hashlib.sha256(stem.encode()).hexdigest()
         path = output / rendered.group.name / f"{stem}.cu"
-        overwrite.refuse({"-o": path}, read)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(rendered.text, "utf-8")
-        except OSError as error:
-            raise RenderError(
-                f"cannot be written: {error.strerror}",
-                where=str(path),
-                hint="give a directory that you may write with -o",
-            ) from error
+        check_outputs({"-o": path}, sources)
+        write_output(path, rendered.text.encode(), make_directory=True)
         listing.append({"key": str(rendered.key), "path": str(path), "combination": dict(rendered.combination)})
     if as_json:
         print_json(listing)
@@ -140,87 +135,115 @@ def build(
 ) -> None:
     """Compile FAMILYs into one fragment database; without any, all under ./fragments.
 
-    Needs no GPU and no driver. What a compiler has made is kept in the build cache, so that nothing is compiled again
-    that would come out the same. The database appears when everything has held, or not at all.
+    Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only what has changed is compiled
+    again. The database is written at the end, whole, or not at all.
 
-    With --project, families and compiler options are those of the package there, whose entry points are checked too;
-    and where JITLTO_PREBUILT names a database, that one is checked and copied instead of compiling.
+    With --project, families and compiler options are those of the package in that directory, whose entry points are
+    checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
+
+    --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
-    from jitlto.build import pipeline
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution import timings as record
     from jitlto.build.execution.costs import read_costs
-    from jitlto.build.execution.events import Together
-    from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.packaging import prebuilt
-    from jitlto.cli.progress import progress
+    from jitlto.build.pipeline import Project
 
+    builds = plan_shards is None and explain is None and not dry_run
+    if builds and output is None:
+        raise click.UsageError("Missing option '-o' / '--output'.")
     if sum((plan_shards is not None, explain is not None, dry_run)) > 1:
         raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
     if plan_shards is not None and shard is not None:
         raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
-    only_tells = plan_shards is not None or explain is not None or dry_run
-    if output is None and not only_tells:
-        raise click.UsageError("Missing option '-o' / '--output'.")
-    written = {"-o": None if only_tells else output, "--timings": timings}
-    overwrite.refuse(written, costs, database="-o")
+    outputs = {"-o": output if builds else None, "--timings": timings}
+    check_outputs(outputs, costs, database="-o")
     if timings is not None:
         record.check(timings)
     recorded = read_costs(costs)
     package = None if directory is None else _package(directory, names)
-    if package is not None and output is not None and not only_tells and shard is None:
+    if package is not None and builds and output is not None and shard is None:
         taken = prebuilt.copy_prebuilt(package.config, package.families, output)
         if taken is not None:
             print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
             return
     families = package.families if package else [declaration.load_family(path) for path in _paths(names)]
-    overwrite.refuse(written, overwrite.sources(families), database="-o")
-    project = pipeline.Project(families, keep_going=keep_going)
+    check_outputs(outputs, family_sources(families), database="-o")
+    project = Project(families, keep_going=keep_going)
     cache = None if no_cache else open_cache(cache_dir)
     if plan_shards is not None:
         _print_shards(project, plan_shards, recorded, as_json)
     elif explain is not None:
         _print_reasons(project, FragmentKey.parse(explain), cache, as_json)
     elif dry_run:
-        _print_missing(project, cache, as_json)
-    else:
-        assert output is not None  # noqa: S101 - checked above
-        recorder = record.Recorder()
-        try:
-            with _executor(executor) as pool, progress("compiling", quiet=quiet) as observer:
-                report = pipeline.build(
-                    project,
-                    output,
-                    jobs=jobs,
-                    executor=pool,
-                    cache=cache,
-                    observer=Together(recorder, observer),
-                    keep_going=keep_going,
-                    shard=shard,
-                    recorded=recorded,
-                )
-        except FailedFragmentsError as error:
-            if as_json:
-                _print_failures(error)
-            raise
-        finally:
-            if timings is not None:
-                record.write(recorder.timings(), timings)
-        compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
-        print_built(
-            report,
-            f"in {report.path} ({compiled}, {report.seconds:.1f} s)",
-            as_json=as_json,
-            compiled=report.compiled,
-            seconds=round(report.seconds, 3),
-        )
+        _print_uncached(project, cache, as_json)
+    elif output is not None:
+        options = _BuildOptions(jobs, executor, keep_going, shard, recorded, timings, quiet)
+        _build(project, output, cache, options, as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _BuildOptions:
+    jobs: int | None
+    executor: str | None
+    keep_going: bool
+    shard: Shard | None
+    recorded: Mapping[str, int]
+    timings: Path | None
+    quiet: bool
+
+
+def _build(project: Project, output: Path, cache: Cache | None, options: _BuildOptions, as_json: bool) -> None:
+    from jitlto.build import pipeline
+    from jitlto.build.failures import FailedFragmentsError
+
+    try:
+        with _observer(options.timings, options.quiet) as observer, _executor(options.executor) as pool:
+            report = pipeline.build(
+                project,
+                output,
+                jobs=options.jobs,
+                executor=pool,
+                cache=cache,
+                observer=observer,
+                keep_going=options.keep_going,
+                shard=options.shard,
+                recorded=options.recorded,
+            )
+    except FailedFragmentsError as error:
+        if as_json:
+            _print_failures(error)
+        raise
+    compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
+    print_built(
+        report,
+        f"in {report.path} ({compiled}, {report.seconds:.1f} s)",
+        as_json=as_json,
+        compiled=report.compiled,
+        seconds=round(report.seconds, 3),
+    )
+
+
+@contextlib.contextmanager
+def _observer(timings: Path | None, quiet: bool) -> Iterator[Observer]:
+    """The observer of a build: shows progress, and writes timings at the end, of a build that fails too."""
+    from jitlto.build.execution import timings as record
+    from jitlto.build.execution.events import Together
+
+    recorder = record.Recorder()
+    try:
+        with progress("compiling", quiet=quiet) as tally:
+            yield Together(recorder, tally)
+    finally:
+        if timings is not None:
+            record.write(recorder.timings(), timings)
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
     from jitlto.build.packaging.project import load_package
 
     if names:
-        raise click.UsageError("--project says which families are built: name no others")
+        raise click.UsageError("--project declares the families: leave out FAMILY")
     return load_package(directory)
 
 
@@ -281,7 +304,7 @@ def _print_failures(error: FailedFragmentsError) -> None:
     )
 
 
-def _print_missing(project: Project, cache: Cache | None, as_json: bool) -> None:
+def _print_uncached(project: Project, cache: Cache | None, as_json: bool) -> None:
     missing = project.find_uncached(cache)
     if as_json:
         print_json({"fragments": len(project.keys), "compile": [str(key) for key in missing]})

@@ -8,8 +8,9 @@ import click
 
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
-from jitlto.cli.output import SHOWN, print_cause, print_json, progress
+from jitlto.cli.output import SHOWN, print_cause, print_json
 from jitlto.cli.parameters import PATH, parse_targets
+from jitlto.cli.progress import progress
 from jitlto.model.text import pluralize
 from jitlto.storage.check_result import FamilyCheck, LinkCheck
 
@@ -49,7 +50,7 @@ def check(
 
         targets = parse_targets(archs, "--link")
         opened, family = open_database(database)
-        with opened, progress("linking") as (started, done):
+        with opened, progress("linking") as tally:
             result = check_database(
                 opened,
                 (*([family] if family else []), *names),
@@ -59,8 +60,8 @@ def check(
                 mode=mode or "lto",
                 workers=jobs,
                 on_proof=(lambda _: None) if as_json else _print_proof,
-                on_links=started,
-                on_link=done,
+                on_links=lambda count: tally.started(range(count)),
+                on_link=tally.finished,
             )
         if as_json:
             print_json(result)

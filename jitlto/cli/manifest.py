@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
+from jitlto.cli.outputs import check_outputs
 from jitlto.cli.parameters import FILE, PATH
 from jitlto.model.text import pluralize
 
@@ -33,7 +33,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
         with open_database(target)[0] as opened:
             opened.verify()
             paths.append(opened.path)
-    overwrite.refuse({"-o": output, "the signature": signature}, (*paths, key))
+    check_outputs({"-o": output, "the signature": signature}, (*paths, key))
     before = manifests.bytes_of(output) if signature.exists() and output.exists() else None
     written = manifests.write(output, manifests.with_packs(paths))
     if key is not None:

@@ -1,18 +1,14 @@
-"""How commands talk: progress for a person, JSON for a program."""
+"""The output that commands share: JSON, warnings, causes of failures, the result of a build."""
 
 from __future__ import annotations
 
 import codecs
 import json
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from jitlto.model.text import pluralize
 
@@ -33,11 +29,16 @@ def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=not utf8))
 
 
+def print_warning(message: str) -> None:
+    """Print a warning to standard error."""
+    click.secho("warning: ", fg="yellow", nl=False, err=True)
+    click.echo(message, err=True)
+
+
 def print_built(report: BuildReport | MergeReport, summary: str, *, as_json: bool, **more: object) -> None:
-    """Print what a command wrote: its advice, then all of it as JSON or in two lines."""
+    """Print the advice of a build or merge, then its result as JSON or in two lines."""
     for advice in report.advice:
-        click.secho("warning: ", fg="yellow", nl=False, err=True)
-        click.echo(advice, err=True)
+        print_warning(advice)
     if as_json:
         print_json(
             {
@@ -69,26 +70,3 @@ def print_cause(subject: str, cause: Cause) -> None:
             click.echo(f"  at {place.subject.partition('[')[0]}: {values}{target}", err=True)
     if cause.count > SHOWN:
         click.echo(f"  and {cause.count - SHOWN} more, which --json lists", err=True)
-
-
-@contextmanager
-def progress(what: str) -> Iterator[tuple[Callable[[int], None], Callable[[object], None]]]:
-    """A progress bar on standard error, shown only when a person is looking.
-
-    Yields
-    ------
-    started, done : callable
-        To be told the total, then each thing that is done.
-    """
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(what, total=None)
-
-        def started(total: int) -> None:
-            bar.update(task, total=total)
-
-        def done(_: object) -> None:
-            bar.advance(task)
-
-        yield started, done

@@ -1,18 +1,18 @@
-"""``jitlto plan``: resolve a configuration, link it, and look at the result, on a machine with or without a GPU."""
+"""``jitlto plan``: resolve a configuration, link it, and inspect the result, with or without a GPU."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import click
 
-from jitlto.cli import overwrite
 from jitlto.cli.families import DB_HELP, FAMILY, find_family
 from jitlto.cli.output import print_json
+from jitlto.cli.outputs import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH, parse_configuration
 from jitlto.cuda.nvdisasm import disassemble
-from jitlto.errors import JitltoError
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import files
 
@@ -26,10 +26,10 @@ from jitlto.storage import files
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
 @click.option("--entry", help="The entrypoint's group, where the family has several.")
-@click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add.")
+@click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
 @click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
-@click.option("-o", "--output", type=FILE, help="Write there what is dumped.")
+@click.option("-o", "--output", type=FILE, help="Write the dump to this file.")
 def plan(
     name: str,
     settings: tuple[str, ...],
@@ -41,13 +41,13 @@ def plan(
     dump: str | None,
     output: Path | None,
 ) -> None:
-    """Plan the kernel of FAMILY that the settings name, and link it.
+    """Plan the kernel of FAMILY that the settings select, and link it.
 
-    Without --dump it says what the kernel is made of and whether it links.
+    Without --dump, print what the kernel is made of and whether it links.
     """
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
-    overwrite.refuse({"-o": output}, (database, *sources))
+    check_outputs({"-o": output}, (database, *sources))
     configuration = parse_configuration(settings)
     planner = find_family(name, database).planner(entry, **configuration)
     for source in sources:
@@ -58,12 +58,14 @@ def plan(
         except UnicodeDecodeError:
             raise click.UsageError(f"{source} cannot be read: it is not UTF-8 text") from None
     resolved = planner.plan(arch=arch, link_mode=link_mode)
-    if dump == "json":
-        print_json(resolved.as_dict())
-    elif dump is None:
+    if dump is None:
         _summarise(resolved)
+    elif output is not None:
+        write_output(output, _dump(resolved, dump))
+    elif dump == "json":
+        print_json(resolved.as_dict())
     else:
-        _write(_dump(resolved, dump), output)
+        _write(_dump(resolved, dump))
 
 
 def _summarise(plan: Plan) -> None:
@@ -84,22 +86,16 @@ def _summarise(plan: Plan) -> None:
 
 
 def _dump(plan: Plan, what: str) -> bytes:
+    if what == "json":
+        return json.dumps(plan.as_dict(), indent=2).encode() + b"\n"
     if what == "ptx":
         return plan.link_ptx().encode()
     cubin = plan.link().cubin
     return cubin if what == "cubin" else disassemble(cubin)
 
 
-def _write(data: bytes, output: Path | None) -> None:
-    if output is not None:
-        try:
-            output.write_bytes(data)
-        except OSError as error:
-            raise JitltoError(
-                f"cannot be written: {error.strerror}", where=str(output), hint="name a file that you may write with -o"
-            ) from error
-    elif b"\0" in data and sys.stdout.isatty():
-        raise click.UsageError("a cubin is no text: write it to a file with -o")
-    else:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+def _write(data: bytes) -> None:
+    if b"\0" in data and sys.stdout.isatty():
+        raise click.UsageError("a cubin is binary: write it to a file with -o")
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -1,18 +1,15 @@
-"""How far a build is: a bar for a person, now and then a line for a log, nothing for a short build."""
+"""Progress of builds and links: a bar on a terminal, a line every few seconds in a log, nothing for short work."""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.text import Text
-
-from jitlto.build.execution.events import NO_OBSERVER, Observer, Span
+from jitlto.build.execution.events import Observer, Span
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
 
@@ -29,8 +26,8 @@ def progress(
     stream: TextIO | None = None,
     interval: float = _INTERVAL,
     clock: Clock = time.monotonic,
-) -> Iterator[Observer]:
-    """Show how far a build is.
+) -> Iterator[Tally]:
+    """Show how far long work is.
 
     Parameters
     ----------
@@ -47,25 +44,25 @@ def progress(
 
     Yields
     ------
-    Observer
-        To be given to :func:`jitlto.build.pipeline.build`.
+    Tally
+        To be passed to :func:`jitlto.build.pipeline.build` as its observer, or to be counted by hand:
+        :meth:`Tally.started` and :meth:`Tally.finished`.
     """
-    if quiet:
-        yield NO_OBSERVER
-        return
     stream = stream or sys.stderr
-    console = Console(file=stream)
-    # Not what the console takes for a terminal: FORCE_COLOR, which CI systems set, asks for a log in colours, no bar.
-    if not stream.isatty() or console.is_dumb_terminal:
+    if quiet:
+        yield Tally(clock)
+    # Not what rich takes for a terminal: FORCE_COLOR, which CI systems set, asks for a log in colours, no bar.
+    elif not stream.isatty() or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         yield _Lines(what, stream, interval, clock)
-        return
-    bar = _Bar(what, console, clock)
-    with bar.shown:
-        yield bar
+    else:
+        from jitlto.cli.progress_bar import Bar  # rich takes 70 ms, and logs need none of it
+
+        with Bar(what, stream, clock) as bar:
+            yield bar
 
 
 class Tally(Observer):
-    """Counts what is done and foretells the rest.
+    """Counts what is done and predicts the time left; shows nothing.
 
     Parameters
     ----------
@@ -76,7 +73,7 @@ class Tally(Observer):
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
         self._begin = self._now = clock()
-        self._costs: dict[FragmentKey, float] = {}
+        self._costs: dict[object, float] = {}
         self._cost_done = 0.0
         self._cost_left = 0.0  # kept, not summed up when asked: a bar asks from a thread of its own
         self.total = 0
@@ -85,10 +82,10 @@ class Tally(Observer):
         self.failures = 0
 
     def changed(self) -> None:
-        """Called after every count; here nobody looks."""
+        """Called after every count."""
 
-    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
-        """Begin to count. A fragment whose cost is unknown is expected to take as long as the others on average."""
+    def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
+        """Begin to count. A key whose cost is unknown is expected to take as long as the others on average."""
         known = {key: costs[str(key)] for key in keys if str(key) in costs} if costs else {}
         # A mean of zero would say that the rest takes no time.
         usual = sum(known.values()) / len(known) if any(known.values()) else 1.0
@@ -109,8 +106,12 @@ class Tally(Observer):
 
     def compiled(self, span: Span) -> None:
         """Count a compile."""
+        self.finished(span.key)
+
+    def finished(self, key: object) -> None:
+        """Count a piece of work."""
         self.compiles += 1
-        self._work(span.key)
+        self._work(key)
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:  # noqa: ARG002
         """Count a failure, which took a compile too."""
@@ -130,13 +131,13 @@ class Tally(Observer):
 
     @property
     def seconds_left(self) -> float | None:
-        """By the expected costs of what is done and of what is left; None where nothing tells."""
+        """From the expected costs of what is done and what is left; None where nothing is known."""
         elapsed = self._now - self._begin
         if self._cost_done <= 0 or elapsed <= 0 or self.done >= self.total:
             return None
-        # As foreseen at the last event: from then on the clock runs down.
-        foreseen = self._cost_left / self._cost_done * elapsed
-        return max(0.0, foreseen - (self._clock() - self._now))
+        # As predicted at the last event: from then on the clock runs down.
+        predicted = self._cost_left / self._cost_done * elapsed
+        return max(0.0, predicted - (self._clock() - self._now))
 
     @property
     def details(self) -> str:
@@ -154,7 +155,7 @@ class Tally(Observer):
     def _worked(self) -> int:
         return self.compiles + self.failures
 
-    def _work(self, key: FragmentKey) -> None:
+    def _work(self, key: object) -> None:
         self._cost_done += self._costs[key]
         self._cost_left -= self._costs[key]
         self._now = self._clock()
@@ -162,35 +163,13 @@ class Tally(Observer):
 
 
 def duration(seconds: float) -> str:
-    """A time span as a person says it: ``15 s``, ``2 min 05 s``, ``1 h 12 min``."""
+    """A time span as people write it: ``15 s``, ``2 min 05 s``, ``1 h 12 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
-class _Bar(Tally):
-    def __init__(self, what: str, console: Console, clock: Clock) -> None:
-        super().__init__(clock)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Details(self))
-        self.shown = Progress(*columns, console=console, transient=True)
-        self._task = self.shown.add_task(what, total=None)
-
-    def changed(self) -> None:
-        self.shown.update(self._task, total=self.total, completed=self.done)
-
-
-class _Details(ProgressColumn):
-    """A tally's details, as they are when the bar is drawn."""
-
-    def __init__(self, tally: Tally) -> None:
-        super().__init__()
-        self._tally = tally
-
-    def render(self, task: Task) -> Text:  # noqa: ARG002
-        return Text(self._tally.details)
 
 
 class _Lines(Tally):

@@ -6,12 +6,10 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli import overwrite
 from jitlto.cli.families import DATABASE, open_database
+from jitlto.cli.outputs import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH
-from jitlto.errors import JitltoError
 from jitlto.model.text import pluralize
-from jitlto.storage import files
 
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
@@ -32,21 +30,11 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
 
     opened, family = open_database(database)
     with opened:
-        overwrite.refuse({"-o": output}, (opened.path, *timings, check_file))
+        check_outputs({"-o": output}, (opened.path, *timings, check_file))
         seconds: dict[str, float] = {}
         for path in timings:
             seconds |= read_seconds(path)
         check = read_check_result(check_file) if check_file else None
         described = model.describe(opened, family=family, seconds=seconds if timings else None, check=check)
-    _write(page.to_html(described), output)
+    write_output(output, page.to_html(described).encode())
     click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")
-
-
-def _write(text: str, output: Path) -> None:
-    """Write a page, whole or not at all."""
-    hint = "give a path in a directory that exists and that you may write"
-    try:
-        with files.replacing(output) as temporary:
-            temporary.write_text(text, "utf-8", newline="\n")
-    except OSError as error:
-        raise JitltoError(f"cannot be written: {error.strerror}", where=str(output), hint=hint) from error

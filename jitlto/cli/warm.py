@@ -11,8 +11,9 @@ import click
 
 from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
-from jitlto.cli.output import print_cause, print_json, progress
+from jitlto.cli.output import print_cause, print_json
 from jitlto.cli.parameters import FILE, PATH, parse_pairs, parse_targets
+from jitlto.cli.progress import progress
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError, NoDeviceError, RegistryError
 from jitlto.model.text import format_bytes, pluralize
@@ -58,9 +59,9 @@ def warm(
         destination = WarmTarget(output)
         work = _jobs(target, settings, targets, database)
         begin = time.perf_counter()
-        with progress("linking") as (started, done):
-            started(len(work.jobs))
-            result = destination.link(work.jobs, jobs, done)
+        with progress("linking") as tally:
+            tally.started(range(len(work.jobs)))
+            result = destination.link(work.jobs, jobs, tally.finished)
         seconds = time.perf_counter() - begin
         causes = _causes(result)
         if as_json:

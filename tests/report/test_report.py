@@ -614,7 +614,7 @@ def test_a_report_is_written_with_timings_and_a_check(tmp_path: Path) -> None:
     [
         (("no.fragdb", "-o", "r.html"), 1, ["no.fragdb", "no such file"]),
         (("m.fragdb",), 2, ["--output"]),
-        (("m.fragdb", "-o", "m.fragdb"), 2, ["would replace"]),
+        (("m.fragdb", "-o", "m.fragdb"), 2, ["would overwrite an input"]),
         (("m.fragdb", "-o", "no/r.html"), 1, ["no/r.html", "cannot be written", "hint"]),
         (("m.fragdb", "-o", "r.html", "--check", "no.json"), 1, ["no.json", "cannot be read", "jitlto check"]),
         (("m.fragdb", "-o", "r.html", "--check", "bad.json"), 1, ["bad.json", "[jitlto-malformed-file]"]),

@@ -1,4 +1,4 @@
-"""What commands may not overwrite: what they read, another file that they write, and databases by something else."""
+"""Files that commands write: never over what they read, over each other, or over a database."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import TYPE_CHECKING
 
 import click
 
-from jitlto.errors import DatabaseError
+from jitlto.errors import DatabaseError, JitltoError
+from jitlto.storage import files
 from jitlto.storage.database import is_database
 
 if TYPE_CHECKING:  # what other commands need not wait for
     from jitlto.storage.declaration import FamilyDeclaration
 
 
-def refuse(written: Mapping[str, Path | None], inputs: Iterable[Path | None], *, database: str | None = None) -> None:
-    """Refuse files that a command is to write in the place of what it must not touch, before it does any work.
+def check_outputs(
+    outputs: Mapping[str, Path | None], inputs: Iterable[Path | None], *, database: str | None = None
+) -> None:
+    """Check before any work that a command may write its files.
 
     Parameters
     ----------
-    written : mapping of str to Path or None
+    outputs : mapping of str to Path or None
         The files to write, by the option that names them; None if it was not given.
     inputs : iterable of Path or None
-        What the command reads.
+        The files that the command reads.
     database : str, optional
         The option whose file becomes a fragment database, which may replace another.
 
@@ -35,32 +38,58 @@ def refuse(written: Mapping[str, Path | None], inputs: Iterable[Path | None], *,
     DatabaseError
         If a file is a fragment database and something else is to be written there.
     """
-    given = {option: path for option, path in written.items() if path is not None}
+    paths = {option: path for option, path in outputs.items() if path is not None}
     read = [path for path in inputs if path is not None]
     seen: dict[str, Path] = {}
-    for option, path in given.items():
+    for option, path in paths.items():
         for other, taken in seen.items():
             if _same(path, taken):
-                raise click.UsageError(f"{other} and {option} name one file, {path}: give two names")
+                raise click.UsageError(f"{other} and {option} name one file, {path}: use two names")
         seen[option] = path
         for source in read:
             if _same(path, source):
-                raise click.UsageError(f"{option} {path} would replace what this command reads: give another name")
+                raise click.UsageError(f"{option} {path} would overwrite an input of this command: use another name")
         if option != database and os.path.isfile(path) and _holds_database(path):  # noqa: PTH113 - long names
             raise DatabaseError(
-                "is a fragment database: it is not replaced by anything else",
+                "a fragment database is not overwritten by anything else",
+                code="database-not-overwritten",
                 where=str(path),
-                hint=f"give another name with {option}, or remove it first",
+                hint=f"use another name with {option}, or remove it first",
             )
 
 
-def sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
+def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
     """The files that families are declared in, matrices and templates too."""
     found: list[Path] = []
     for family in families:
         found.append(family.path)
         found += [path for group in family.groups for path in (group.matrix, group.template) if path is not None]
     return found
+
+
+def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> None:
+    """Write a file, whole or not at all; what is no regular file, such as a pipe, is written to.
+
+    Raises
+    ------
+    JitltoError
+        If it cannot be written.
+    """
+    try:
+        if make_directory:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file():
+            path.write_bytes(data)
+            return
+        with files.replacing(path.resolve()) as temporary:
+            temporary.write_bytes(data)
+    except OSError as error:
+        raise JitltoError(
+            f"cannot be written: {error.strerror}",
+            code="jitlto-unwritable-file",
+            where=str(path),
+            hint="use a path in a directory that exists and that you may write",
+        ) from error
 
 
 def _same(one: Path, other: Path) -> bool:

@@ -51,15 +51,15 @@ def test_timings_do_not_replace_a_database_or_what_is_built_from(here: Path) -> 
     shutil.move("mini.fragdb", "tt.json")
     before = Path("tt.json").read_bytes()
     error = _fails(DatabaseError, "build", "./mini", "-o", "x.fragdb", "--timings", "tt.json")
-    assert (error.where, "it is not replaced" in error.what) == ("tt.json", True)
+    assert (error.where, error.code) == ("tt.json", "database-not-overwritten")
     assert Path("tt.json").read_bytes() == before
     matrix = next((here / "mini").rglob("*.json"))
     kept = matrix.read_bytes()
-    assert "would replace" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
+    assert "would overwrite an input" in _usage("build", "./mini", "-o", "x.fragdb", "--timings", matrix)
     assert matrix.read_bytes() == kept
     Path("costs.json").write_text('{"fragments": {}}')
     build = ("build", "./mini", "-o", "x.fragdb", "--costs", "costs.json")
-    assert "would replace" in _usage(*build, "--timings", "costs.json")
+    assert "would overwrite an input" in _usage(*build, "--timings", "costs.json")
     assert not Path("x.fragdb").exists()
 
 
@@ -67,13 +67,13 @@ def test_a_dumped_kernel_does_not_replace_a_database_or_a_source(here: Path) -> 
     before = Path("mini.fragdb").read_bytes()
     for database in ("mini.fragdb", here / "mini.fragdb"):
         dump = ("plan", *TWICE, "--db", database, "--dump", "cubin", "-o", "mini.fragdb")
-        assert "would replace" in _usage(*dump)
+        assert "would overwrite an input" in _usage(*dump)
     shutil.copy("mini.fragdb", "other.fragdb")
     _fails(DatabaseError, "plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o", "other.fragdb")
     assert Path("mini.fragdb").read_bytes() == Path("other.fragdb").read_bytes() == before
     Path("s.cu").write_text("// mine")
     dump = ("plan", *TWICE, "--db", "mini.fragdb", "--source", "s.cu", "--dump", "ptx", "-o", "s.cu")
-    assert "would replace" in _usage(*dump)
+    assert "would overwrite an input" in _usage(*dump)
     assert Path("s.cu").read_text() == "// mine"
 
 
@@ -82,7 +82,7 @@ def test_a_report_or_a_manifest_does_not_replace_a_database(here: Path) -> None:
     shutil.copy("mini.fragdb", "SUMS.sig")
     before = Path("mini.fragdb").read_bytes()
     _fails(DatabaseError, "report", "mini.fragdb", "-o", "other.fragdb")
-    assert "would replace" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
+    assert "would overwrite an input" in _usage("manifest", "SUMS.sig", "-o", "SUMS")
     _fails(DatabaseError, "manifest", "mini.fragdb", "-o", "SUMS")
     assert Path("SUMS.sig").read_bytes() == Path("other.fragdb").read_bytes() == before
 
@@ -96,7 +96,7 @@ def test_sources_are_not_rendered_over_the_template_that_they_come_from(here: Pa
     (family / "family.toml").write_text(
         '[family]\nname = "one"\n[entrypoint.kern]\nmatrix = "matrix.json"\ntemplate = "kern/kern.cu"\n'
     )
-    assert "would replace" in _usage("render", "./one", "-o", "one")
+    assert "would overwrite an input" in _usage("render", "./one", "-o", "one")
     assert template.read_text() == 'extern "C" __global__ void kern() {}'
 
 
