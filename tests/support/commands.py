@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jitlto import cli, config
-from jitlto.runtime.discovery import registry
-from jitlto.runtime.linking import kernel_cache
+from jitlto import cli
+from jitlto.runtime import session
 from tests.support.process import Result, python
 
 
@@ -55,18 +54,11 @@ def _as_fresh_process(cwd: Path | None, variables: dict[str, str]) -> Iterator[N
             patch.setenv(name, value)
         if cwd is not None:
             patch.chdir(cwd)
-        forget()
+        session.default.reset()
         try:
             yield
         finally:
-            forget()
-
-
-def forget() -> None:
-    """Have this process read its settings, databases and caches again."""
-    config.current.cache_clear()
-    registry.default.cache_clear()
-    kernel_cache.default.cache_clear()
+            session.default.reset()
 
 
 @contextmanager
