@@ -13,7 +13,7 @@ import jinja2
 from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment
 
-from jitlto.build.matrix import load_matrix
+from jitlto.build.matrix import Matrix, load_matrix
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import suggest
@@ -89,29 +89,10 @@ def render_family(
         matrix = load_matrix(group.matrix)
         if on_warning is not None:
             for warning in matrix.warnings:
-                on_warning(f"{warning.where}: {warning.message}")
+                on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        if matrix.count > _MAX_COMBINATIONS:
-            raise FamilyError(
-                f"{group.matrix} gives more than {_MAX_COMBINATIONS:,} combinations",
-                code="family-too-many-combinations",
-                where=where,
-                hint="split the group and link the parts: N + M fragments give N x M kernels",
-            )
         renderer = _Jinja(group.template) if group.syntax == "jinja" else _CMake(group.template)
-        combinations: dict[FragmentKey, Mapping[str, str]] = {}
-        for values in matrix.combinations():
-            combination = {name: str(value) for name, value in values.items()}  # strict: strings already
-            key = _make_key(family, group, combination, where)
-            if key in combinations:
-                one, other = describe_combination(combinations[key]), describe_combination(combination)
-                raise FamilyError(
-                    f"two combinations of {group.matrix} have the key {key}: {one}; and {other}",
-                    code="family-duplicate-key",
-                    where=where,
-                    hint="add the parameter that tells them apart to key",
-                )
-            combinations[key] = combination
+        for key, combination in _iterate_keys(family, group, matrix, where):
             try:
                 params = tuple(_render_param(renderer, text, combination, where) for text in group.params)
                 text = _render_file(renderer, group, combination)
@@ -123,19 +104,33 @@ def render_family(
                 yield RenderedSource(key, group, combination, text, params)
 
 
-def _make_key(
-    family: FamilyDeclaration, group: GroupDeclaration, combination: Mapping[str, str], where: str
-) -> FragmentKey:
-    for name in group.key:
-        if name not in combination:
-            raise FamilyError(
-                f"key parameter {name!r} is not in the combination {describe_combination(combination)} "
-                f"of {group.matrix}",
-                code="family-missing-key-parameter",
-                where=where,
-                hint="remove it from key, or add it to every branch of the matrix",
-            )
-    return FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
+def _iterate_keys(
+    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str
+) -> Iterator[tuple[FragmentKey, Mapping[str, str]]]:
+    def error(what: str, case: str, hint: str) -> FamilyError:
+        return FamilyError(f"{group.matrix}: {what}", code=case, where=where, hint=hint)
+
+    if matrix.count > _MAX_COMBINATIONS:
+        hint = "split the group and link the parts: N + M fragments give N x M kernels"
+        raise error(f"more than {_MAX_COMBINATIONS:,} combinations", "family-too-many-combinations", hint)
+    combinations: dict[FragmentKey, Mapping[str, str]] = {}
+    for values in matrix.combinations():
+        combination = {name: str(value) for name, value in values.items()}  # strict: strings already
+        for name in group.key:
+            if name not in combination:
+                hint = "remove it from key, or add it to every branch of the matrix"
+                raise error(
+                    f"no key parameter {name!r} in {describe_combination(combination)}",
+                    "family-missing-key-parameter",
+                    hint,
+                )
+        key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
+        if key in combinations:
+            hint = "add the parameter that tells them apart to key"
+            both = "; and ".join(map(describe_combination, (combinations[key], combination)))
+            raise error(f"two combinations have the key {key}: {both}", "family-duplicate-key", hint)
+        combinations[key] = combination
+        yield key, combination
 
 
 def _render_param(renderer: _Jinja | _CMake, text: str, combination: Mapping[str, str], where: str) -> str:

@@ -46,7 +46,7 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     loaded = load_matrix(file, lenient=lenient)  # all that is wrong is raised here, before anything is printed
     for warning in loaded.warnings:
         click.secho("warning: ", fg="yellow", nl=False, err=True)
-        click.echo(f"{warning.where}: {warning.message}", err=True)
+        click.echo(warning, err=True)
     if only_count:
         click.echo(f"{Decimal(loaded.count):f}")  # str() refuses integers of thousands of digits
         return

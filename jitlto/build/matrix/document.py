@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.build.matrix.rules import check_rules
@@ -32,22 +31,6 @@ from jitlto.storage import files
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
 
 
-@dataclass(frozen=True, slots=True)
-class MatrixWarning:
-    """A breach of the naming convention; it does not change the product.
-
-    Attributes
-    ----------
-    where : str
-        File, line and JSON pointer of the member, as in ``matrix.json:3 (/a/0)``; the pointer alone without a file.
-    message : str
-        The breach, and the better name.
-    """
-
-    where: str
-    message: str
-
-
 class Matrix:
     """A checked matrix. It raises what is wrong with a document when it is made, and nothing later.
 
@@ -57,22 +40,21 @@ class Matrix:
         The JSON document, as ``json.loads`` gives it. It is read once, here.
     lenient : bool
         Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
-    path : pathlib.Path, optional
-        The file of the document, for messages.
-    text : str
-        The content of the file, for line numbers in messages.
+    path, text : pathlib.Path, str, optional
+        The document's file and its content, for messages.
 
     Attributes
     ----------
     count : int
         The number of combinations, computed without making them. It may have thousands of digits.
-    warnings : tuple of MatrixWarning
-        Breaches of the naming convention.
+    warnings : tuple of str
+        Breaches of the naming convention, with place and better name; they do not change the product.
 
     Raises
     ------
     MatrixError
-        The document breaks a rule. ``where`` is the file, line and JSON pointer.
+        The document breaks a rule. ``where`` is file, line and JSON pointer, as in ``matrix.json:3 (/a/0)``; without a
+        file the pointer alone.
     """
 
     def __init__(self, value: object, *, lenient: bool = False, path: Path | None = None, text: str = "") -> None:
@@ -86,46 +68,15 @@ class Matrix:
         self.count = self._root.count
         breaches = [(member.trail, message) for member in members if (message := _check_name(member))]
         places = _locate([trail for trail, _ in breaches], path, text)
-        self.warnings = tuple(MatrixWarning(w, message) for w, (_, message) in zip(places, breaches, strict=True))
+        self.warnings = tuple(f"{where}: {message}" for where, (_, message) in zip(places, breaches, strict=True))
 
     def combinations(self) -> Iterator[dict[str, Value]]:
-        """Yield the combinations in order: the first sorted name is the outermost loop.
-
-        Yields
-        ------
-        dict of str to Value
-            A new dict each time. Memory in use does not depend on their number.
-        """
+        """Yield the combinations in order, each as a new dict; memory in use does not depend on their number."""
         return iterate_combinations(self._root)
-
-
-def expand(value: object, *, lenient: bool = False) -> Iterator[dict[str, Value]]:
-    """Return the combinations of a JSON document, as a generator.
-
-    Parameters
-    ----------
-    value : object
-        The document, as ``json.loads`` gives it.
-    lenient : bool
-        Plain semantics, see :class:`Matrix`.
-
-    Raises
-    ------
-    MatrixError
-        At the call, not at the first ``next``: the document breaks a rule.
-    """
-    return Matrix(value, lenient=lenient).combinations()
 
 
 def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     """Read and check a matrix file: JSON in UTF-8, with or without a byte order mark.
-
-    Parameters
-    ----------
-    path : pathlib.Path
-        The file.
-    lenient : bool
-        Plain semantics, see :class:`Matrix`. Of two members of one object with one name the later wins.
 
     Raises
     ------
