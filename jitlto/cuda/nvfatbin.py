@@ -1,26 +1,46 @@
-"""Wrapping LTO-IR in a fatbin, the container that says which architecture its content is for."""
+"""Fatbins, the containers that say which architectures their images are for: wrapping LTO-IR, and listing images."""
 
 from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.versions import Architecture
 
 
+class FatbinKind(IntEnum):
+    """Kinds of images in a fatbin, as its entries number them."""
+
+    PTX = 1
+    CUBIN = 2
+    LTOIR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class FatbinImage:
+    """One image in a fatbin: its kind (a :class:`FatbinKind` where known) and its architecture without a suffix."""
+
+    kind: int
+    number: int
+
+
 def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
-    """A fatbin that holds one LTO-IR image, the same bytes for the same input.
+    """Return a fatbin with one LTO-IR image; equal inputs give equal bytes.
 
     Parameters
     ----------
     ltoir : bytes
         Bare LTO-IR.
     architecture : Architecture
-        What it was compiled for; nvFatbin believes it unseen.
+        What it was compiled for; nvFatbin does not check it.
 
     Raises
     ------
     ToolchainError
-        If nvFatbin is missing or refuses.
+        If nvFatbin is missing or fails.
     """
     nvfatbin = toolkit.bindings("nvfatbin")
     toolkit.nvfatbin_version()
@@ -30,7 +50,33 @@ def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
         buffer = bytearray(nvfatbin.size(handle))
         nvfatbin.get(handle, buffer)
     except nvfatbin.nvFatbinError as error:
-        raise ToolchainError(f"nvFatbin refuses LTO-IR for {architecture.compute}: {error}") from error
+        raise ToolchainError(
+            f"nvFatbin rejects LTO-IR for {architecture.compute}: {error}", code="toolchain-failed"
+        ) from error
     finally:
         nvfatbin.destroy(handle)
     return bytes(buffer)
+
+
+def is_whole(data: bytes) -> bool:
+    """Return whether the sizes in a fatbin's header (magic, version, its own size, that of the rest) are its own."""
+    if len(data) < 16:
+        return False
+    magic, _, header, rest = struct.unpack_from("<IHHQ", data)
+    return bool(magic == 0xBA55ED50 and header + rest == len(data))
+
+
+def list_images(data: bytes) -> list[FatbinImage]:
+    """Return the images of a fatbin as far as its entries have the form that nvFatbin and nvcc write; else none."""
+    images: list[FatbinImage] = []
+    if not is_whole(data):
+        return images
+    (at,) = struct.unpack_from("<H", data, 6)
+    while at + 32 <= len(data):
+        kind, _, header, size = struct.unpack_from("<HHIQ", data, at)
+        (number,) = struct.unpack_from("<I", data, at + 28)
+        images.append(FatbinImage(kind, number))
+        if header + size == 0:
+            break
+        at += header + size
+    return images

@@ -25,7 +25,7 @@ from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
 from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.merge import merge_databases
 from jitlto.build.templates import render_family
-from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.cuda.nvfatbin import list_images
 from jitlto.errors import JitltoError
 from jitlto.model import elf, mangling, ptx
 from jitlto.model.fragment import FragmentKey, ImageKind
@@ -38,7 +38,6 @@ from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.cache_entry import LinkKey, decode_entry
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning import recording
-from jitlto.runtime.user_code.inputs import _held as held
 from jitlto.runtime.user_code.inputs import from_ptx
 from jitlto.storage import declaration
 from jitlto.storage.cache_dir import CacheDir
@@ -473,9 +472,8 @@ def _names(_: Ground, data: bytes) -> None:
 
 
 def _fatbin(ground: Ground, data: bytes) -> None:
-    for kind in InputKind:
-        held(LinkInput(kind, data, "given"))
-        held(LinkInput(kind, edited(ground.images["ltoir"][0], data), "given"))
+    for one in (data, edited(ground.images["ltoir"][0], data)):
+        list_images(one)
 
 
 def _cubin(ground: Ground, data: bytes) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
     from jitlto.model.resolve import Index
     from jitlto.runtime.planning.plan import Services
     from jitlto.runtime.user_code import inputs
-    from jitlto.runtime.user_code.numba import PythonFunction
+    from jitlto.runtime.user_code.numba_compiler import PythonFunction
     from jitlto.storage.cache_dir import CacheDir
     from jitlto.storage.database import FragmentDatabase
 

@@ -1,44 +1,158 @@
-"""Callers' device code, compiled once per content: what a process has compiled, others find in the user's cache.
+"""Callers' device code compiled once per content: kept in this process, and for other processes in the user's cache.
 
-Entries are JSON by the SHA-256 of all that determines them. What cannot be read back is a miss.
+Entries are JSON under the SHA-256 of everything that determines them. An entry that cannot be read is a miss.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TypeVar
 
+from msgspec import Struct
+
+from jitlto.cuda import nvrtc, toolkit
+from jitlto.errors import JitltoError
+from jitlto.model import ptx
+from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.versions import Architecture, Version
 from jitlto.storage.cache_dir import CacheDir
+from jitlto.storage.serialization import InvalidRecordError, decode, encode
 
+#: The folder of the entries in the cache directory.
 ENTRIES = "sources"
+_SCHEMA = 2  # of the entries
 
 
-def find(store: CacheDir | None, recipe: Mapping[str, object]) -> dict[str, object] | None:
-    """What was kept for a recipe, None if nothing was or it cannot be read."""
-    if store is None:
+class Entry(Struct):
+    """Base of cached values; ``key`` stands in the entry too, since a file may have been given another's name."""
+
+    key: str
+
+
+_E = TypeVar("_E", bound=Entry)
+
+
+def entry_key(inputs: Mapping[str, object]) -> str:
+    """Return the key of the entry made from some inputs, which are plain JSON values."""
+    return hashlib.sha256(json.dumps({"schema": _SCHEMA, **inputs}, sort_keys=True).encode()).hexdigest()
+
+
+def load_entry(store: CacheDir | None, kind: type[_E], key: str) -> _E | None:
+    """Return an entry of the user's cache; None if there is none or it cannot be read."""
+    payload = store.get(ENTRIES, key) if store else None
+    if payload is None:
         return None
-    key = _key(recipe)
-    payload = store.get(ENTRIES, key)
     try:
-        found = json.loads(payload) if payload is not None else None
-    except (ValueError, RecursionError):
+        entry = decode(kind, payload)
+    except InvalidRecordError:
         return None
-    # The key stands in the entry too: a file may have been given another's name.
-    if not isinstance(found, dict) or found.get("key") != key or not isinstance(found.get("entry"), dict):
+    return entry if entry.key == key else None
+
+
+def save_entry(store: CacheDir | None, entry: Entry) -> None:
+    """Keep an entry for other processes."""
+    if store is not None and not store.readonly:
+        store.put(ENTRIES, entry.key, encode(entry))
+        store.prune_if_due()
+
+
+class _SourceEntry(Entry):
+    headers: dict[str, str | None]
+    ltoir: bytes
+    ptx: str
+    weak: tuple[tuple[str, str], ...]
+    version: str
+    warnings: str
+    identity: str
+
+
+@lru_cache(maxsize=256)
+def compile_once(
+    text: bytes,
+    headers: tuple[tuple[str, str], ...],
+    architecture: Architecture,
+    options: tuple[str, ...],
+    store: CacheDir | None,
+) -> nvrtc.Compiled:
+    """Compile CUDA C++ with NVRTC, or return what this or another process made of the same text, headers and options.
+
+    Parameters
+    ----------
+    text : bytes
+        The source.
+    headers : tuple of (str, str)
+        Name and text of headers beside the toolkit's.
+    architecture : Architecture
+        What to compile for.
+    options : tuple of str
+        Compiler options.
+    store : CacheDir or None
+        The user's cache, where there is one.
+
+    Raises
+    ------
+    CompileError
+        If NVRTC rejects it; ``log`` names the source ``<sha256>.cu``.
+    """
+    overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
+    key = entry_key(
+        {
+            "text": hashlib.sha256(text).hexdigest(),
+            "headers": {name: hashlib.sha256(content).hexdigest() for name, content in overlay.items()},
+            "architecture": str(architecture),
+            "options": list(options),
+            "nvrtc": toolkit.build_id("nvrtc"),
+        }
+    )
+    search = _RecordingSearch(toolkit.header_roots(), overlay)
+    entry = load_entry(store, _SourceEntry, key)
+    cached = _from_entry(entry, search, architecture) if entry else None
+    if cached is not None:
+        return cached
+    compiled = nvrtc.compile_closure(search, text, [architecture], options)
+    # Headers looked for and not found count too: where one of them comes, another source would be compiled.
+    looked_up = search.looked_up(text, search.last_headers) | search.last_headers
+    save_entry(
+        store,
+        _SourceEntry(
+            key,
+            {name: search.sha256(name) for name in looked_up},
+            compiled.ltoir[architecture],
+            compiled.ptx,
+            compiled.weak,
+            str(compiled.version),
+            compiled.warnings,
+            compiled.identity,
+        ),
+    )
+    return compiled
+
+
+def _from_entry(entry: _SourceEntry, search: HeaderSearch, architecture: Architecture) -> nvrtc.Compiled | None:
+    """Return what an entry holds; None if the toolkit's headers have changed since, or its code cannot be read."""
+    if any(search.sha256(name) != digest for name, digest in entry.headers.items()):
         return None
-    entry: dict[str, object] = found["entry"]
-    return entry
+    try:
+        version, module = Version.parse(entry.version), ptx.parse_ptx(entry.ptx)
+    except JitltoError:
+        return None
+    ltoir = {architecture: entry.ltoir}
+    return nvrtc.Compiled(ltoir, entry.ptx, module, entry.weak, version, entry.warnings, entry.identity)
 
 
-def keep(store: CacheDir | None, recipe: Mapping[str, object], entry: Mapping[str, object]) -> None:
-    """Keep what a recipe made, for other processes; both are plain JSON values."""
-    if store is None or store.readonly:
-        return
-    key = _key(recipe)
-    store.put(ENTRIES, key, json.dumps({"key": key, "entry": entry}, sort_keys=True).encode())
-    store.prune_if_due()
+class _RecordingSearch(HeaderSearch):
+    """Remembers which headers the last closure had, those that had to be named for it too."""
 
+    last_headers: frozenset[str] = frozenset()
 
-def _key(recipe: Mapping[str, object]) -> str:
-    return hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
+    def find(self, name: str) -> bytes | None:
+        # Text from a database or a caller must not lead to files beside the toolkit's headers.
+        return None if name.startswith("../") and name not in self._overlay else super().find(name)
+
+    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
+        source = super().closure(text, extra)
+        self.last_headers = frozenset(source.headers)
+        return source

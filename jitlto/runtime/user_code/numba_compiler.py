@@ -1,0 +1,269 @@
+"""Compilation of callers' Python functions by numba-cuda, once per content where the content can be told.
+
+Numba is imported when a function has to be compiled, and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from types import FunctionType, ModuleType
+from typing import Any
+
+from jitlto.cuda import toolkit
+from jitlto.errors import CompileError, InterfaceMismatchError, JitltoError, ToolchainError
+from jitlto.model import ptx, types
+from jitlto.model.fragment import Symbol
+from jitlto.model.mangling import demangle, split_top_level
+from jitlto.model.versions import Architecture, Version
+from jitlto.runtime.user_code.adapter import USE_CPP, qualified_name
+from jitlto.runtime.user_code.compilation import Entry, entry_key, load_entry, save_entry
+from jitlto.runtime.user_code.python_fingerprint import fingerprint
+from jitlto.storage.cache_dir import CacheDir
+
+_INSTALL = "install jitlto with the extra numba, beside cu12 or cu13 (in a checkout: pip install '.[cu12,numba]')"
+_PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
+_NUMBA_TYPES = {
+    "b1": "boolean", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
+    "i8": "int64", "u8": "uint64", "f2": "float16", "bfloat16": "bfloat16", "f4": "float32", "f8": "float64",
+}  # fmt: skip
+_RELEASE = re.compile(r"^// Cuda compilation tools, release (\d+\.\d+)", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class PythonFunction:
+    """A caller's function and the group whose place it takes."""
+
+    function: FunctionType
+    group: str
+
+    @property
+    def where(self) -> str:
+        """Its name, file and line, as messages show them."""
+        code = self.function.__code__
+        return f"{self.function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Numba's names of the types of a function: ``void``, ``float32``, ``float32*``, ``void*``."""
+
+    result: str
+    parameters: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.result}({', '.join(self.parameters)})"
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFunction:
+    """The code that Numba made of a function."""
+
+    ltoir: bytes
+    ptx: str
+
+    @property
+    def version(self) -> Version | None:
+        """The toolkit whose libNVVM wrote it."""
+        match = _RELEASE.search(self.ptx)
+        return Version.parse(match[1]) if match else None
+
+    @property
+    def identity(self) -> str:
+        """SHA-256 of the code."""
+        return hashlib.sha256(self.ltoir + b"\0" + self.ptx.encode()).hexdigest()
+
+
+class _FunctionEntry(Entry):
+    ltoir: bytes
+    ptx: str
+
+
+def compile_function(
+    function: PythonFunction, symbol: Symbol, base: Architecture, store: CacheDir | None
+) -> CompiledFunction:
+    """Compile a Python function under the name and for the types of the symbol that its adapter calls.
+
+    Parameters
+    ----------
+    function : PythonFunction
+    symbol : Symbol
+        The symbol to define; its name spells the types as template arguments.
+    base : Architecture
+        What to compile for.
+    store : CacheDir or None
+        The user's cache, where there is one.
+
+    Raises
+    ------
+    InterfaceMismatchError
+        If the function has another number of parameters, or Numba has no such type.
+    CompileError
+        If Numba cannot compile it for these types.
+    ToolchainError
+        If numba-cuda is not installed.
+    """
+    signature = _signature(function, symbol.name)
+    content = fingerprint(function.function)
+    if content is None:  # cannot be compared with others: compiled in this process, for this object
+        return _compile_here(function, symbol.name, signature, base)
+    text = json.dumps(content, sort_keys=True)
+    return _compile_once(function, text, symbol.name, signature, base, store)
+
+
+def _signature(function: PythonFunction, inner: str) -> Signature:
+    """Numba's signature of the function that the adapter calls, from the template arguments that its name spells."""
+    called = qualified_name(demangle(inner))
+    result, *parameters = split_top_level(called.partition("<")[2].removesuffix(">"))
+    signature = Signature(
+        _numba_type(function, result, result=True), tuple(_numba_type(function, parameter) for parameter in parameters)
+    )
+    try:
+        inspect.signature(function.function).bind(*parameters)
+    except TypeError:
+        raise InterfaceMismatchError(
+            f"takes {inspect.signature(function.function)}, but the kernel calls it with {len(parameters)} arguments "
+            f"({', '.join(parameters)})",
+            code="plan-interface-mismatch-count",
+            where=function.where,
+            hint="give it one parameter for function argument",
+        ) from None
+    return signature
+
+
+def _numba_type(function: PythonFunction, type_name: str, *, result: bool = False) -> str:
+    if result and type_name == "void":
+        return "void"
+    if type_name.endswith("*"):
+        pointed = types.find_scalar(type_name[:-1])
+        known = _NUMBA_TYPES.get(pointed.typestr) if pointed else None
+        return f"{known or 'void'}*"
+    scalar = types.find_scalar(type_name)
+    if scalar is None or scalar.typestr not in _NUMBA_TYPES:
+        raise InterfaceMismatchError(
+            f"{'returns' if result else 'takes'} {type_name}, which Numba has no type for",
+            code="plan-interface-mismatch-type",
+            where=function.where,
+            hint=USE_CPP,
+        )
+    if result and scalar.typestr in ("b1", "i1", "u1", "i2", "u2"):
+        return "int32"  # the adapter makes it smaller
+    return _NUMBA_TYPES[scalar.typestr]
+
+
+@lru_cache(maxsize=256)
+def _compile_once(
+    function: PythonFunction,
+    content: str,
+    name: str,
+    signature: Signature,
+    base: Architecture,
+    store: CacheDir | None,
+) -> CompiledFunction:
+    key = entry_key(
+        {
+            "function": hashlib.sha256(content.encode()).hexdigest(),
+            "name": name,
+            "signature": str(signature),
+            "architecture": str(base),
+            "compiler": _compiler_versions(),
+            "environment": {n: value for n, value in os.environ.items() if n.startswith("NUMBA_")},
+        }
+    )
+    entry = load_entry(store, _FunctionEntry, key)
+    if entry is not None:
+        try:
+            ptx.parse_ptx(entry.ptx)
+            return CompiledFunction(entry.ltoir, entry.ptx)
+        except JitltoError:
+            pass
+    compiled = _compile(function, name, signature, base)
+    save_entry(store, _FunctionEntry(key, compiled.ltoir, compiled.ptx))
+    return compiled
+
+
+@lru_cache(maxsize=256)
+def _compile_here(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
+    return _compile(function, name, signature, base)
+
+
+@cache
+def _compiler_versions() -> dict[str, str]:
+    """Return the versions of everything that decides what Numba makes."""
+    try:
+        versions = {name: version(name) for name in _PACKAGES}
+    except PackageNotFoundError as error:
+        raise ToolchainError(
+            f"{error.name}, which compiles Python functions, is not installed",
+            code="toolchain-missing",
+            hint=_INSTALL,
+        ) from None
+    try:
+        return versions | {"nvvm": toolkit.build_id("nvvm")}
+    except ToolchainError as error:
+        raise ToolchainError(
+            f"libNVVM, which Numba compiles with, is missing: {error.what}",
+            code="toolchain-missing",
+            hint="install nvidia-nvvm for CUDA 13, nvidia-cuda-nvcc-cu12 for CUDA 12",
+        ) from error
+
+
+def _compile(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
+    _compiler_versions()
+    cuda = _import("numba.cuda")
+    numba_types: Any = cuda.types
+
+    def numba_type(text: str) -> Any:
+        if not text.endswith("*"):
+            return getattr(numba_types, text)
+        return numba_types.voidptr if text == "void*" else numba_types.CPointer(getattr(numba_types, text[:-1]))
+
+    def compile_to(output: str) -> Any:
+        return cuda.compile(
+            function.function,
+            numba_type(signature.result)(*map(numba_type, signature.parameters)),
+            device=True,
+            debug=False,
+            lineinfo=False,
+            opt=True,
+            abi="c",
+            abi_info={"abi_name": name},
+            cc=divmod(base.number, 10),
+            output=output,
+        )[0]
+
+    try:
+        compiled = CompiledFunction(bytes(compile_to("ltoir")), str(compile_to("ptx")))
+        ptx.parse_ptx(compiled.ptx)
+    except Exception as error:
+        raise _compile_error(function, signature, error) from error
+    return compiled
+
+
+def _compile_error(function: PythonFunction, signature: Signature, error: Exception) -> CompileError:
+    log = str(error).strip() or repr(error)
+    indented = "\n".join(f"    {line}" for line in log.splitlines() if line.strip())
+    hint = "use only what numba.cuda supports in a device function"
+    if type(error).__name__ == "CudaSupportError":
+        hint = (
+            "Numba needs a device to compile a function that calls another compiled function; without one, "
+            "write everything in one function"
+        )
+    elif isinstance(error, AttributeError):
+        hint = _INSTALL
+    what = f"Numba cannot compile it as {signature}\n{indented}"
+    return CompileError(what, code="compile-python", where=function.where, hint=hint, log=log)
+
+
+def _import(name: str) -> ModuleType:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ToolchainError(f"cannot import {name}: {error}", code="toolchain-missing", hint=_INSTALL) from error
