@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from jitlto.cli.progress import Clock, Tally
+from jitlto.cli.tally import Clock, Tally
 
 
 class Bar(Tally):

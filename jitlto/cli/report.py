@@ -25,7 +25,8 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
     One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
     """
     from jitlto.build.execution.costs import read_seconds
-    from jitlto.report import model, page
+    from jitlto.report import page
+    from jitlto.report.describe import describe
     from jitlto.storage.check_result import read_check_result
 
     opened, family = open_database(database)
@@ -35,6 +36,6 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
         for path in timings:
             seconds |= read_seconds(path)
         check = read_check_result(check_file) if check_file else None
-        described = model.describe(opened, family=family, seconds=seconds if timings else None, check=check)
+        described = describe(opened, family=family, seconds=seconds if timings else None, check=check)
     write_output(output, page.to_html(described).encode())
     click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")

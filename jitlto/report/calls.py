@@ -1,4 +1,4 @@
-"""Which fragment calls which, told by groups: who provides a symbol, who requires it."""
+"""Calls between fragments, described by groups: the providers and requirers of each symbol."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from jitlto.model.mangling import base_name, demangle
 
 
 @dataclass(frozen=True, slots=True)
-class Several:
-    """Fragments of one group, told by what they have in common.
+class FragmentSet:
+    """Some fragments of one group, described by what they have in common.
 
     Parameters
     ----------
     group : str
-        Their group.
     count, total : int
         How many they are, of how many in the group.
     common : tuple of (str, str)
         The parameters in which they agree and that differ within the group.
     exact : bool
-        Whether they are all that have these.
+        Whether no other fragment of the group has these parameters.
     """
 
     group: str
@@ -37,41 +36,40 @@ class Several:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A symbol that crosses the border of a fragment.
+    """A symbol that one fragment requires and another may provide.
 
     Parameters
     ----------
     name : str
         Mangled.
     text : str
-        As a person wrote it.
+        Demangled.
     kind : SymbolKind
-        Function or variable.
     layout : str
         Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
-    providers, requirers : tuple of Several
+    providers, requirers : tuple of FragmentSet
         One of each group.
     supplied : tuple of str
-        The groups that callers supply whose interface declares it; only of a symbol that no fragment provides.
+        If no fragment provides it: the groups supplied by callers whose interface declares it.
     """
 
     name: str
     text: str
     kind: SymbolKind
     layout: str
-    providers: tuple[Several, ...]
-    requirers: tuple[Several, ...]
+    providers: tuple[FragmentSet, ...]
+    requirers: tuple[FragmentSet, ...]
     supplied: tuple[str, ...]
 
     @property
     def missing(self) -> bool:
-        """Whether it is required, and nothing in the database or of a caller provides it."""
+        """Whether it is required, and neither the database nor a caller provides it."""
         return bool(self.requirers) and not self.providers and not self.supplied
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Fragments of one group call those of another.
+    """Calls from the fragments of one group to those of another.
 
     Parameters
     ----------
@@ -81,7 +79,7 @@ class Call:
         The functions and variables, without types.
     symbols : int
         How many symbols these are with their types.
-    callers : Several
+    callers : FragmentSet
         The fragments of ``caller`` that do.
     """
 
@@ -89,11 +87,11 @@ class Call:
     callee: str
     names: tuple[str, ...]
     symbols: int
-    callers: Several
+    callers: FragmentSet
 
 
 class Groups:
-    """The fragments of a family by group and by parameter value, to describe a set of them in few words."""
+    """The fragments of a family by group and by parameter value."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
         self._keys = [fragment.key for fragment in fragments]
@@ -104,30 +102,30 @@ class Groups:
             for name, value in key.parameters:
                 self._having[key.group, name, value].add(place)
 
-    def describe(self, places: Iterable[int]) -> tuple[Several, ...]:
-        """One :class:`Several` for each group among the fragments at these places, sorted by group."""
+    def describe(self, places: Iterable[int]) -> tuple[FragmentSet, ...]:
+        """One :class:`FragmentSet` for each group among the fragments at these places, sorted by group."""
         by_group: dict[str, list[int]] = defaultdict(list)
         for place in places:
             by_group[self._keys[place].group].append(place)
-        return tuple(self._several(group, several) for group, several in sorted(by_group.items()))
+        return tuple(self._fragment_set(group, several) for group, several in sorted(by_group.items()))
 
-    def _several(self, group: str, places: Sequence[int]) -> Several:
+    def _fragment_set(self, group: str, places: Sequence[int]) -> FragmentSet:
         whole = self._all[group]
         if len(places) == len(whole) > 1:
-            return Several(group, len(places), len(whole), (), True)
+            return FragmentSet(group, len(places), len(whole), (), True)
         common = set(self._keys[places[0]].parameters)
         for place in places[1:]:
             common.intersection_update(self._keys[place].parameters)
-        telling = sorted(item for item in common if len(self._having[group, *item]) < len(whole))
-        sets = sorted((self._having[group, *item] for item in telling), key=len)
+        distinguishing = sorted(item for item in common if len(self._having[group, *item]) < len(whole))
+        sets = sorted((self._having[group, *item] for item in distinguishing), key=len)
         alike = len(sets[0].intersection(*sets[1:])) if sets else len(whole)
-        return Several(group, len(places), len(whole), tuple(telling), alike == len(places))
+        return FragmentSet(group, len(places), len(whole), tuple(distinguishing), alike == len(places))
 
 
 def interfaces(record: FamilyRecord | None, fragments: Sequence[Fragment], groups: Groups) -> tuple[Interface, ...]:
-    """All symbols that a fragment of a family requires or could be asked for, by their text.
+    """All symbols that fragments of a family require or provide, sorted by their text.
 
-    A variable that no other fragment requires is left out: compilers name those of a function's body too.
+    Variables that no other fragment requires are left out: compilers list those of a function's body too.
     """
     layouts: dict[str, tuple[SymbolKind, str]] = {}
     providers: dict[str, list[int]] = defaultdict(list)
@@ -158,7 +156,7 @@ def interfaces(record: FamilyRecord | None, fragments: Sequence[Fragment], group
 
 
 def _declared_by_callers(record: FamilyRecord | None) -> list[tuple[str, set[str]]]:
-    """The groups that callers supply, each with the words of its interface header."""
+    """The groups that callers supply, each with the identifiers in its interface header."""
     headers = dict(record.headers) if record else {}
     supplied = [group for group in record.groups if group.supplied] if record else []
     return [(g.name, set(re.findall(r"\w+", headers.get(g.interface or "", "")))) for g in supplied]

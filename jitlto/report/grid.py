@@ -1,7 +1,7 @@
 """A group's product as a table: dimensions stacked on two axes, a cell for each combination.
 
-Dimensions that depend on each other go on one axis as far as may be, so that what a matrix leaves out leaves out whole
-rows; of a large product, whole rows of nothing are drawn as one.
+Dimensions that depend on each other share an axis where possible, so that excluded combinations form whole rows; in a
+large product, adjacent empty rows are drawn as one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import combinations, product
 from math import log, prod
 
-from jitlto.report.dimensions import Cell, Coverage, Follows, Never
+from jitlto.report.coverage import Cell, Coverage, Follows, Never
 
 _DRAWN_WHOLE = 100  # cells: a product up to this size is drawn with all its rows
 _MOST_CELLS = 20_000  # drawn at all
@@ -23,20 +23,20 @@ _ASPECT = 2.5  # columns for each row: a cell is about as wide as high, and a pa
 
 
 class State(StrEnum):
-    """What is known of a cell."""
+    """The state of a cell."""
 
     EXISTS = "exists"
-    #: Belongs to the build and is not here: another part holds it, or a merge has left it out.
+    #: Belongs to the build, but is in another part or was left out by a merge.
     APART = "apart"
-    #: Left out by a rule: two of its values never occur together.
+    #: Excluded by a rule: two of its values never occur together.
     MISSING = "missing"
-    #: Missing, and no rule leaves it out.
+    #: Missing, and excluded by no rule.
     HOLE = "hole"
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A value on an axis, over so many rows or columns."""
+    """A value on an axis that spans some rows or columns."""
 
     value: str
     span: int
@@ -44,10 +44,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: the heads that begin in it, outermost first, what it stands for, and its cells.
-
-    Or ``omitted`` rows in one, which hold nothing.
-    """
+    """A row: the heads that begin in it, outermost first, its values, and its cells; or ``omitted`` empty rows."""
 
     heads: tuple[Head, ...]
     at: tuple[tuple[str, str], ...] = ()
@@ -79,12 +76,11 @@ class Grid:
 
     @property
     def width(self) -> int:
-        """How many columns of cells."""
         return len(self.column_at)
 
 
 def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] = ()) -> Grid | None:
-    """Lay a product out; None where there are not two dimensions, or too many cells to look at."""
+    """Lay a product out; None if it has fewer than two dimensions or too many cells."""
     if len(coverage.varying) < 2:
         return None
     across = _split(coverage)
@@ -135,7 +131,7 @@ def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] 
 
 
 def _split(coverage: Coverage) -> tuple[int, ...]:
-    """Which dimensions go across: the split that cuts fewest dependent pairs and comes nearest to a page's shape."""
+    """The dimensions that go across: those that separate fewest dependent pairs and come nearest to a page's shape."""
     sizes: Mapping[int, int] = {n: len(coverage.dimensions[n].values) for n in coverage.varying}
     place = {dimension.name: n for n, dimension in enumerate(coverage.dimensions)}
     tied = [(place[rule.name], place[rule.other]) for rule in coverage.rules]
@@ -157,7 +153,7 @@ def _split(coverage: Coverage) -> tuple[int, ...]:
 
 
 def _rows(down: Sequence[int], sizes: Mapping[int, int], coverage: Coverage) -> int:
-    """About how many rows hold something: followers add none, and a pair that is half empty halves them."""
+    """Estimate the number of rows that are not empty: followers add none, and a half-empty pair halves it."""
     names = {coverage.dimensions[n].name: n for n in down}
     rows = float(prod(sizes[n] for n in down))
     for rule in coverage.rules:
@@ -184,7 +180,7 @@ def _heads(block: Sequence[Cell], more: bool) -> list[tuple[Head, ...]]:
 
 
 def _run(block: Sequence[Cell], start: int, prefix: Cell) -> int:
-    """How many lines from ``start`` on begin alike."""
+    """Number of lines from ``start`` on that begin with ``prefix``."""
     end = start
     while end < len(block) and block[end][: len(prefix)] == prefix:
         end += 1

@@ -1,7 +1,7 @@
-"""A report as one page that needs no network and no library: the template, and how numbers and names are shown.
+"""A report as one HTML page that needs no network and no library.
 
-All text of a database is untrusted. Jinja escapes it; none of it stands in a script or a style; and the page's own
-Content-Security-Policy lets nothing run or load but the one script and the one style, which it names by hash.
+All text of a database is untrusted. Jinja escapes it, none of it occurs in a script or a style, and the page's own
+Content-Security-Policy allows only the one script and the one style, which it names by hash.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import jinja2
 from markupsafe import Markup
 
 from jitlto.model.text import format_bytes
-from jitlto.report.calls import Several
-from jitlto.report.views import Report
+from jitlto.report.calls import FragmentSet
+from jitlto.report.content import Report
 
 
 def to_html(report: Report) -> str:
-    """The page; for equal reports the same text."""
+    """Render the page; equal reports give the same text."""
     style, script = _style(), _file("report.js")
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
@@ -45,7 +45,7 @@ def _most(values: Iterable[float | None]) -> float:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds for a person.
+    """Return a duration for reading.
 
     >>> duration(0.0123), duration(0.61), duration(96.2), duration(600), duration(None)
     ('12 ms', '0.61 s', '96 s', '10 min 0 s', '')
@@ -59,20 +59,20 @@ def duration(seconds: float | None) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """The style of a bar that shows ``part`` of ``whole``: in percent, and never nothing of something."""
+    """Return the CSS class of a bar that shows ``part`` of ``whole``: in percent, at least 1 of what is not zero."""
     percent = round(100 * part / whole) if whole > 0 else 0
     return f"p{min(100, max(percent, 1 if part > 0 else 0))}"
 
 
-def query(family: str, several: Several) -> str:
-    """What to write into the page's filter to see these fragments, and as few others as may be."""
+def query(family: str, several: FragmentSet) -> str:
+    """Return the filter that shows these fragments, and as few others as possible."""
     terms = [f"{family}/{several.group}[", *(f"{name}={value}" for name, value in several.common)]
-    # The filter takes a term with blanks in quotes, and has no way to write a quote in one.
+    # The filter takes a term with blanks in quotes, and cannot express a quote in one.
     return " ".join(f'"{term}"' if re.search(r"\s", term) else term for term in terms if '"' not in term)
 
 
 def visible(value: object) -> object:
-    """Text with what a browser would hide or turn around, and what UTF-8 cannot hold, written as an escape."""
+    """Escape the characters of a text that a browser would hide or reorder, or that UTF-8 cannot encode."""
     if not isinstance(value, str) or isinstance(value, Markup) or value.isprintable():
         return value
     return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in value)

@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from jitlto.report import model, page
+from jitlto.report import page
+from jitlto.report.describe import describe
 from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import machine
 from tests.support import chromium
@@ -68,7 +69,7 @@ def main() -> None:
 def _make(path: Path, directory: Path) -> dict[str, Any]:
     with FragmentDatabase(path) as database:
         begin = time.perf_counter()
-        text = page.to_html(model.describe(database))
+        text = page.to_html(describe(database))
         seconds = time.perf_counter() - begin
         html = directory / f"{path.stem}.html"
         html.write_text(text, "utf-8")

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.build.execution.events import NO_OBSERVER, Span, Together
-from jitlto.cli.progress import Tally, duration, progress
+from jitlto.cli.progress import progress
+from jitlto.cli.tally import Tally, duration
 from jitlto.errors import CompileError
 from jitlto.model.fragment import FragmentKey
 from tests.support.process import ROOT

@@ -26,10 +26,11 @@ from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role,
 from jitlto.model.options import LinkOptions
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
-from jitlto.report import dimensions, graph, grid, model, page
-from jitlto.report.dimensions import Coverage, Follows, Never, cover
+from jitlto.report import call_graph, coverage, grid, page
+from jitlto.report.content import GroupView, Report
+from jitlto.report.coverage import Coverage, Follows, Never, measure_coverage
+from jitlto.report.describe import describe
 from jitlto.report.grid import State
-from jitlto.report.views import GroupView, Report
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.check_result import (
@@ -106,7 +107,7 @@ def states(drawn: grid.Grid | None) -> Counter[State]:
 
 @pytest.mark.slow
 def test_search_has_24_of_64_kernels_and_two_rules_say_why(search: KernelFamily) -> None:
-    kernels = group(model.describe(search.database), "search_kernel")
+    kernels = group(describe(search.database), "search_kernel")
     assert [(d.name, d.values) for d in kernels.coverage.dimensions] == [
         ("data_type", ("__half", "float")),
         ("out_type", ("double", "float")),
@@ -129,7 +130,7 @@ def test_search_has_24_of_64_kernels_and_two_rules_say_why(search: KernelFamily)
 
 @pytest.mark.slow
 def test_the_320_kernels_of_ivf_flat_are_one_grid_whose_empty_rows_are_told_in_one_each(ivf_flat: KernelFamily) -> None:
-    scan = group(model.describe(ivf_flat.database), "interleaved_scan")
+    scan = group(describe(ivf_flat.database), "interleaved_scan")
     assert (scan.coverage.product, scan.coverage.exist, scan.coverage.missing) == (1920, 320, 1600)
     assert scan.coverage.holes == ()
     drawn = scan.grid
@@ -148,7 +149,7 @@ def test_the_320_kernels_of_ivf_flat_are_one_grid_whose_empty_rows_are_told_in_o
 def test_a_combination_that_no_rule_leaves_out_is_a_hole(tmp_path: Path) -> None:
     cells = [dict(zip("abc", cell, strict=True)) for cell in product("12", "12", "12")]
     with sample(tmp_path, cells[:3] + cells[4:]) as database:
-        kernels = group(model.describe(database), "kernel")
+        kernels = group(describe(database), "kernel")
     assert kernels.coverage.holes == (("1", "2", "2"),)
     assert states(kernels.grid) == {State.EXISTS: 7, State.HOLE: 1}
 
@@ -158,7 +159,7 @@ def test_what_another_part_holds_is_not_missing(tmp_path: Path) -> None:
     keys = tuple(FragmentKey.make("f", "kernel", cell) for cell in cells[:3])
     part = PartRecord(1, 2, "0" * 64, keys, (("f", "nvrtc"),), (), ())
     with sample(tmp_path, cells[:2], part=part) as database:
-        report = model.describe(database)
+        report = describe(database)
     assert report.part == "part 1 of 2"
     kernels = group(report, "kernel")
     assert (kernels.coverage.exist, kernels.coverage.apart, kernels.coverage.missing) == (2, 1, 1)
@@ -170,11 +171,11 @@ def test_what_a_merge_left_out_is_marked_and_makes_no_rule(tmp_path: Path) -> No
     gone = [cells[1], cells[2]]  # without these, b seems to follow from a
     gaps = (*(FragmentKey.make("f", "kernel", cell) for cell in gone), FragmentKey.make("f", "other", {"n": "7"}))
     with sample(tmp_path, [cells[0], cells[3]]) as database:
-        pretended = page.to_html(model.describe(database))
+        pretended = page.to_html(describe(database))
     assert "follows from" in pretended
     assert "missing:</strong>" not in pretended
     with sample(tmp_path, [cells[0], cells[3]], gaps=gaps) as database:
-        report = model.describe(database)
+        report = describe(database)
     kernels, other = group(report, "kernel"), group(report, "other")
     assert (report.part, report.gaps) == (None, 3)
     assert (kernels.coverage.rules, kernels.coverage.apart, kernels.coverage.missing) == ((), 2, 0)
@@ -213,7 +214,7 @@ def _left_out(coverage: Coverage, cell: tuple[str, ...]) -> bool:
 def test_every_cell_of_the_product_is_drawn_or_counted_once(given: tuple[set[tuple[str, ...]], ...]) -> None:
     present, apart = given[0], given[1] - given[0]
     names = [f"p{n}" for n in range(len(next(iter(present))))]
-    coverage = cover(names, present, apart)
+    coverage = measure_coverage(names, present, apart)
     whole = list(product(*(dimension.values for dimension in coverage.dimensions)))
     assert coverage.product == len(whole)
     assert coverage.missing == len(set(whole) - present - apart)
@@ -248,20 +249,20 @@ def test_every_cell_of_the_product_is_drawn_or_counted_once(given: tuple[set[tup
 
 def test_of_a_group_without_fragments_nothing_is_missing() -> None:
     for names in ((), ("a", "b")):
-        coverage = cover(names, [])
+        coverage = measure_coverage(names, [])
         assert (coverage.product, coverage.missing, coverage.holes, coverage.rules) == (0, 0, (), ())
         assert grid.draw(coverage, []) is None
 
 
 def test_numbers_stand_in_the_order_of_their_size() -> None:
     values = ["128", "8", "float", "16", "a10", "a9", "2.5", ""]
-    assert sorted(values, key=dimensions.natural) == ["", "2.5", "8", "16", "128", "a9", "a10", "float"]
-    assert dimensions.natural("9" * 5000) > dimensions.natural("9" * 4999)
+    assert sorted(values, key=coverage.natural) == ["", "2.5", "8", "16", "128", "a9", "a10", "float"]
+    assert coverage.natural("9" * 5000) > coverage.natural("9" * 4999)
 
 
 def test_a_product_too_large_to_draw_takes_no_time() -> None:
     cells = [tuple(str((n * (k + 3)) % 97) for k in range(8)) for n in range(3000)]
-    coverage = cover([f"p{n}" for n in range(8)], cells)
+    coverage = measure_coverage([f"p{n}" for n in range(8)], cells)
     assert coverage.product == 97**8
     drawn = grid.draw(coverage, cells)
     assert drawn is None or sum(len(row.cells) for row in drawn.rows) <= 20_000
@@ -272,7 +273,7 @@ def test_a_product_too_large_to_draw_takes_no_time() -> None:
 
 @pytest.mark.slow
 def test_sizes_add_up_from_fragments_to_the_database(search: KernelFamily) -> None:
-    report = model.describe(search.database)
+    report = describe(search.database)
     fragments = search.database.fragments()
     for kind, size in ((ImageKind.LTOIR, report.size.ltoir), (ImageKind.PTX, report.size.ptx)):
         assert size == sum(image.size for fragment in fragments for image in fragment.images_of(kind))
@@ -290,17 +291,17 @@ def test_sizes_add_up_from_fragments_to_the_database(search: KernelFamily) -> No
 def test_times_are_added_where_they_are_known(mini_path: Path) -> None:
     with FragmentDatabase(mini_path) as database:
         keys = [str(fragment.key) for fragment in database.fragments()]
-        report = model.describe(database, seconds={keys[0]: 1.5, keys[-1]: 2.0, "mini/gone[]": 9.0})
+        report = describe(database, seconds={keys[0]: 1.5, keys[-1]: 2.0, "mini/gone[]": 9.0})
         assert (report.timed, report.seconds) == (2, 3.5)
         assert group(report, "kern").seconds == 1.5
-        assert model.describe(database).seconds is None
+        assert describe(database).seconds is None
         with pytest.raises(JitltoError, match="of other fragments"):
-            model.describe(database, seconds={"mini/gone[]": 9.0})
+            describe(database, seconds={"mini/gone[]": 9.0})
 
 
 @pytest.mark.slow
 def test_calls_are_told_by_what_fragments_have_in_common(search: KernelFamily) -> None:
-    view = model.describe(search.database).families[0]
+    view = describe(search.database).families[0]
     assert [(call.caller, call.callee, call.names) for call in view.calls] == [
         ("search_kernel", "apply_filter", ("apply_filter",)),
         ("search_kernel", "compute_distance", ("compute_distance",)),
@@ -315,7 +316,7 @@ def test_calls_are_told_by_what_fragments_have_in_common(search: KernelFamily) -
 
 @pytest.mark.slow
 def test_what_callers_supply_is_no_missing_symbol(transform: KernelFamily) -> None:
-    view = model.describe(transform.database).families[-1]
+    view = describe(transform.database).families[-1]
     assert view.name == "transform"
     assert {item.supplied for item in view.interfaces} == {("user_transform",)}
     assert [(call.caller, call.callee) for call in view.calls] == [("apply_transform", "user_transform")]
@@ -327,7 +328,7 @@ _EDGES = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg
 
 @given(_EDGES)
 def test_boxes_of_a_drawing_do_not_overlap_and_lie_within(edges: list[tuple[str, str]]) -> None:
-    drawing = graph.draw(list("abcdefg"), edges)
+    drawing = call_graph.draw(list("abcdefg"), edges)
     assert [box.name for box in drawing.boxes] == list("abcdefg")
     assert {(line.caller, line.callee) for line in drawing.lines} == set(edges)
     for number, box in enumerate(drawing.boxes):
@@ -339,7 +340,7 @@ def test_boxes_of_a_drawing_do_not_overlap_and_lie_within(edges: list[tuple[str,
 
 
 def test_a_caller_stands_left_of_what_it_calls() -> None:
-    drawing = graph.draw(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
+    drawing = call_graph.draw(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
     left, middle, right = (box.x for box in drawing.boxes)
     assert left < middle < right
 
@@ -361,7 +362,7 @@ def test_the_result_of_a_check_is_read_back(mini_path: Path, tmp_path: Path) -> 
     (planned,), (linked,) = found.families, found.link.families
     assert (planned.kernels, linked.linked, linked.kernels, linked.cover) == (4, 2, 4, 1)
     with FragmentDatabase(mini_path) as database:
-        text = page.to_html(model.describe(database, check=found))
+        text = page.to_html(describe(database, check=found))
     assert "2 of 4, which have all 4 values" in text
 
 
@@ -375,7 +376,7 @@ def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
     found = read_check_result(file)
     assert not found.holds
     with FragmentDatabase(path) as database:
-        report = model.describe(database, check=found)
+        report = describe(database, check=found)
     faults = {str(view.key): view.faults for view in group(report, "kern").fragments}
     assert faults == {"mini/kern[data_type=double]": 1, "mini/kern[data_type=float]": 0}
     (missing,) = [item for item in report.families[0].interfaces if item.missing]
@@ -390,7 +391,7 @@ def test_a_check_of_another_database_is_refused(mini_path: Path) -> None:
         FragmentDatabase(mini_path) as database,
         pytest.raises(JitltoError, match="of another database, with digest abc"),
     ):
-        model.describe(database, check=CheckResult("abc", True, (), None))
+        describe(database, check=CheckResult("abc", True, (), None))
 
 
 _CAUSE = {
@@ -511,7 +512,7 @@ def faulty_page(value: str, symbol: str, message: str) -> str:
         sample(Path(directory), cells, names=("f", "k", "c"), symbol=symbol) as opened,
     ):
         found = CheckResult(opened.digest, False, families, LinkCheck((message,), message, message, links))
-        return page.to_html(model.describe(opened, check=found))
+        return page.to_html(describe(opened, check=found))
 
 
 @settings(max_examples=40, deadline=None)
@@ -556,7 +557,7 @@ def test_a_name_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(search: KernelFamily) -> None:
-    text = page.to_html(model.describe(search.database))
+    text = page.to_html(describe(search.database))
     (policy,) = re.findall(r'Content-Security-Policy" content="([^"]+)"', text)
     assert policy.startswith("default-src &#39;none&#39;; style-src &#39;sha256-")
     assert "unsafe" not in policy
@@ -576,7 +577,7 @@ def test_one_input_makes_one_page(mini_path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_headings_go_down_by_one_and_every_table_has_a_caption(search: KernelFamily) -> None:
-    read = Read(page.to_html(model.describe(search.database)))
+    read = Read(page.to_html(describe(search.database)))
     levels = [int(tag[1]) for tag in read.tags if re.fullmatch(r"h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -590,7 +591,7 @@ def test_headings_go_down_by_one_and_every_table_has_a_caption(search: KernelFam
 def test_an_empty_database_has_a_page_too(tmp_path: Path) -> None:
     write(tmp_path / "empty.fragdb", [], [], {})
     with FragmentDatabase(tmp_path / "empty.fragdb") as database:
-        assert "<dd>0</dd>" in page.to_html(model.describe(database))
+        assert "<dd>0</dd>" in page.to_html(describe(database))
 
 
 # --- the command
@@ -639,8 +640,8 @@ def test_what_cannot_be_reported_is_one_message(
 
 
 def test_the_report_imports_neither_wing() -> None:
-    code = "import json, sys; import jitlto.report.page, jitlto.report.model; print(json.dumps(sorted(sys.modules)))"
+    code = "import json, sys; import jitlto.report.page, jitlto.report.describe; print(json.dumps(sorted(sys.modules)))"
     done = python("-c", code)
     names = json.loads(done.stdout)
-    assert "jitlto.report.model" in names
+    assert "jitlto.report.describe" in names
     assert not [name for name in names if name.startswith(("jitlto.build", "jitlto.runtime"))]

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from jitlto.model.fragment import FragmentKey
-from jitlto.report import model, page
+from jitlto.report import page
+from jitlto.report.describe import describe
 from jitlto.storage.database import FragmentDatabase
 from tests.report.test_report import sample
 from tests.support import chromium
@@ -35,7 +36,7 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[chromium.Page]:
 
 def _page(database: FragmentDatabase, path: Path) -> Path:
     seconds = {str(fragment.key): 0.1 + n % 7 for n, fragment in enumerate(database.fragments())}
-    path.write_text(page.to_html(model.describe(database, seconds=seconds)), "utf-8")
+    path.write_text(page.to_html(describe(database, seconds=seconds)), "utf-8")
     return path
 
 

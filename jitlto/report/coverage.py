@@ -1,8 +1,8 @@
-"""The key parameters of a group as dimensions: what exists of the product of their values, and why the rest does not.
+"""Coverage of the product of a group's key parameters: which combinations exist, and which rules exclude the others.
 
 Most matrices leave combinations out on purpose, by tying parameters together: an accumulator follows from the data
-type, a vector length is made for some types only. That shows in two parameters at a time. A combination that is missing
-though each two of its values occur together is no such rule: it is a *hole*, and worth a look.
+type, a vector length exists for some types only. Such rules show in pairs of parameters. A combination that is missing
+although every two of its values occur together follows from no such rule: it is a *hole*, and worth a look.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from math import prod
 #: One value of each dimension, in the order of the dimensions.
 Cell = tuple[str, ...]
 
-_MOST_CELLS = 50_000  # that are looked at for holes: more take seconds
+_MOST_CELLS = 50_000  # searched for holes; more take seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A key parameter and the values that occur, numbers by size and the rest by name."""
+    """A key parameter and its values, numbers in numerical order and the rest by name."""
 
     name: str
     values: tuple[str, ...]
@@ -29,15 +29,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """The value of one parameter decides that of another.
-
-    Parameters
-    ----------
-    name, other : str
-        ``other`` follows from ``name``.
-    pairs : tuple of (str, str)
-        Each value of ``name`` with the one of ``other``.
-    """
+    """The value of ``name`` determines that of ``other``, as ``pairs`` list."""
 
     name: str
     other: str
@@ -56,22 +48,22 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What exists of a group's product.
+    """Coverage of a group's product.
 
     Parameters
     ----------
     dimensions : tuple of Dimension
         In the author's order.
     product : int
-        How many cells the values of the dimensions span.
+        Number of cells.
     exist : int
-        How many of them are in the database.
+        Cells in the database.
     apart : int
-        How many belong to the same build and are not here.
+        Cells of the same build that are not in this database.
     rules : tuple of Follows or Never
-        What two parameters at a time leave out.
+        The combinations of two parameters' values that never occur.
     holes : tuple of Cell or None
-        Cells that no rule leaves out and that do not exist, in order; None if there are too many cells to look.
+        Cells that no rule excludes and that do not exist, in order; None if there are too many cells to search.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -83,17 +75,17 @@ class Coverage:
 
     @property
     def missing(self) -> int:
-        """How many cells no fragment fills."""
+        """Number of cells without a fragment."""
         return self.product - self.exist - self.apart
 
     @property
     def varying(self) -> tuple[int, ...]:
-        """The places of the dimensions with more than one value."""
+        """Indices of the dimensions with more than one value."""
         return tuple(n for n, dimension in enumerate(self.dimensions) if len(dimension.values) > 1)
 
 
 def natural(text: str) -> tuple[object, ...]:
-    """A sort key that puts 8 before 16, and ``a8`` before ``a16``.
+    """Return a sort key that puts 8 before 16, and ``a8`` before ``a16``.
 
     >>> sorted(["16", "b", "8", "a16", "a8"], key=natural)
     ['8', '16', 'a8', 'a16', 'b']
@@ -103,17 +95,17 @@ def natural(text: str) -> tuple[object, ...]:
     return tuple((0, len(p.lstrip("0")), p.lstrip("0")) if n % 2 else (1, p, "") for n, p in enumerate(parts) if p)
 
 
-def cover(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = ()) -> Coverage:
-    """Say what exists of the product of the values that occur.
+def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = ()) -> Coverage:
+    """Find which cells of the product of all occurring values exist, and what excludes the others.
 
     Parameters
     ----------
     names : sequence of str
         The dimensions.
     present : iterable of Cell
-        What is in the database.
+        Cells in the database.
     apart : iterable of Cell
-        What is known to belong there and is not here: another part holds it, or a merge has left it out.
+        Cells that belong to the build and are in another part, or were left out by a merge.
     """
     here = set(present)
     elsewhere = set(apart) - here
@@ -133,7 +125,7 @@ def cover(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] =
 def _allowed(
     dimensions: Sequence[Dimension], together: Mapping[tuple[int, int], set[tuple[str, str]]]
 ) -> list[Cell] | None:
-    """The cells each two of whose values occur together, in order; None if they are too many."""
+    """The cells every two of whose values occur together, in order; None if there are too many."""
     cells: list[Cell] = [()]
     for place, dimension in enumerate(dimensions):
         longer: list[Cell] = []
@@ -164,14 +156,14 @@ def _rules(
             ordered = tuple((value, partner[value]) for value in dimensions[a].values)
             follows.append(Follows(dimensions[a].name, dimensions[b].name, ordered))
             followers.add(b)
-    # What a follower never occurs with, the parameter that it follows from does not either.
+    # Exclusions of a follower repeat those of the parameter that it follows from.
     free = [n for n in varying if n not in followers]
     never = [rule for a, b in combinations(free, 2) for rule in _never(dimensions[a], dimensions[b], together[a, b])]
     return (*follows, *never)
 
 
 def _never(a: Dimension, b: Dimension, pairs: set[tuple[str, str]]) -> list[Never]:
-    """The fewer sentences of the two ways to say it."""
+    """The shorter of the two lists of rules that say the same."""
     one = [Never(a.name, x, b.name, tuple(y for y in b.values if (x, y) not in pairs)) for x in a.values]
     two = [Never(b.name, y, a.name, tuple(x for x in a.values if (x, y) not in pairs)) for y in b.values]
     return min(([rule for rule in rules if rule.values] for rules in (one, two)), key=len)

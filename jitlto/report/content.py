@@ -1,4 +1,4 @@
-"""What a report says of a database, as plain data: the values that a page shows."""
+"""The content of a report as plain values, which the page shows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
-from jitlto.report import graph, grid
+from jitlto.report import call_graph, grid
 from jitlto.report.calls import Call, Interface
-from jitlto.report.dimensions import Cell, Coverage, natural
+from jitlto.report.coverage import Cell, Coverage, natural
 from jitlto.storage.check_result import CheckResult
 
 
@@ -22,12 +22,10 @@ class Size:
 
     @property
     def total(self) -> int:
-        """Of both kinds."""
         return self.ltoir + self.ptx
 
     @classmethod
     def of(cls, images: Iterable[Image]) -> Size:
-        """The size of some images."""
         sizes: Counter[ImageKind] = Counter()
         for image in images:
             sizes[image.kind] += image.size
@@ -43,15 +41,15 @@ class FragmentView:
     number : int
         Its place in the database, from 0.
     cell : Cell
-        Its value in each dimension of its group.
+        Its values in the dimensions of its group.
     entry : str
-        The kernel as a person wrote it; empty for a device fragment.
+        The demangled kernel; empty for a device fragment.
     provides, requires : tuple of Interface
-        What it defines for others, and what others define for it.
+        Symbols that it defines for others, and that others define for it.
     seconds : float or None
-        How long its compile took, if known.
+        Compile time, if known.
     faults : int
-        In how many places a check found something that does not hold and named it.
+        Number of failures of a check that name it.
     """
 
     number: int
@@ -66,13 +64,12 @@ class FragmentView:
 
     @property
     def key(self) -> FragmentKey:
-        """Its key."""
         return self.fragment.key
 
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group: what exists of it, and how much that takes.
+    """A group.
 
     Parameters
     ----------
@@ -81,11 +78,11 @@ class GroupView:
     fragments : tuple of FragmentView
         By key.
     apart : tuple of tuple of (str, str)
-        The parameters of fragments that belong to it and are not here.
+        Parameters of fragments that belong to it and are not in this database.
     grid : Grid or None
-        Its product laid out; None where it has less than two dimensions, or too many cells to look at.
+        Its product laid out; None if it has fewer than two dimensions or too many cells.
     seconds : float or None
-        Of all compiles whose time is known; None if none is.
+        Sum of the known compile times; None if none is known.
     """
 
     name: str
@@ -101,23 +98,22 @@ class GroupView:
 
     @property
     def largest(self) -> int:
-        """The bytes of its largest fragment."""
+        """Bytes of its largest fragment."""
         return max((view.size.total for view in self.fragments), default=0)
 
     @property
     def by_cell(self) -> dict[Cell, FragmentView]:
-        """Its fragments by their values."""
         return {view.cell: view for view in self.fragments}
 
     @property
     def by_value(self) -> list[FragmentView]:
-        """Its fragments, numbers by size and the rest by name."""
+        """Fragments sorted by their values, numbers in numerical order."""
         return sorted(self.fragments, key=lambda view: ([natural(value) for value in view.cell], view.number))
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
-    """Images of one kind, made by one compiler for one architecture.
+class ImageSet:
+    """The images of one kind, compiler and architecture.
 
     Parameters
     ----------
@@ -126,7 +122,7 @@ class Making:
     isa : str
         The PTX ISA version; empty for LTO-IR.
     images, size : int
-        How many, and their bytes.
+        Number and bytes.
     """
 
     kind: ImageKind
@@ -145,12 +141,10 @@ class FamilyView:
     ----------
     groups : tuple of GroupView
         Entrypoints first, then by name.
-    making : tuple of Making
-        What its images are.
     options, link : tuple of str
         Compiler options for callers' sources, and link options other than the defaults.
     drawing : Drawing or None
-        Which group calls which; None if none does.
+        The calls between groups; None if there are none.
     """
 
     name: str
@@ -158,30 +152,30 @@ class FamilyView:
     fragments: int
     size: Size
     seconds: float | None
-    making: tuple[Making, ...]
+    image_sets: tuple[ImageSet, ...]
     options: tuple[str, ...]
     link: tuple[str, ...]
     interfaces: tuple[Interface, ...]
     calls: tuple[Call, ...]
-    drawing: graph.Drawing | None
+    drawing: call_graph.Drawing | None
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a report says.
+    """The content of a report.
 
     Parameters
     ----------
     title : str
         The file's name.
     part : str or None
-        Which part of a build it is, if it is none in one piece.
+        The part of a build, if the database is not complete.
     gaps : int
-        How many fragments of the whole a merge has left out.
+        Number of fragments that a merge has left out.
     stored : int
-        Bytes of images as the database keeps them, equal ones once.
+        Bytes of images as stored, equal ones once.
     timed : int or None
-        Of how many fragments the compile's time is known; None if no timings were given.
+        Number of fragments whose compile time is known; None if no timings were given.
     check : CheckResult or None
         The result of a check.
     """
@@ -200,11 +194,10 @@ class Report:
 
     @property
     def groups(self) -> int:
-        """How many groups, of all families."""
         return sum(len(family.groups) for family in self.families)
 
     @property
     def example(self) -> str:
-        """What one may filter by: the first fragment's group, and one of its values."""
+        """An example for the filter: the first fragment's group, and one of its values."""
         views = [view for family in self.families for group in family.groups for view in group.fragments[:1]]
         return f"{views[0].key.group} {'='.join(views[0].key.parameters[0])}" if views and views[0].cell else ""

@@ -1,4 +1,4 @@
-"""From a database to what a report says of it."""
+"""The content of a report, gathered from a database."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Role
 from jitlto.model.mangling import demangle
-from jitlto.report import graph, grid
+from jitlto.report import call_graph, grid
 from jitlto.report.calls import Groups, Interface, calls, interfaces
-from jitlto.report.dimensions import Cell, cover
-from jitlto.report.views import FamilyView, FragmentView, GroupView, Making, Report, Size
+from jitlto.report.content import FamilyView, FragmentView, GroupView, ImageSet, Report, Size
+from jitlto.report.coverage import Cell, measure_coverage
 from jitlto.storage.check_result import CheckResult
 from jitlto.storage.database import FragmentDatabase
 
@@ -25,16 +25,15 @@ def describe(
     seconds: Mapping[str, float] | None = None,
     check: CheckResult | None = None,
 ) -> Report:
-    """Gather what a report says. No image is read.
+    """Gather the content of a report. No image is read.
 
     Parameters
     ----------
     database : FragmentDatabase
-        What is reported.
     family : str, optional
-        The only one of its families that is reported.
+        Report only this family.
     seconds : mapping of str to float, optional
-        The seconds that each compile took, by the fragment's key.
+        Compile times by the fragment's key.
     check : CheckResult, optional
         The result of a check of this database.
 
@@ -43,7 +42,7 @@ def describe(
     JitltoError
         If the seconds or the check are of another database.
     DatabaseError
-        If a name in the database is no text.
+        If a name in the database is not valid Unicode.
     """
     try:
         return _describe(database, family, seconds, check)
@@ -110,7 +109,7 @@ def _describe(
 
 
 def _faulty(check: CheckResult) -> Iterable[str]:
-    """The subjects of everything that a check found not to hold."""
+    """The subjects of all failures of a check."""
     causes = [cause for family in check.families for cause in family.failures]
     causes += [cause for links in (check.link.families if check.link else ()) for cause in links.failures]
     for cause in causes:
@@ -148,12 +147,12 @@ def _family(
         len(fragments),
         Size.of(image for fragment in fragments for image in fragment.images),
         _sum(group.seconds for group in groups),
-        _making(fragments),
+        _image_sets(fragments),
         record.options if record else (),
         tuple(f"{option} = {_toml(value)}" for option, value in sorted(link.items())),
         found,
         called,
-        graph.draw([group.name for group in groups], edges) if edges else None,
+        call_graph.draw([group.name for group in groups], edges) if edges else None,
     )
 
 
@@ -171,7 +170,7 @@ def _group(
     names = list(record.key if record else ())
     names += sorted({name for key in (*keys, *expected) for name, _ in key.parameters} - set(names))
     present, apart = _cells(names, keys), _cells(names, expected)
-    coverage = cover(names, present, apart)
+    coverage = measure_coverage(names, present, apart)
     views = []
     for (number, fragment), cell in zip(members, present, strict=True):
         views.append(
@@ -206,14 +205,14 @@ def _cells(names: Sequence[str], keys: Iterable[FragmentKey]) -> list[Cell]:
     return [tuple(values.get(name, "") for name in names) for values in (dict(key.parameters) for key in keys)]
 
 
-def _making(fragments: Iterable[Fragment]) -> tuple[Making, ...]:
+def _image_sets(fragments: Iterable[Fragment]) -> tuple[ImageSet, ...]:
     made: dict[tuple[ImageKind, tuple[int, str], str, str], list[int]] = defaultdict(list)
     for fragment in fragments:
         for image in fragment.images:
             toolchain, isa = f"{image.toolchain} {image.version}", str(image.ptx_isa or "")
             made[image.kind, image.architecture, toolchain, isa].append(image.size)
     return tuple(
-        Making(kind, re.sub(r"\W", "", f"{number}{suffix}"), toolchain, isa, len(sizes), sum(sizes))
+        ImageSet(kind, re.sub(r"\W", "", f"{number}{suffix}"), toolchain, isa, len(sizes), sum(sizes))
         for (kind, (number, suffix), toolchain, isa), sizes in sorted(made.items())
     )
 

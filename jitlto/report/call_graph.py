@@ -1,4 +1,4 @@
-"""A drawing of which group calls which: layers from left to right, by Sugiyama's method in its simplest form.
+"""A drawing of the calls between groups: layers from left to right, by Sugiyama's method in its simplest form.
 
 Sugiyama, Tagawa and Toda, «Methods for Visual Understanding of Hierarchical System Structures», IEEE Transactions on
 Systems, Man, and Cybernetics 11 (1981): layers by longest path, waypoints where an edge crosses a layer, and the order
@@ -19,7 +19,7 @@ _SWEEPS = 8
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A group's place; pixels."""
+    """A group's position and size in pixels."""
 
     name: str
     x: int
@@ -30,7 +30,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A call's line, as an SVG path."""
+    """A call as an SVG path."""
 
     caller: str
     callee: str

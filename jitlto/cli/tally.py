@@ -1,0 +1,123 @@
+"""A count of work that is done, and a prediction of the time left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from jitlto.build.execution.events import Observer, Span
+from jitlto.errors import JitltoError
+from jitlto.model.fragment import FragmentKey
+
+Clock = Callable[[], float]
+
+
+class Tally(Observer):
+    """Counts what is done and predicts the time left; shows nothing.
+
+    Parameters
+    ----------
+    clock : callable
+        Seconds, from any origin.
+    """
+
+    def __init__(self, clock: Clock = time.monotonic) -> None:
+        self._clock = clock
+        self._begin = self._now = clock()
+        self._costs: dict[object, float] = {}
+        self._cost_done = 0.0
+        self._cost_left = 0.0  # kept, not summed up when asked: a bar asks from a thread of its own
+        self.total = 0
+        self.hits = 0
+        self.compiles = 0
+        self.failures = 0
+
+    def changed(self) -> None:
+        """Called after every count."""
+
+    def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
+        """Begin to count. A key whose cost is unknown is expected to take as long as the others on average."""
+        known = {key: costs[str(key)] for key in keys if str(key) in costs} if costs else {}
+        # A mean of zero would say that the rest takes no time.
+        usual = sum(known.values()) / len(known) if any(known.values()) else 1.0
+        self._costs = {key: known.get(key, usual) for key in keys}
+        self._cost_left = sum(self._costs.values())
+        self.total = len(keys)
+        self._begin = self._now = self._clock()
+        self.changed()
+
+    def cached(self, key: FragmentKey) -> None:
+        """Count a fragment that took no compile."""
+        self.hits += 1
+        self._cost_left -= self._costs[key]
+        self._now = self._clock()
+        if not self._worked:
+            self._begin = self._now  # looking up is not compiling: it would lower the rate
+        self.changed()
+
+    def compiled(self, span: Span) -> None:
+        """Count a compile."""
+        self.finished(span.key)
+
+    def finished(self, key: object) -> None:
+        """Count a piece of work."""
+        self.compiles += 1
+        self._work(key)
+
+    def failed(self, key: FragmentKey, error: JitltoError) -> None:  # noqa: ARG002
+        """Count a failure, which took a compile too."""
+        self.failures += 1
+        self._work(key)
+
+    @property
+    def done(self) -> int:
+        """Fragments cached, compiled and failed."""
+        return self.hits + self.compiles + self.failures
+
+    @property
+    def rate(self) -> float | None:
+        """Compiles a second, None before the first."""
+        elapsed = self._now - self._begin
+        return self._worked / elapsed if self._worked and elapsed > 0 else None
+
+    @property
+    def seconds_left(self) -> float | None:
+        """From the expected costs of what is done and what is left; None where nothing is known."""
+        elapsed = self._now - self._begin
+        if self._cost_done <= 0 or elapsed <= 0 or self.done >= self.total:
+            return None
+        # As predicted at the last event: from then on the clock runs down.
+        predicted = self._cost_left / self._cost_done * elapsed
+        return max(0.0, predicted - (self._clock() - self._now))
+
+    @property
+    def details(self) -> str:
+        """All but the count: ``80 from the cache, 14.2/s, 15 s left``."""
+        rate, left = self.rate, self.seconds_left
+        parts = [
+            f"{self.hits} from the cache" if self.hits else "",
+            f"{self.failures} failed" if self.failures else "",
+            "" if rate is None else f"{rate:.1f}/s" if rate >= 0.5 else f"{60 * rate:.1f}/min",
+            "" if left is None else f"{duration(left)} left",
+        ]
+        return ", ".join(filter(None, parts))
+
+    @property
+    def _worked(self) -> int:
+        return self.compiles + self.failures
+
+    def _work(self, key: object) -> None:
+        self._cost_done += self._costs[key]
+        self._cost_left -= self._costs[key]
+        self._now = self._clock()
+        self.changed()
+
+
+def duration(seconds: float) -> str:
+    """A time span as people write it: ``15 s``, ``2 min 05 s``, ``1 h 12 min``."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
