@@ -123,7 +123,7 @@ class LinkOptions:
             If ``options`` is no mapping.
         """
         if not isinstance(options, Mapping):
-            raise TypeError(f"link options are given as a dict, not as a {type(options).__name__}")
+            raise TypeError(f"link options must be a dict, not {type(options).__name__}")
         names = [field.name for field in fields(cls)]
         for name in options:
             if name in ("debug", "g", "G", "device_debug"):

@@ -134,7 +134,7 @@ class InstalledFamily(Frozen):
             )
         return DatabaseError(
             f"{named} there is no such file",
-            code="database-missing",
+            code="database-not-found",
             where=str(location),
             hint=self.reinstall,
         )

@@ -50,15 +50,15 @@ class Pack:
         with self._closed_if_wrong() as file:
             head = file.read(_HEAD.size)
             if len(head) < _HEAD.size or not head.startswith(_MAGIC):
-                raise ValueError("is no pack of linked kernels")
+                raise ValueError("not a pack of linked kernels")
             _, sha, length = _HEAD.unpack(head)
             self._start = _HEAD.size + length
             left = os.fstat(file.fileno()).st_size - self._start
             if left < 0:
-                raise ValueError("is cut off")
+                raise ValueError("truncated")
             index = file.read(length)
             if hashlib.sha256(index).digest() != sha:
-                raise ValueError("is damaged")
+                raise ValueError("damaged")
             self._index = _entries(index, left)
 
     @contextmanager
@@ -115,19 +115,24 @@ def verify(path: Path) -> int:
     """
     try:
         if not path.is_file():
-            raise ValueError("is no regular file" if path.exists() else "there is no such file")
+            raise ValueError("not a regular file" if path.exists() else "no such file")
         pack = Pack(path)
         with pack._file:
             for digest in pack.digests:
                 payload = pack.read(digest)
                 if payload is None or decode_entry(digest, payload, 0.0, "pack") is None:
-                    raise ValueError(f"is damaged: the kernel {digest} in it does not check")
+                    raise ValueError(f"damaged: kernel {digest} has other bytes")
         return len(pack.digests)
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
     except ValueError as error:
         what = str(error)
-    raise JitltoError(what, where=str(path), hint="fetch it again, or make it: jitlto warm FAMILY --db DB -o PACK")
+    raise JitltoError(
+        what,
+        code="jitlto-damaged-pack",
+        where=str(path),
+        hint="fetch it again, or make it: jitlto warm FAMILY --db DB -o PACK",
+    )
 
 
 def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
@@ -135,10 +140,10 @@ def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
     try:
         entries = {digest: (int(at), int(size), str(sha)) for digest, (at, size, sha) in json.loads(index).items()}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError("lists its entries in another way than this jitlto reads") from error
+        raise ValueError("its index is in a form that this jitlto does not read") from error
     # What is read of an entry is asked of the system at once, however little is there.
     if any(at < 0 or size < 0 or at + size > length for at, size, _ in entries.values()):
-        raise ValueError("lists entries that lie nowhere")
+        raise ValueError("its index lists entries beyond its end")
     return entries
 
 
@@ -184,7 +189,7 @@ def open_packs(paths: Iterable[Path]) -> tuple[Pack, ...]:
         except OSError as error:
             _warn_once(path, "%s is not used: %s", path, error.strerror or error)
         except ValueError as error:
-            _warn_once(path, "%s is not used: it %s", path, error)
+            _warn_once(path, "%s is not used: %s", path, error)
     return tuple(found)
 
 

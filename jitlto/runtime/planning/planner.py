@@ -92,11 +92,12 @@ class Planner(Generic[Loaded]):
         try:
             parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(str(key))
         except JitltoError as error:
-            raise PlanError(error.what, hint=error.hint) from None
+            raise PlanError(error.what, code="plan-invalid-key", hint=error.hint) from None
         fragment = self._family.database.get(parsed)
         if fragment is None or parsed.family != self._family.name:
             raise PlanError(
                 f"no fragment {parsed} in family {self._family.name}",
+                code="plan-unknown-fragment",
                 where=str(self._family.database.path),
                 hint="`jitlto ls DB` lists them",
             )
@@ -117,7 +118,12 @@ class Planner(Generic[Loaded]):
         """
         for what, given in (("source", text), ("source's name", name)):
             if not isinstance(given, str):
-                raise PlanError(f"the {what} is not text", where=str(name), hint="give CUDA C++ and its name as str")
+                raise PlanError(
+                    f"the {what} is not text",
+                    code="plan-invalid-input",
+                    where=str(name),
+                    hint="give CUDA C++ and its name as str",
+                )
         self._supplied.append((name, text, None))
         return self
 
@@ -168,7 +174,9 @@ class Planner(Generic[Loaded]):
 
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
-            raise PlanError(f"unknown kind of input {kind!r}", hint=f"one of {', '.join(allowed)}")
+            raise PlanError(
+                f"unknown kind of input {kind!r}", code="plan-invalid-input", hint=f"one of {', '.join(allowed)}"
+            )
         name = name or f"user.{kind}"
         self._supplied.append((name, _bytes(data, name), InputKind(kind)))
         return self
@@ -309,4 +317,9 @@ def _bytes(data: object, name: str) -> bytes:
     try:
         return bytes(memoryview(data))  # type: ignore[arg-type]
     except TypeError:
-        raise PlanError(f"is a {type(data).__name__}, not bytes", where=name, hint="give the file's content") from None
+        raise PlanError(
+            f"input is {type(data).__name__}, not bytes",
+            code="plan-invalid-input",
+            where=name,
+            hint="give the file's content",
+        ) from None

@@ -90,7 +90,7 @@ class UsedPlan(NamedTuple):
             )
             return cls(request, Architecture.parse(content["arch"]), str(content["database"]))
         except (KeyError, TypeError, AttributeError, RecursionError, JitltoError) as error:
-            raise ValueError(f"no recorded plan: {error}") from error
+            raise ValueError(f"not a recorded plan: {error}") from error
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
@@ -108,6 +108,7 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
     except OSError as error:
         raise JitltoError(
             f"cannot be read: {error.strerror or error}",
+            code="jitlto-unreadable-file",
             where=str(path),
             hint="record one: run the program with JITLTO_RECORD=FILE",
         ) from error
@@ -122,7 +123,10 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
             bad.append(number)
     if bad and not used:
         raise JitltoError(
-            "is no file of recorded plans", where=str(path), hint="JITLTO_RECORD=FILE makes one, with this version"
+            "not a file of recorded plans",
+            code="jitlto-malformed-file",
+            where=str(path),
+            hint="record one with this version: JITLTO_RECORD=FILE",
         )
     if bad:
         _log.warning(
@@ -179,7 +183,7 @@ def _append(path: Path, line: bytes) -> None:
         # As far as it goes: whoever was cut off in the first line has written a part of this.
         begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
         if not _BEGIN.startswith(begin):
-            raise OSError("it holds something else than recorded plans")
+            raise OSError("the file holds something else")
         # Whoever was cut off in a line did not end it. (Seen while another writes, this makes an empty line: no harm.)
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line

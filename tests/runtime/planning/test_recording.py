@@ -1,4 +1,4 @@
-"""Wisdom: what a program used is written down once, completely, by many at a time, and never at the program's cost."""
+"""Recording: what a program used is written down once, completely, by many at a time, and never at the program's cost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.planner import Planner
-from jitlto.runtime.planning.recording import Request, UsedPlan
+from jitlto.runtime.planning.recording import Recorder, UsedPlan
+from jitlto.runtime.planning.request import Request
+from tests.support.errors import raises
 from tests.support.process import ROOT
 
 _SOURCE = "__device__ float user_transform(float x) { return x + 1; }"
@@ -136,9 +138,9 @@ def test_the_callers_own_code_comes_back_in_every_form(transform: KernelFamily, 
     ]
     path = tmp_path / "used.jsonl"
     plans = [each.plan(arch="sm_90") for each in planners]
-    with session.recording(path):
-        for plan in plans:
-            recording.record(plan)
+    recorder = Recorder(path)
+    for plan in plans:
+        recorder.record(plan)
     assert _again(path, transform) == list(dict.fromkeys(plan.digest for plan in plans))
     names = [used.request.supplied[0][0] for used in recording.read(path)]
     assert names[:2] == ["mine.cu", "user.ltoir"]
@@ -151,14 +153,15 @@ def _cubin(planner: Planner) -> bytes:
 def test_several_processes_write_to_one_file_at_once(mini: KernelFamily, mini_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "used.jsonl"
     code = """
-import sys, jitlto
-from jitlto.runtime.planning import recording
+import os, pathlib, sys, jitlto
+from jitlto.runtime.planning.recording import Recorder
+recorder = Recorder(pathlib.Path(os.environ["JITLTO_RECORD"]))
 family = jitlto.load("mini", sys.argv[1])
 source = "namespace mini { template <> __device__ float op<float>(float a) { return a; } }" + "// long\\n" * 2000
 input()
 for count in range(1, 41):
     options = {"max_registers": 40 * int(sys.argv[2]) + count}
-    recording.record(family.planner(data_type="float").add_source(source).plan(arch="sm_90", link_options=options))
+    recorder.record(family.planner(data_type="float").add_source(source).plan(arch="sm_90", link_options=options))
 """
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_RECORD": str(path)}
     command = [sys.executable, "-c", code, str(mini_path)]
@@ -189,9 +192,9 @@ def test_a_line_that_a_crash_cut_off_costs_itself_alone(
 
 
 def test_files_that_hold_no_recorded_plan_are_refused(tmp_path: Path, mini_path: Path) -> None:
-    with pytest.raises(JitltoError, match="cannot be read"):
+    with raises(JitltoError, "jitlto-unreadable-file", where="none", hint="JITLTO_RECORD=FILE"):
         recording.read(tmp_path / "none")
-    with pytest.raises(JitltoError, match="is no file of recorded plans"):
+    with raises(JitltoError, "jitlto-malformed-file", where=str(mini_path), hint="JITLTO_RECORD=FILE"):
         recording.read(mini_path)
     (tmp_path / "empty").touch()
     assert recording.read(tmp_path / "empty") == []
@@ -222,7 +225,7 @@ def test_a_file_that_holds_something_else_stays_as_it_is_with_one_warning(
             mini.plan(arch=arch, **_CHOSEN).link()
     assert path.read_bytes() == before
     (said,) = caplog.records
-    assert f"{path} is not added to, so plans are not recorded: it holds something else" in said.getMessage()
+    assert f"{path}: plans are not recorded: " in said.getMessage()
 
 
 def test_recording_goes_on_in_a_file_whose_first_line_was_cut_off_anywhere(mini: KernelFamily, tmp_path: Path) -> None:
