@@ -14,7 +14,8 @@ import pytest
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.packs import Pack
-from jitlto.runtime.planning.recording import Request, UsedPlan
+from jitlto.runtime.planning.recording import UsedPlan
+from jitlto.runtime.planning.request import Request
 from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, python
 from tests.support.process import ROOT
@@ -202,7 +203,7 @@ def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) ->
     fails(jitlto(*base, "data_typ=float", "--arch", "sm_90"), 1, "did you mean 'data_type'?")
     fails(jitlto(*base, "data_type=float,flaot", "--arch", "sm_90"), 1, "did you mean 'float'?")
     fails(jitlto("warm", tmp_path / "none.jsonl", "--arch", "sm_90"), 1, "none.jsonl", "no such file")
-    fails(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "is no file of recorded plans")
+    fails(jitlto("warm", mini_path, "--arch", "sm_90"), 1, "jitlto-malformed-file")
     used = tmp_path / "used.jsonl"
     used.touch()
     fails(jitlto("warm", used), 1, "holds no plan", "JITLTO_RECORD")

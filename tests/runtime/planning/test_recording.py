@@ -1,4 +1,4 @@
-"""Recording: what a program used is written down once, completely, by many at a time, and never at the program's cost."""
+"""Recording: a program's plans are written down once, completely, by many at a time, never at the program's cost."""
 
 from __future__ import annotations
 
