@@ -95,6 +95,7 @@ class Told(Observer):
         self.ended.append(key)
 
 
+@pytest.mark.slow
 def test_an_observer_is_told_of_each_fragment_once(tmp_path: Path) -> None:
     told = Told()
     report = build(
@@ -174,6 +175,7 @@ def test_an_output_in_no_directory(tmp_path: Path) -> None:
         build([declaration.load_family(write_family(tmp_path, MINI))], tmp_path / "no" / "x.fragdb")
 
 
+@pytest.mark.slow
 def test_a_header_that_is_not_utf8_travels_with_the_family(tmp_path: Path) -> None:
     path = write_family(tmp_path, MINI)
     data = b"// caf\xe9\n" + MINI["op.cuh"].encode()
@@ -205,6 +207,7 @@ def test_a_fragment_whose_helpers_cannot_be_seen_is_built_and_said(build_family:
     assert all(advice.startswith("mini/op[") for advice in said)
 
 
+@pytest.mark.slow
 def test_advice_reaches_the_report(build_family: BuildFamily) -> None:
     report = build_family(
         changed(
@@ -228,6 +231,7 @@ def test_a_definition_that_contradicts_the_interface_does_not_compile(build_fami
         build_family(files)
 
 
+@pytest.mark.slow
 def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_family: BuildFamily) -> None:
     files = dict(MINI)
     files["op.cuh"] = "#pragma once\n__device__ float op(float a);\n"

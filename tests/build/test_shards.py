@@ -78,6 +78,7 @@ def test_no_share_is_far_from_the_mean(costs: list[int], count: int) -> None:
     assert count * max(shares(costs, taken, count)) <= sum(costs) + (count - 1) * max(costs, default=0)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 30), max_size=6), st.integers(1, 3))
 @example([3, 3, 2, 2, 2], 2)  # 7 where 6 would do, the worst there is
@@ -92,6 +93,7 @@ def test_equal_costs_go_round_in_order() -> None:
     assert balance([], 3) == []
 
 
+@pytest.mark.slow
 @given(item_lists(), counts, st.randoms())
 def test_every_fragment_is_in_exactly_one_shard_whatever_the_order(
     items: list[ShardItem], count: int, random: Any
@@ -104,6 +106,7 @@ def test_every_fragment_is_in_exactly_one_shard_whatever_the_order(
     assert [select_fragments(shuffled, Shard(number, count)) for number in range(1, count + 1)] == shards
 
 
+@pytest.mark.slow
 @given(item_lists(), counts)
 def test_fragments_that_one_compile_makes_go_to_one_shard(items: list[ShardItem], count: int) -> None:
     numbers = assign_shards(items, count)
@@ -111,6 +114,7 @@ def test_fragments_that_one_compile_makes_go_to_one_shard(items: list[ShardItem]
     assert len(together) == len({item.compile for item in items})
 
 
+@pytest.mark.slow
 @given(item_lists(), counts)
 def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: list[ShardItem], count: int) -> None:
     include = make_ci_matrix(items, count)["include"]

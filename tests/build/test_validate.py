@@ -63,6 +63,7 @@ def pair(kind: str, one: str, other: str) -> tuple[Fragment, Fragment]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HELPERS)
 def test_one_helper_with_two_bodies_is_refused(kind: str) -> None:
     name = "help" if kind != "variable" else "value"

@@ -57,6 +57,7 @@ def test_count_is_a_number_alone(good: Path) -> None:
     assert run(good, "--count").stdout == "4\n"
 
 
+@pytest.mark.slow
 def test_count_of_more_than_could_be_listed(tmp_path: Path) -> None:
     path = written(tmp_path, {f"n{i}": [str(d) for d in range(10)] for i in range(5_000)})
     assert run(path, "--count").stdout == "1" + "0" * 5_000 + "\n"

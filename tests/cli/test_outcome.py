@@ -56,6 +56,7 @@ def _working(directory: Path) -> list[str]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked up in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_build_that_is_asked_to_end_leaves_no_directory_and_no_worker(tmp_path: Path, number: signal.Signals) -> None:

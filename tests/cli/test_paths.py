@@ -40,6 +40,7 @@ def locked(mini_path: Path, tmp_path: Path) -> Iterator[Path]:
     path.parent.chmod(0o700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("ls",), ("check",), ("doctor",), ("merge", "-o", "x.fragdb")], ids=" ".join)
 def test_a_database_that_may_not_be_read_is_said_as_one_that_is_missing(locked: Path, command: tuple[str, ...]) -> None:
     assert f"error: {locked}: cannot be read: permission denied" in _said(1, *command, locked)

@@ -87,6 +87,7 @@ parts = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(parts.filter(str.strip)))
 def test_splitting_undoes_joining(texts: list[str]) -> None:
     assert split_top_level(",".join(texts)) == [text.strip() for text in texts]

@@ -209,6 +209,7 @@ def _left_out(coverage: Coverage, cell: tuple[str, ...]) -> bool:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_CELLS)
 def test_every_cell_of_the_product_is_drawn_or_counted_once(given: tuple[set[tuple[str, ...]], ...]) -> None:
@@ -366,6 +367,7 @@ def test_the_result_of_a_check_is_read_back(mini_path: Path, tmp_path: Path) -> 
     assert "2 of 4, which have all 4 values" in text
 
 
+@pytest.mark.slow
 def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
     source = MINI | {"op.json": MINI["op.json"].replace('["float", "double"]', '["float"]')}
     path = build(
@@ -515,6 +517,7 @@ def faulty_page(value: str, symbol: str, message: str) -> str:
         return page.to_html(describe(opened, check=found))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
 def test_no_text_of_a_database_or_a_check_becomes_markup(value: str, symbol: str, message: str) -> None:

@@ -220,6 +220,7 @@ parts = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts)
 def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
@@ -266,6 +267,7 @@ def test_a_changed_part_record_is_noticed_at_opening(tmp_path: Path, statement: 
     assert caught.value.where == str(path)
 
 
+@pytest.mark.slow
 def test_flipped_bits_never_make_another_part_nor_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "part"
     database.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)

@@ -279,6 +279,7 @@ except DatabaseError as error:
     return output_of(program, path)
 
 
+@pytest.mark.slow
 def test_lengths_that_a_file_declares_are_not_believed(copy: Path) -> None:
     whole = copy.read_bytes()
     with FragmentDatabase(copy) as database:

@@ -52,6 +52,7 @@ def test_every_combination_that_occurs_occurs_in_the_cover(space: Configurations
     assert found.tuples == len(occurring(space, strength))
 
 
+@pytest.mark.slow
 @given(spaces(), st.integers(1, 5))
 def test_nothing_is_chosen_twice_and_the_same_input_gives_the_same_cover(space: Configurations, strength: int) -> None:
     found = cover(space, strength)

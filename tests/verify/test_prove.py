@@ -265,6 +265,7 @@ def test_families_without_parameters_and_without_kernels(proof: Prove) -> None:
     assert [failure.kind for failure in proof().failures] == [Kind.EMPTY]
 
 
+@pytest.mark.slow
 def test_two_thousand_kernels_are_proved_in_seconds(proof: Prove) -> None:
     types, filters = ("a", "b", "c", "d"), 3
     fragments = [kernel(f"_Z2opP1{t}", "_Z6filterv", data_type=t, veclen=str(v)) for t in types for v in range(16)]
@@ -410,6 +411,7 @@ def gets_stuck(index: Index, entry: Fragment) -> bool:
     return follow(frozenset([entry]))
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(families())
 def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: list[Fragment]) -> None:
@@ -423,6 +425,7 @@ def test_every_kernel_that_some_configuration_plans_is_found_once(fragments: lis
     assert set(planned) == by_trial(index, fragments)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(families())
 def test_a_dead_end_is_found_where_fragments_that_agree_lead_nowhere(fragments: list[Fragment]) -> None:

@@ -137,6 +137,7 @@ def test_a_toolkit_elsewhere_gives_the_same_bytes(
     assert compile_text(moved, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH) == here
 
 
+@pytest.mark.slow
 def test_variables_that_change_what_is_compiled_are_not_heard(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +222,7 @@ def test_a_header_that_is_not_read_changes_nothing(compiler: Compiler) -> None:
     assert one == other
 
 
+@pytest.mark.slow
 def test_headers_are_found_by_name_and_not_beside_the_includer(compiler: Compiler) -> None:
     headers = {
         "a/first.h": '#include "value.h"\n',
@@ -230,6 +232,7 @@ def test_headers_are_found_by_name_and_not_beside_the_includer(compiler: Compile
     compile_text(compiler, '#include "a/first.h"\nstatic_assert(VALUE == 1, "");\n#include "a/a/value.h"\n', headers)
 
 
+@pytest.mark.slow
 def test_a_header_above_its_root_is_not_written_outside(compiler: Compiler) -> None:
     text = '# /* */ include "../../up.h"\n#include <../../up.h>\n#ifndef UP\n#error\n#endif\n'
     unit = compile_text(compiler, text, {"../../up.h": "#define UP\n"})
@@ -245,6 +248,7 @@ def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
     assert ".loc" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -278,6 +282,7 @@ def test_a_refused_option_is_a_compile_error_that_names_it(compiler: Compiler) -
     assert "-odir" in refused(compiler, "", None, "-odir=/tmp").what
 
 
+@pytest.mark.slow
 def test_warnings_are_kept(compiler: Compiler) -> None:
     assert "never referenced" in compile_text(compiler, "__device__ int f() { int unused; return 1; }").log
 

@@ -182,6 +182,7 @@ def other(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_jitlto_is_refused_at_once(bare: Any, other: Path) -> None:
     with _Worker(bare, other), pytest.raises(ToolchainError) as caught:
         connect(url(bare))

@@ -99,6 +99,7 @@ def test_without_a_cache_everything_is_compiled_again(make: Make) -> None:
     assert [make(MINI, cache=None).compiled for _ in range(2)] == [6, 6]
 
 
+@pytest.mark.slow
 def test_another_place_is_no_change(make: Make) -> None:
     first = make(MINI)
     second = make(MINI, name="elsewhere in a longer path")
@@ -162,6 +163,7 @@ def test_what_the_compiler_is_given_is_what_counts(make: Make, files: dict[str, 
     assert fresh.path.read_bytes() == report.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_another_compiler_is_another_fingerprint(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     make(MINI)
     monkeypatch.setattr("jitlto.cuda.toolkit.build_id", lambda _: "another build")
@@ -170,6 +172,7 @@ def test_another_compiler_is_another_fingerprint(make: Make, monkeypatch: pytest
     assert "another build" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_header_that_appears_before_another_is_seen(make: Make) -> None:
     """Not a changed file but a new one makes an include mean something else."""
     files = MINI | {
@@ -185,6 +188,7 @@ def test_a_header_that_appears_before_another_is_seen(make: Make) -> None:
         make(files | {"extra.cuh": ""})
 
 
+@pytest.mark.slow
 def test_a_header_included_through_a_macro_is_a_dependency(make: Make) -> None:
     files = MINI | {
         "kern.cu.jinja": '#define NAME "hidden.cuh"\n#include NAME\n' + MINI["kern.cu.jinja"],
@@ -195,6 +199,7 @@ def test_a_header_included_through_a_macro_is_a_dependency(make: Make) -> None:
     assert make(files | {"hidden.cuh": "#define HIDDEN 2\n"}).compiled == 2
 
 
+@pytest.mark.slow
 def test_equal_sources_of_several_families_are_compiled_once(
     tmp_path: Path, cache: Cache, workers: ProcessExecutor
 ) -> None:
@@ -253,12 +258,14 @@ def test_damaged_entries_are_made_again(make: Make, cache: Cache, kind: str) -> 
     assert make(MINI).compiled == 0
 
 
+@pytest.mark.slow
 def test_an_entry_that_is_lost_is_made_again(make: Make, cache: Cache) -> None:
     make(MINI)
     entries(cache, "compiled")[0].unlink()
     assert make(MINI).compiled == 1
 
 
+@pytest.mark.slow
 def test_a_cache_without_room_builds_all_the_same(make: Make, tmp_path: Path) -> None:
     small = Cache(CacheDir(tmp_path / "small", 1))
     data = make(MINI, cache=small).path.read_bytes()
@@ -270,6 +277,7 @@ def test_a_cache_without_room_builds_all_the_same(make: Make, tmp_path: Path) ->
 WRONG = changed(op__cu__jinja=MINI["op.cu.jinja"].replace("{{expr}}", "no_such_name + {{expr}}"))
 
 
+@pytest.mark.slow
 def test_of_several_failures_the_first_is_reported_every_time(make: Make) -> None:
     messages = set()
     for _ in range(3):
@@ -302,6 +310,7 @@ def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: M
     assert "no_such_name" in text
 
 
+@pytest.mark.slow
 def test_the_most_expensive_are_compiled_first(tmp_path: Path, cache: Cache) -> None:
     path = write_family(tmp_path / "family", MINI)
     keys = [str(key) for key in Project([declaration.load_family(path)]).keys]
@@ -338,6 +347,7 @@ class Dying(ProcessExecutor):
         return super()._call(fn, *args, **kwargs)
 
 
+@pytest.mark.slow
 def test_a_source_whose_worker_died_is_compiled_by_another(make: Make) -> None:
     with Dying(1) as pool:
         assert make(MINI, executor=pool, cache=None).compiled == 6
@@ -350,6 +360,7 @@ def test_a_source_whose_worker_dies_again_is_an_error_that_names_it(make: Make) 
     assert "(group kern, data_type=float)" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_any_executor_gives_the_same_bytes(make: Make) -> None:
     data = make(MINI, cache=None).path.read_bytes()
     with ThreadPoolExecutor(2) as pool:

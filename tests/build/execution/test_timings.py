@@ -187,6 +187,7 @@ _TIMINGS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(_TIMINGS)
 def test_whatever_was_timed_the_plot_is_well_formed_and_nothing_leaves_it(timings: Timings) -> None:

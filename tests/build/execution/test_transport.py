@@ -50,6 +50,7 @@ class Counting(ProcessExecutor):
         return super()._call(fn, *args, **kwargs)
 
 
+@pytest.mark.slow
 def test_headers_go_to_a_worker_once() -> None:
     Counting.sent = 0
     with Counting(1) as pool:
@@ -136,6 +137,7 @@ def test_another_compiler_is_refused_by_the_worker() -> None:
         assert result.compiled.kernels == (("_Z1kv", ()),)
 
 
+@pytest.mark.slow
 def test_a_job_that_nobody_has_begun_can_be_cancelled() -> None:
     with ProcessExecutor(1) as pool:
         futures = [submit(pool, job(b"%d" % n), describe) for n in range(50)]
@@ -175,6 +177,7 @@ def test_capacity_is_the_number_of_workers() -> None:
 SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=4), max_size=4)
 
 
+@pytest.mark.slow
 @given(SETS, SETS)
 def test_digests_are_equal_for_equal_sets_alone(a: dict[str, bytes], b: dict[str, bytes]) -> None:
     assert (digest_headers(a) == digest_headers(b)) == (a == b)

@@ -74,6 +74,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "256"), done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "hint"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "crashed"), (signal.SIGTERM, "build again")]
 )

@@ -92,6 +92,7 @@ def test_lenient_product_is_the_plain_definition(document: Any) -> None:
     assert loaded.count == len(expected)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=600)
 @given(documents(strings))
 def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_find(document: Any) -> None:
@@ -125,6 +126,7 @@ def test_first_sorted_name_is_the_outermost_loop_and_elements_keep_their_order(
     assert places == sorted(places)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(documents(strings), st.randoms(use_true_random=False))
 def test_order_of_members_in_the_file_does_not_matter(document: Any, rng: random.Random) -> None:
@@ -425,6 +427,7 @@ def wide(digits: int) -> dict[str, list[dict[str, Any]]]:
     return {f"_{n}": [{n: str(i), f"{n}_name": [f"v{i}"]} for i in range(10)] for n in "abcdefgh"[:digits]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 def test_100_000_combinations_in_two_seconds(lenient: bool) -> None:
     start = time.perf_counter()
@@ -491,6 +494,7 @@ def test_size_and_depth_are_no_problem(document: Any, count: int, lenient: bool)
     assert next(loaded.combinations())
 
 
+@pytest.mark.slow
 def test_identical_combinations_are_found_among_more_than_could_be_listed() -> None:
     same = {f"n{i:03}": ["x", "y"] for i in range(300)}
     tied = same | {"_g": [{"p": "1", "q": "1"}, {"p": "2", "q": "2"}]}

@@ -110,6 +110,7 @@ def test_a_database_lies_in_a_package_under_a_name_that_an_entry_point_can_say(t
     assert repr(database.replace("\\\\", "\\")) in error.what
 
 
+@pytest.mark.slow
 @given(st.lists(st.from_regex(r"[A-Za-z_][A-Za-z0-9_]*", fullmatch=True), min_size=2, max_size=5))
 def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> None:
     found = PackageConfig(

@@ -347,6 +347,7 @@ def test_a_relative_place_is_where_the_process_is(
     assert mini.database.path == path
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(), lines=st.lists(st.from_regex(r"[\w.\[\]#=: /-]{0,20}")))
 def test_no_entry_points_take_a_database_from_elsewhere(site: Path, text: str, lines: list[str]) -> None:

@@ -156,6 +156,7 @@ def test_each_way_to_spell_a_value_finds_the_kernel(path: Path, opened: list[Pat
         assert len(opened) == number
 
 
+@pytest.mark.slow
 def test_a_replaced_database_is_read_anew(path: Path, build_family: BuildFamily, opened: list[Path]) -> None:
     old = launcher(path)
     stale = process(path)

@@ -617,6 +617,7 @@ def limited(database: str) -> None:
     print(events.counters()["linked"])
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow_cost_a_link_and_one_warning(mini_path: Path, tmp_path: Path) -> None:
     code = "import sys; from tests.runtime.linking.test_kernel_cache import limited; limited(sys.argv[1])"
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "user")}
@@ -710,6 +711,7 @@ def test_a_cache_is_opened_once_whatever_number_of_threads_ask_first(
             assert len({id(each.result(10)) for each in [pool.submit(first) for _ in range(8)]}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["the cache", "the entries", "the locks", "its parent"])
 def test_a_directory_removed_while_in_use_is_made_again(
     tmp_path: Path, plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture, at: str
@@ -870,6 +872,7 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
     assert len(left) >= 3
 
 
+@pytest.mark.slow
 def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: Path, mini: KernelFamily) -> None:
     plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90)]
     truth = {plan.digest: plan.link(use_cache=False) for plan in plans}

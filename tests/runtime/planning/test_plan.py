@@ -446,6 +446,7 @@ def test_a_damaged_image_is_a_database_error_and_not_other_code(mini_path: Path,
 # --- threads ---
 
 
+@pytest.mark.slow
 def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
     plans = [
         mini.plan(arch=arch, link_mode=mode, data_type=data_type, op_name=op_name)

@@ -66,6 +66,7 @@ def test_a_plan_is_read_as_it_was_written_in_one_line(used: UsedPlan) -> None:
     assert UsedPlan.from_line(line) == used
 
 
+@pytest.mark.slow
 @given(_used, st.data())
 def test_a_line_that_is_cut_off_is_not_read(used: UsedPlan, data: st.DataObject) -> None:
     line = used.to_line()
@@ -150,6 +151,7 @@ def _cubin(planner: Planner) -> bytes:
     return planner.plan(arch="sm_90").link().cubin
 
 
+@pytest.mark.slow
 def test_several_processes_write_to_one_file_at_once(mini: KernelFamily, mini_path: Path, tmp_path: Path) -> None:
     path = tmp_path / "used.jsonl"
     code = """

@@ -534,6 +534,7 @@ def suffixes() -> list[str]:
     return ["90a", "100a", "100f", "120a"] if toolkit.nvrtc_version() >= (12, 9) else ["90a"]
 
 
+@pytest.mark.slow
 def test_ltoir_for_one_architecture_or_family_is_looked_into_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
     for name in suffixes():
         architecture = Architecture.parse(name)
