@@ -367,7 +367,7 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
         if group.interface and search.find(group.interface) is None:
             raise FamilyError(
                 f"interface {group.interface!r} does not exist",
-                code="family-no-interface",
+                code="family-interface",
                 where=f"{family.path} [{group.role}.{group.name}]",
                 hint=f"looked for in {', '.join(map(str, family.include))}",
             )

@@ -159,7 +159,7 @@ def build(
     outputs = {"-o": output if builds else None, "--timings": timings}
     check_outputs(outputs, costs, database="-o")
     if timings is not None:
-        record.check(timings)
+        record.check_writable(timings)
     recorded = read_costs(costs)
     package = None if directory is None else _package(directory, names)
     if package is not None and builds and output is not None and shard is None:
@@ -228,12 +228,12 @@ def _build(project: Project, output: Path, cache: Cache | None, options: _BuildO
 def _observer(timings: Path | None, quiet: bool) -> Iterator[Observer]:
     """The observer of a build: shows progress, and writes timings at the end, of a build that fails too."""
     from jitlto.build.execution import timings as record
-    from jitlto.build.execution.events import Together
+    from jitlto.build.execution.events import ObserverGroup
 
     recorder = record.Recorder()
     try:
         with progress("compiling", quiet=quiet) as tally:
-            yield Together(recorder, tally)
+            yield ObserverGroup(recorder, tally)
     finally:
         if timings is not None:
             record.write(recorder.timings(), timings)

@@ -117,7 +117,7 @@ import os, time
 from jitlto.build.execution import workers
 from jitlto.cli import outcome
 outcome.end_in_order()
-workers.call_local(os.getpid)
+workers.local_executor().submit(os.getpid).result()
 def work():
     os.kill(os.getpid(), {int(number)})
     time.sleep(60)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jitlto.build.execution.timings import check
+from jitlto.build.execution.timings import check_writable
 from jitlto.cli import cli
 from jitlto.errors import BuildError, DatabaseError, JitltoError
 from tests.support.families import MINI, write_family
@@ -112,7 +112,7 @@ def test_looking_whether_timings_can_be_written_changes_nothing(here: Path) -> N
     Path("link.json").symlink_to("x.json")
     Path("old.json").write_text("kept")
     for name in ("new.json", "link.json", "old.json"):
-        check(Path(name))
+        check_writable(Path(name))
     assert Path("link.json").is_symlink()
     assert sorted(path.name for path in here.glob("*.json") if path.exists()) == ["old.json"]
     assert Path("old.json").read_text() == "kept"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.execution.events import NO_OBSERVER, Span, Together
+from jitlto.build.execution.events import NO_OBSERVER, ObserverGroup, Span
 from jitlto.cli.progress import progress
 from jitlto.cli.tally import Tally, duration
 from jitlto.errors import CompileError
@@ -209,7 +209,7 @@ def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> Non
 
 def test_several_observers_hear_the_same() -> None:
     tallies = Tally(), Tally()
-    both = Together(*tallies, NO_OBSERVER)
+    both = ObserverGroup(*tallies, NO_OBSERVER)
     both.phase("compile")
     both.started(KEYS[:3])
     both.cached(KEYS[0])

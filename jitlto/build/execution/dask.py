@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: jobs travel by content, so that a worker needs no more than jitlto and a toolchain."""
+"""A Dask cluster as an executor: jobs are sent by content, so that a worker needs only jitlto and a toolchain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.build.compilers.base import find_toolchain
-from jitlto.build.execution.transport import check_versions, replaceable, versions
+from jitlto.build.execution.transport import check_versions, versions, with_substitute
 from jitlto.errors import BuildError, JitltoError, ToolchainError
 
 P = ParamSpec("P")
@@ -54,13 +54,14 @@ class DaskExecutor(Executor):
         call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit has keywords of its own
         losses = 0
 
-        def again(error: BaseException) -> Future[T] | None:
+        def resubmit(error: BaseException) -> Future[T] | None:
             nonlocal losses
             if isinstance(error, CancelledError):
                 raise BuildError(
-                    "the cluster gave a job up, or its scheduler is gone",
+                    "the cluster cancelled a job, or its scheduler is gone",
+                    code="build-cluster-lost",
                     where=self._address,
-                    hint="look whether the scheduler runs, and at its log",
+                    hint="check that the scheduler runs, and see its log",
                 )
             if not isinstance(error, KilledWorker):
                 return None
@@ -68,16 +69,17 @@ class DaskExecutor(Executor):
             if losses == _MOST_LOSSES:
                 raise BuildError(
                     f"{losses * (error.allowed_failures + 1)} workers died over one job",
+                    code="build-worker-died",
                     where=f"{self._address}, last {error.last_worker.address}",
-                    hint="look at the workers' logs; most often their memory limit is too low",
+                    hint="see the workers' logs; most often their memory limit is too low",
                 )
-            first: Future[T] = self._executor.submit(call, *args)
-            return first
+            future: Future[T] = self._executor.submit(call, *args)
+            return future
 
-        return replaceable(self._executor.submit(call, *args), again)
+        return with_substitute(self._executor.submit(call, *args), resubmit)
 
     def check(self, identities: Mapping[str, str]) -> None:
-        """Refuse the cluster if a worker has another compiler than this process, before anything is compiled.
+        """Check that every worker has the compilers of this process.
 
         Parameters
         ----------
@@ -99,12 +101,13 @@ class DaskExecutor(Executor):
     def _check_workers(self, probe: Callable[[], dict[str, str]], ours: Mapping[str, str]) -> None:
         for worker, theirs in sorted(self._client.run(probe, on_error="return").items()):
             if isinstance(theirs, JitltoError):
-                raise ToolchainError(theirs.what, where=f"worker {worker}", hint=theirs.hint)
+                raise ToolchainError(theirs.what, code=theirs.code, where=f"worker {worker}", hint=theirs.hint)
             if isinstance(theirs, OSError):
                 continue  # it has just gone; others do its work
             if not isinstance(theirs, dict):
                 raise ToolchainError(
                     f"worker {worker} cannot run jitlto: {theirs!r}",
+                    code="toolchain-worker",
                     hint=f"install jitlto {versions()['jitlto']} on every worker",
                 )
             check_versions(worker, theirs, ours)
@@ -126,30 +129,39 @@ def connect(url: str) -> DaskExecutor:
     Raises
     ------
     BuildError
-        If ``url`` is malformed, or nobody answers there as a scheduler with workers within ten seconds.
+        If ``url`` is malformed, or no scheduler with workers answers there within ten seconds.
     ToolchainError
         If the package ``distributed`` is missing, or the scheduler or a worker has another jitlto or Python.
     """
     match = _ADDRESS.fullmatch(url)
     if match is None or int(match[1].rpartition(":")[2]) > 65535:
-        raise BuildError(f"{url!r} is no address of a cluster", hint="write dask://HOST:PORT, the scheduler's")
+        raise BuildError(
+            f"invalid address of a cluster {url!r}",
+            code="build-cluster-address",
+            hint="write dask://HOST:PORT, the scheduler's",
+        )
     try:
         from distributed import Client
     except ImportError as error:
         raise ToolchainError(
-            f"the package distributed cannot be imported: {error}", hint="pip install 'jitlto[dask]'"
+            f"the package distributed cannot be imported: {error}",
+            code="toolchain-not-installed",
+            hint="pip install 'jitlto[dask]'",
         ) from error
     try:
-        _knock(match[1])
+        _check_answers(match[1])
         make: Callable[..., Any] = Client
         with _quiet():
             client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:  # a time-out is an OSError
         raise BuildError(
-            f"no Dask scheduler answers at {match[1]}: {error}", hint="look whether it runs, and for a firewall"
+            f"no Dask scheduler answers: {error}",
+            code="build-cluster-unreachable",
+            where=match[1],
+            hint="check that it runs, and that no firewall is between",
         ) from error
     try:
-        _check(client, match[1])
+        _check_python(client, match[1])
         executor = DaskExecutor(client, match[1])
         executor._check_workers(versions, versions())
     except BaseException:
@@ -158,30 +170,31 @@ def connect(url: str) -> DaskExecutor:
     return executor
 
 
-def _knock(address: str) -> None:
-    """Raise OSError if no scheduler answers: Dask itself waits for ever for one that takes the call and is silent."""
+def _check_answers(address: str) -> None:
+    """Raise OSError if no scheduler answers: Dask itself waits for ever for one that accepts and is silent."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
         # Dask's side of a connection begins with the size of a short greeting.
         size = connection.recv(8, socket.MSG_WAITALL)
     if len(size) != 8 or int.from_bytes(size, "little") > 1 << 16:
-        raise OSError("something else is there")
+        raise OSError("another program is listening there")
 
 
-def _check(client: Any, address: str) -> None:
-    """What can be asked of workers that may have another Python, or no jitlto."""
+def _check_python(client: Any, address: str) -> None:
+    """Check what can be asked of workers that may have another Python, or no jitlto."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
         raise BuildError(
             "the cluster has no workers",
+            code="build-cluster-empty",
             where=address,
             hint=f"start some: dask worker tcp://{address}",
         ) from error
     ours = {"Python": versions()["Python"]}
-    for worker, found in sorted(client.get_versions()["workers"].items()):
-        theirs = ".".join(str(found["packages"]["python"]).split(".")[:2])
-        check_versions(worker, {"Python": theirs}, ours)
+    for worker, installed in sorted(client.get_versions()["workers"].items()):
+        python = ".".join(str(installed["packages"]["python"]).split(".")[:2])
+        check_versions(worker, {"Python": python}, ours)
 
 
 def _identities(names: tuple[str, ...]) -> dict[str, str]:
@@ -191,7 +204,7 @@ def _identities(names: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Dask logs of a connection that fails: the error says it."""
+    """Silence what Dask logs of a connection that fails: the error says it."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What a build tells of itself while it runs, and who may listen: :class:`Observer`. Nothing is printed here."""
+"""What happens in a build, and who may observe it: :class:`Observer`. Nothing is printed here."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ class Span:
     Parameters
     ----------
     key : FragmentKey
-        What was compiled.
     worker : str
-        Who compiled it; a process, or a process of another machine.
+        Host and process.
     start : float
-        Seconds from the begin of the build to the begin of this compile.
+        Seconds from the start of the build to the start of this compile.
     seconds : float
         Wall time of the compile.
     steps : mapping of str to float
-        Seconds of each of its steps, in their order, such as ``{"ltoir": 0.2, "ptx": 0.1, "symbols": 0.3}``.
+        Seconds of each of its steps, in order, such as ``{"ltoir": 0.2, "ptx": 0.1, "symbols": 0.3}``.
     """
 
     key: FragmentKey
@@ -36,9 +35,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the build: its name, its begin in seconds from the begin of the build, and its seconds.
+    """A part of the build, with its start in seconds from that of the build, and its seconds.
 
-    A name may come again, once for each family.
+    A name may occur again, once for each family.
     """
 
     name: str
@@ -57,11 +56,11 @@ class Timings:
     spans : tuple of Span
         Of each fragment that was compiled, in the order in which they ended.
     cached : int
-        Fragments that took no compile.
+        How many fragments needed no compile.
     total_seconds : float
         Wall time of the build.
     earlier : mapping of str to float
-        Of those from the cache, by key, the seconds that they took when they were compiled, as far as it is known.
+        Of those from the cache, by key, the seconds of their compile, as far as they are known.
     """
 
     phases: tuple[Phase, ...]
@@ -72,59 +71,53 @@ class Timings:
 
 
 class Observer:
-    """Told of what a build does, by one thread. This one ignores it all: override what matters."""
+    """Called by one thread with what a build does. Override what matters; this one ignores it all."""
 
     def phase(self, name: str) -> None:
-        """The phase ``name`` begins, and with it ends the one before."""
+        """The phase ``name`` begins, and the one before ends."""
 
     def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
-        """All is rendered: of each of ``keys`` it will be told once that it is cached, compiled or failed.
+        """All is rendered; for each of ``keys`` one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows.
 
-        ``costs`` are expected seconds by the text form of the key, as far as they are known, of other fragments
-        perhaps too; see :func:`jitlto.build.execution.costs.read_seconds`.
+        ``costs`` are expected seconds by the text form of the key, as far as they are known, and perhaps of other
+        fragments too; see :func:`jitlto.build.execution.costs.read_seconds`.
         """
 
     def cached(self, key: FragmentKey) -> None:
         """A fragment needs no compile: the build cache has it, or another fragment has the same source."""
 
     def compiled(self, span: Span) -> None:
-        """A fragment is compiled."""
+        """A fragment was compiled."""
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:
-        """A fragment cannot be compiled."""
+        """A fragment failed to compile."""
 
 
-#: Listens to nothing.
 NO_OBSERVER = Observer()
 
 
-class Together(Observer):
-    """Tells several observers, in order."""
+class ObserverGroup(Observer):
+    """Passes every call on to several observers, in order."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
     def phase(self, name: str) -> None:
-        """Pass it on."""
         for observer in self._observers:
             observer.phase(name)
 
     def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
-        """Pass it on."""
         for observer in self._observers:
             observer.started(keys, costs)
 
     def cached(self, key: FragmentKey) -> None:
-        """Pass it on."""
         for observer in self._observers:
             observer.cached(key)
 
     def compiled(self, span: Span) -> None:
-        """Pass it on."""
         for observer in self._observers:
             observer.compiled(span)
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:
-        """Pass it on."""
         for observer in self._observers:
             observer.failed(key, error)

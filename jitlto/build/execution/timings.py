@@ -1,4 +1,4 @@
-"""Where the time of a build went: kept in a side file, never in the database, for a program or for a person."""
+"""Recording where the time of a build went, and writing it to a file of its own, never into the database."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DIGITS = 6  # microseconds
 
 
 class Recorder(Observer):
-    """Records the timings of a build while it runs. The build begins when the recorder is made.
+    """Records the timings of a build, which begins when the recorder is made.
 
     Parameters
     ----------
@@ -34,19 +34,15 @@ class Recorder(Observer):
         self._costs: Mapping[str, float] = {}
 
     def phase(self, name: str) -> None:
-        """Note when a phase begins."""
         self._phases.append((name, self._clock() - self._begin))
 
     def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:  # noqa: ARG002
-        """Keep the costs: what fragments from the cache took when they were compiled."""
         self._costs = costs or {}
 
     def cached(self, key: FragmentKey) -> None:
-        """Keep it."""
         self._cached.append(key)
 
     def compiled(self, span: Span) -> None:
-        """Keep it."""
         self._spans.append(span)
 
     def timings(self) -> Timings:
@@ -59,7 +55,7 @@ class Recorder(Observer):
 
 
 def to_json(timings: Timings) -> str:
-    """Timings for a program: totals, phases, seconds by fragment key, and every span."""
+    """Return timings as JSON: totals, phases, seconds by fragment key, and every span."""
     spans = sorted(timings.spans, key=lambda span: str(span.key))
     document = {
         "total_seconds": round(timings.total_seconds, _DIGITS),
@@ -90,36 +86,41 @@ def to_json(timings: Timings) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-#: How a file is written, by its ending: for a program, as a page with a plot and tables, as the plot alone.
-_FORMS: dict[str, Callable[[Timings], str]] = {
+_WRITERS: dict[str, Callable[[Timings], str]] = {
     ".json": to_json,
     ".html": timings_page.to_html,
     ".svg": timings_page.to_svg,
 }
 
 
-def check(path: Path) -> None:
-    """Refuse a file that :func:`write` cannot write, before a build has taken its time.
+def check_writable(path: Path) -> None:
+    """Check that :func:`write` can write a file, before a build takes its time.
 
     Raises
     ------
     BuildError
         If its ending is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be written.
     """
-    if path.suffix.lower() not in _FORMS:
+    if path.suffix.lower() not in _WRITERS:
         raise BuildError(
-            f"timings cannot be written as {path.suffix or 'a file without an ending'}",
+            f"unknown format of timings {path.suffix!r}",
+            code="build-timings-format",
             where=str(path),
-            hint=f"end the name with {', '.join(_FORMS)}: for a program, a page to read, its plot alone",
+            hint="end the name with .json (for a program), .html (a page) or .svg (its plot)",
         )
     if not path.parent.is_dir():
-        raise BuildError(f"the directory {path.parent} does not exist", where=str(path), hint="create it first")
+        raise BuildError(
+            f"the directory {path.parent} does not exist",
+            code="build-no-directory",
+            where=str(path),
+            hint="create it first",
+        )
     try:
         file = os.path.realpath(path)  # a link stays, wherever it leads
-        there = os.path.lexists(file)
+        exists = os.path.lexists(file)
         # Opened as it will be: permissions alone do not tell. A FIFO without a reader is an error at once.
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666))
-        if not there:
+        if not exists:
             os.unlink(file)  # noqa: PTH108 - a string
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -131,10 +132,10 @@ def write(timings: Timings, path: Path) -> None:
     Raises
     ------
     BuildError
-        As :func:`check`, or if the file cannot be written.
+        As :func:`check_writable`, or if the file cannot be written.
     """
-    check(path)
-    text = _FORMS[path.suffix.lower()](timings)
+    check_writable(path)
+    text = _WRITERS[path.suffix.lower()](timings)
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
@@ -143,5 +144,8 @@ def write(timings: Timings, path: Path) -> None:
 
 def _unwritable(path: Path, error: OSError) -> BuildError:
     return BuildError(
-        f"timings cannot be written: {error.strerror}", where=str(path), hint="name a file that you may write"
+        f"cannot be written: {error.strerror}",
+        code="build-unwritable-timings",
+        where=str(path),
+        hint="name a file that you may write",
     )

@@ -1,8 +1,8 @@
-"""Jobs on their way to any executor: a set of headers, megabytes that most jobs share, goes to a worker once.
+"""Sending jobs to any executor: a set of headers, megabytes that most jobs share, is sent to a worker once.
 
-A job travels with the SHA-256 of its headers in their place. A worker that does not hold that set answers
-:class:`MissingHeaders` and is sent the job again, with the set. The worker may be a process of ours, or a thread or
-process of another executor, here or on another machine; those compile in processes of their own, so that the
+A job is sent with the SHA-256 of its headers in their place. A worker that does not have that set answers
+:class:`MissingHeaders` and is sent the job again, with the set. The worker may be one of our processes, or a thread or
+process of another executor, here or on another machine; those compile in worker processes of their own, so that the
 bytes are the same.
 """
 
@@ -33,17 +33,17 @@ T = TypeVar("T")
 Headers = Mapping[str, bytes]
 
 
-class MissingHeaders(Exception):  # noqa: N818 - a request to be sent them, which never leaves the transport
-    """A worker does not hold the set of headers with this SHA-256, or no longer."""
+class MissingHeaders(Exception):  # noqa: N818 - a request to be sent them, which never leaves this module
+    """A worker does not have the set of headers with this SHA-256, or no longer."""
 
 
 class HeaderStore:
-    """The sets of headers that a process holds, the latest used; for any number of threads.
+    """The sets of headers that a process has, the most recently used ones; thread-safe.
 
     Parameters
     ----------
     limit : int
-        Bytes to hold at most, beside the set that was put last.
+        Bytes to store at most, beside the set that was put last.
     """
 
     def __init__(self, limit: int) -> None:
@@ -53,7 +53,6 @@ class HeaderStore:
         self._lock = threading.Lock()
 
     def put(self, digest: str, headers: Headers) -> None:
-        """Hold a set, in the place of those that were not used for longest."""
         size = sum(map(len, headers.values()))
         with self._lock:
             self._size += size - self._sets.pop(digest, (headers, 0))[1]
@@ -62,13 +61,6 @@ class HeaderStore:
                 self._size -= self._sets.popitem(last=False)[1][1]
 
     def get(self, digest: str) -> Headers:
-        """The set with this digest.
-
-        Raises
-        ------
-        MissingHeaders
-            If it is not held.
-        """
         with self._lock:
             if digest not in self._sets:
                 raise MissingHeaders(digest)
@@ -89,29 +81,35 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def versions() -> dict[str, str]:
-    """What has to be the same on both sides: the versions of jitlto and of Python."""
+    """Return the versions that must be the same on both sides: jitlto's and Python's."""
     return {"jitlto": __version__, "Python": ".".join(map(str, sys.version_info[:2]))}
 
 
 def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
-    """Raise :class:`~jitlto.errors.ToolchainError` at the first version or identity in which a worker differs.
+    """Check that a worker has the client's versions.
 
     Parameters
     ----------
     worker : str
-        What to call it: a host or an address.
+        A host or an address.
     theirs, ours : mapping of str to str
-        What a version is of → the version, at the worker and at the client.
+        Name of a component → its version or identity, at the worker and at the client.
+
+    Raises
+    ------
+    ToolchainError
+        At the first that differs.
     """
     for name, version in ours.items():
         if theirs.get(name) != version:
             raise ToolchainError(
-                f"worker {worker} has {_spoken(name, theirs.get(name))}, the client has {_spoken(name, version)}",
+                f"worker {worker} has {_spell(name, theirs.get(name))}, the client has {_spell(name, version)}",
+                code="toolchain-worker-version",
                 hint=f"install the same {name} on both",
             )
 
 
-def _spoken(name: str, version: str | None) -> str:
+def _spell(name: str, version: str | None) -> str:
     # An identity may be several lines, and begin with the name.
     text = "; ".join((version or "none").splitlines())
     return text if text.startswith(name) else f"{name} {text}"
@@ -140,23 +138,23 @@ def _find_toolchain(name: str) -> Toolchain:
 
 
 def capacity(executor: Executor) -> int:
-    """How many jobs an executor runs at once: its workers, as far as it tells."""
+    """Return how many jobs an executor runs at once: the number of its workers, if it tells."""
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
     return workers if isinstance(workers, int) else default_jobs()
 
 
 def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:
-    """Have a job done by an executor.
+    """Submit a job to an executor.
 
     Parameters
     ----------
     executor : Executor
-        Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are, hand the
-        job on to processes of their own.
+        Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are, pass the
+        job on to worker processes of their own.
     job : CompileJob
-        Its headers travel only if the worker does not hold them.
+        Its headers are sent only if the worker does not have them.
     run : callable
-        What to do with the job, by reference.
+        What to do with the job, such as :func:`compile_job`; pickled by reference.
 
     Returns
     -------
@@ -170,24 +168,24 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     if isinstance(executor, ProcessExecutor):
         return executor.converse(_deliver, headers, payload, job.source.headers)
 
-    def again(error: BaseException) -> Future[Any] | None:
+    def resend(error: BaseException) -> Future[T] | None:
         if isinstance(error, MissingHeaders):
             return executor.submit(_receive, versions(), headers, payload, job.source.headers)
         return None
 
-    return replaceable(executor.submit(_receive, versions(), headers, payload, None), again)
+    return with_substitute(executor.submit(_receive, versions(), headers, payload, None), resend)
 
 
-def replaceable(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
-    """A future that ends as ``first`` does, or as what takes its place when it fails.
+def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
+    """Return a future that ends as ``first`` does, or as its substitute when it fails.
 
     Parameters
     ----------
     first : Future
         The first attempt.
     substitute : callable
-        Given the error (CancelledError if the executor gave the attempt up), returns the next attempt or None for
-        none, or raises what the error is to be.
+        Takes the error (CancelledError if the executor cancelled the attempt), and returns the next attempt, or None
+        for none, or raises the error to end with.
     """
     outer: Future[T] = Future()
     current = first
@@ -232,7 +230,7 @@ def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> Any
 
 def _receive(client: Mapping[str, str], headers: str, payload: bytes, contents: Headers | None) -> Any:
     # In a worker of another executor. The arguments are of built-in types only, so that another version of
-    # jitlto can read them and say that it is another.
+    # jitlto can read them and refuse.
     check_versions(socket.gethostname(), versions(), client)
     run, job = _open(headers, payload, contents)
     return submit(local_executor(), job, run).result()

@@ -1,8 +1,8 @@
 """Worker processes: an executor whose workers import nothing of the program that uses it.
 
 ``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script
-without ``if __name__ == "__main__":``, or one read from standard input, fails in a way that nobody understands. Here a
-worker is a fresh interpreter that is told what to call over a socket of its own, and that ends when its parent does.
+without ``if __name__ == "__main__":``, or one read from standard input, fails obscurely. Here a worker is a fresh
+interpreter that receives calls over a socket of its own, and that ends when its parent does.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ T = TypeVar("T")
 Call = Callable[..., Any]
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.execution.workers import serve; serve(*sys.argv[1:])"
-_BYTES_A_JOB = 2 << 30  # on the heaviest CCCL headers NVRTC takes half a GiB, and snapshots of them three times that
+_BYTES_PER_JOB = 2 << 30  # on the heaviest CCCL headers NVRTC takes half a GiB, and snapshots of them three times that
 _CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 _STOP = b""
 
 
-class WorkerDied(BuildError):  # noqa: N818 - said of a process, beside CancelledError and the like
+class WorkerDied(BuildError):  # noqa: N818 - named like CancelledError and BrokenExecutor
     """A worker process ended without an answer."""
+
+    code = "build-worker-died"
 
 
 def _death(status: int) -> WorkerDied:
     if status >= 0:
-        return WorkerDied(
-            f"a worker process ended with exit status {status}", hint="what it wrote to standard error may say why"
-        )
+        return WorkerDied(f"a worker process ended with exit status {status}", hint="see its standard error")
     try:
         killer = signal.Signals(-status)
     except ValueError:  # a real-time signal
@@ -55,24 +55,24 @@ def _death(status: int) -> WorkerDied:
     if killer is signal.SIGKILL:
         hint = "most likely the machine ran out of memory: run fewer jobs at once"
     elif killer in _CRASHES:
-        hint = "the compiler crashed: compile this source alone to see it again, or try another version of the compiler"
+        hint = "the compiler crashed: compile this source alone to reproduce it, or try another version of the compiler"
     else:
-        hint = "somebody sent it that signal: build again"
+        hint = "another process sent that signal: build again"
     return WorkerDied(f"a worker process was killed by {killer.name}", hint=hint)
 
 
 def default_jobs() -> int:
-    """How many compilers may run at once: one a core that this process may use, and no more than memory bears."""
+    """Return how many compilers may run at once: one for each core of this process, and as many as memory allows."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError, AttributeError):
         return cores
-    return max(1, min(cores, memory // _BYTES_A_JOB))
+    return max(1, min(cores, memory // _BYTES_PER_JOB))
 
 
 class ProcessExecutor(Executor):
-    """Runs calls in worker processes that stay alive from one call to the next.
+    """Runs calls in worker processes that stay alive between calls.
 
     Functions, arguments, results and exceptions are pickled. A call whose worker dies raises :class:`WorkerDied`; the
     next call gets a new worker. Workers end with the process that started them, however that ends.
@@ -80,7 +80,7 @@ class ProcessExecutor(Executor):
     Parameters
     ----------
     workers : int
-        At most so many processes, started as they are needed.
+        The greatest number of processes, which are started as they are needed.
     """
 
     def __init__(self, workers: int) -> None:
@@ -94,18 +94,14 @@ class ProcessExecutor(Executor):
         self._owner = os.getpid()
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Call ``fn`` in a worker."""
         return self._threads.submit(self._call, fn, *args, **kwargs)
 
     def converse(self, fn: Callable[Concatenate[Call, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run ``fn(call, ...)`` in a thread of this process, where every ``call(function, ...)`` is one worker's.
-
-        What one call leaves behind in the worker, the next one finds there.
-        """
+        """Run ``fn(call, ...)`` in a thread of this process; each ``call(function, ...)`` runs in the same worker."""
         return self._threads.submit(fn, self._call, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers: after what they are doing, or at once if ``cancel_futures``."""
+        """Stop the workers: when they are idle, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
             return  # a fork's copy: the workers are not its own
         if cancel_futures:
@@ -152,23 +148,16 @@ class _Gone(Exception):  # noqa: N818 - never leaves this module
 
 
 class _Worker:
-    """One worker process and our end of the socket to it; not for two threads at once, but for :meth:`kill`."""
+    """One worker process and our end of the socket to it; for one thread at a time, except :meth:`kill`."""
 
     def __init__(self, shared: str) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
         self._pipe, theirs = Pipe()
         with theirs:
-            # NVRTC writes its working directory into LTO-IR, so it has to be the same in every build. What libraries
-            # print goes to standard error. A group of its own, so that compilers which it starts end with it.
+            # NVRTC writes its working directory into LTO-IR, so it is the same in every build. What libraries print
+            # goes to standard error. In a process group of its own, so that compilers which it starts end with it.
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-c",
-                    _COMMAND.format(path=path),
-                    str(theirs.fileno()),
-                    str(os.getpid()),
-                    shared,
-                ],
+                [sys.executable, "-c", _COMMAND.format(path=path), str(theirs.fileno()), str(os.getpid()), shared],
                 stdin=subprocess.DEVNULL,
                 stdout=2,
                 pass_fds=(theirs.fileno(),),
@@ -180,27 +169,27 @@ class _Worker:
         request = pickle.dumps((fn, args, kwargs))
         try:
             self._pipe.send_bytes(request)
-            # The end of the socket alone does not tell: a fork made while we started may have their end open.
+            # The socket alone does not tell: a fork made while we started may have their end open.
             while not self._pipe.poll(1):
                 if self._process.poll() is not None:
                     raise _Gone
             answer = self._pipe.recv_bytes()
         except (EOFError, OSError):
             raise _Gone from None
-        held, value = pickle.loads(answer)  # noqa: S301 - from our own worker
-        if held:
+        succeeded, value = pickle.loads(answer)  # noqa: S301 - from our own worker
+        if succeeded:
             result: T = value
             return result
         raise value
 
     def kill(self) -> None:
-        """End the process and what it has started, in the midst of what they do."""
+        """End the process and those that it has started, at once."""
         if self._process.returncode is None:  # not reaped: the number is still its own
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def stop(self) -> int:
-        """Let an idle process end, reap it, and return its exit status, negative for a signal."""
+        """End an idle process, and return its exit status, negative for a signal."""
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(_STOP)
         try:
@@ -213,7 +202,7 @@ class _Worker:
 
 
 def shared_directory() -> Path | None:
-    """In a worker: a directory of small files that the workers of one executor share. Elsewhere: None."""
+    """In a worker, the directory of small files that the workers of one executor share; elsewhere None."""
     return _shared_directory
 
 
@@ -221,7 +210,7 @@ _shared_directory: Path | None = None
 
 
 def serve(socket: str, parent: str, shared: str) -> None:
-    """The worker's side: answer calls until told to stop.
+    """Answer calls until told to stop: the worker's side.
 
     Parameters
     ----------
@@ -248,11 +237,11 @@ def serve(socket: str, parent: str, shared: str) -> None:
 def _answer(request: bytes) -> bytes:
     try:
         fn, args, kwargs = pickle.loads(request)  # noqa: S301 - from the program that started us
-        held, value = True, fn(*args, **kwargs)
+        succeeded, value = True, fn(*args, **kwargs)
     except Exception as error:  # noqa: BLE001 - the caller gets it
-        held, value = False, error
+        succeeded, value = False, error
     try:
-        return pickle.dumps((held, value))
+        return pickle.dumps((succeeded, value))
     except Exception as error:  # noqa: BLE001 - as above
         return pickle.dumps((False, TypeError(f"{value!r} cannot be pickled: {error}")))
 
@@ -272,7 +261,10 @@ _local_lock = threading.Lock()
 
 
 def local_executor() -> ProcessExecutor:
-    """The executor of this process that :func:`call_local` uses; made when first asked for, ended at exit."""
+    """Return the executor of this process for the threads and processes of other executors; it ends at exit.
+
+    Its workers share neither working directory nor threads with this process, and a crash ends a worker alone.
+    """
     global _local
     with _local_lock:
         if _local is None:
@@ -280,22 +272,8 @@ def local_executor() -> ProcessExecutor:
         return _local
 
 
-def call_local(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call ``fn`` in a worker process of this process, and wait for it.
-
-    For the threads and processes of another executor: its working directory, its threads and its other work have no
-    part in the call, and a crash ends the worker alone.
-
-    Raises
-    ------
-    WorkerDied
-        If the worker process dies.
-    """
-    return local_executor().submit(fn, *args, **kwargs).result()
-
-
 def close_local() -> None:
-    """End what :func:`local_executor` has made, in the midst of what it does."""
+    """End the executor that :func:`local_executor` made, at once."""
     if _local is not None:
         _local.shutdown(cancel_futures=True)
 

@@ -14,9 +14,16 @@ from typing import Any
 
 import pytest
 
-from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, call_local
+from jitlto.build.execution.workers import ProcessExecutor, WorkerDied, local_executor
 from jitlto.errors import BuildError, JitltoError
+from tests.support.errors import raises
 from tests.support.process import ROOT, python, started
+
+_LOCAL = "from jitlto.build.execution.workers import local_executor"
+
+
+def call_local(fn: Callable[..., Any], *args: Any) -> Any:
+    return local_executor().submit(fn, *args).result()
 
 
 def test_results_and_exceptions_come_back() -> None:
@@ -25,7 +32,7 @@ def test_results_and_exceptions_come_back() -> None:
         assert [future.result() for future in futures] == [2**n for n in range(20)]
         with pytest.raises(ZeroDivisionError):
             pool.submit(divmod, 1, 0).result()
-        with pytest.raises(JitltoError, match="what"):
+        with raises(JitltoError, "jitlto", "what", where="where", hint="hint"):
             pool.submit(_refuse).result()
 
 
@@ -42,7 +49,7 @@ def test_workers_live_on_from_call_to_call_and_are_other_processes() -> None:
 
 def test_a_worker_that_dies_is_said_and_replaced() -> None:
     with ProcessExecutor(1) as pool:
-        with pytest.raises(WorkerDied, match="7"):
+        with raises(WorkerDied, None, "exit status 7"):
             pool.submit(os._exit, 7).result(timeout=60)
         assert pool.submit(pow, 2, 10).result(timeout=60) == 1024
 
@@ -81,10 +88,9 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
 def test_a_worker_that_is_killed_is_said_by_the_name_of_the_signal(number: signal.Signals, hint: str) -> None:
     with ProcessExecutor(1) as pool:
         future = pool.submit(_kill_self, number)
-        with pytest.raises(WorkerDied, match=f"was killed by {number.name}") as caught:
+        with raises(WorkerDied, None, number.name, hint=hint) as caught:
             future.result(timeout=60)
     assert isinstance(caught.value, BuildError)
-    assert hint in str(caught.value.hint)
 
 
 def _kill_self(number: int) -> None:
@@ -95,7 +101,7 @@ def _kill_self(number: int) -> None:
 def test_what_cannot_be_pickled_is_an_error_and_no_dead_worker() -> None:
     with ProcessExecutor(1) as pool:
         pid = pool.submit(os.getpid).result(timeout=60)
-        with pytest.raises(TypeError, match="cannot be pickled"):
+        with pytest.raises(TypeError, match="lock"):
             pool.submit(threading.Lock).result(timeout=60)
         with pytest.raises((AttributeError, TypeError)):
             pool.submit(lambda: 1).result(timeout=60)
@@ -132,7 +138,7 @@ def _slow_double(value: int) -> int:
 
 def test_a_library_that_prints_at_start_up_breaks_nothing(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.write(1, b'hello from site'); print('and again')")
-    script = "from jitlto.build.execution.workers import call_local\nassert call_local(pow, 2, 9) == 512"
+    script = f"{_LOCAL}\nassert local_executor().submit(pow, 2, 9).result() == 512"
     done = python("-c", script, PYTHONPATH=os.pathsep.join([str(tmp_path), str(ROOT)]))
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("hello from site") == 1  # the worker's; the program's own went to its output
@@ -204,14 +210,14 @@ def test_another_executor_calls_processes_of_ours(make: Any, tmp_path: Path, mon
     with make(2) as pool:
         directories = {pool.submit(call_local, os.getcwd).result(timeout=60) for _ in range(4)}
         assert directories == {"/"}
-        with pytest.raises(WorkerDied, match="9"):
+        with raises(WorkerDied, None, "exit status 9"):
             pool.submit(call_local, os._exit, 9).result(timeout=60)
         assert pool.submit(call_local, pow, 3, 4).result(timeout=60) == 81
     assert call_local(pow, 2, 5) == 32  # and the fork's end is not ours
 
 
 def test_local_workers_end_with_the_program(tmp_path: Path) -> None:
-    script = "import os; from jitlto.build.execution.workers import call_local; print(call_local(os.getpid))"
+    script = f"import os\n{_LOCAL}\nprint(local_executor().submit(os.getpid).result())"
     done = python("-c", script)
     assert (done.returncode, done.stderr) == (0, "")
     assert not alive(int(done.stdout))
