@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from jitlto.errors import (
     AmbiguousConfigurationError,
@@ -21,6 +22,8 @@ from jitlto.errors import (
 from jitlto.model.configuration import describe_choice
 from jitlto.model.fragment import Fragment, Role, Symbol, plain_name
 from jitlto.model.mangling import base_name, demangle
+
+_COMBINATION = "plan-unknown-value-combination"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Resolution:
     def fragments(self) -> tuple[Fragment, ...]:
         """All of them in link order."""
         return (self.entry, *self.device)
+
+
+# A fragment or an input of the caller's, with its name for messages.
+_Owner: TypeAlias = tuple[str, Fragment | UserSymbols]
 
 
 class Index:
@@ -93,18 +100,70 @@ def resolve(
         If the configuration does not lead to exactly one fragment for everything that is required.
     """
     bound = dict(configuration)
-    entry = _entry(index, bound, entry_group, pinned)
-    bound.update(entry.key.parameters)
+    entry = _choose_entry(index, bound, entry_group, pinned)
     chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
-    for fragment in chosen[1:]:
+    for fragment in chosen:
         bound.update(fragment.key.parameters)
-    assumed: set[str] = set()
+    bound = _choose_providers(index, configuration, bound, chosen, supplied)
+    owners = _name_owners(chosen, supplied)
+    needed = {symbol.name for _, owner in owners for symbol in owner.requires}
+    _check_inputs_used(index, supplied, needed, sorted(needed))
+    for fragment in pinned:
+        if fragment is not entry and not needed & {symbol.name for symbol in fragment.provides}:
+            raise PlanError(
+                f"{fragment.key} was added and provides nothing that the plan requires",
+                code="plan-unused-fragment",
+                hint="leave it out, or choose the kernel that calls it",
+            )
+    _check_bodies(owners, _check_providers(owners))
+    used = {name for fragment in chosen for name, _ in fragment.key.parameters}
+    return Resolution(
+        entry,
+        tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
+        tuple(sorted((name, value) for name, value in bound.items() if name in used)),
+    )
+
+
+def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
+    named = [f for f in pinned if f.role is Role.ENTRYPOINT]
+    if len(named) > 1:
+        raise PlanError(
+            f"two entrypoints were added: {named[0].key} and {named[1].key}",
+            code="plan-two-entrypoints",
+            hint="a plan has one",
+        )
+    pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
+    groups = ", ".join(sorted({f.key.group for f in index.entrypoints}))
+    if not pool:
+        raise PlanError(
+            f"no entrypoint {group!r}", code="plan-unknown-entrypoint", hint=f"the entrypoints are {groups}"
+        )
+    candidates = [f for f in pool if f.key.agrees(bound)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        raise _no_value("entrypoint", pool, bound)
+    if len({f.key.group for f in candidates}) > 1:
+        raise AmbiguousConfigurationError(
+            f"the family has several entrypoints: {groups}",
+            code="plan-ambiguous-entrypoint",
+            hint="choose one: entry=<group>",
+        )
+    raise _ambiguous(f"several {candidates[0].key.group} fragments agree", candidates, bound)
+
+
+def _choose_providers(
+    index: Index,
+    configuration: Mapping[str, str],
+    bound: Mapping[str, str],
+    chosen: list[Fragment],
+    supplied: Sequence[UserSymbols],
+) -> dict[str, str]:
+    """Add providers to the chosen fragments until no symbol is open; return the parameters that they bind."""
+    bound, assumed = dict(bound), set[str]()
     opaque = any(item.opaque for item in supplied)
-    while True:
-        open_symbols = _open(chosen, supplied, assumed)
-        if not open_symbols:
-            break
-        ambiguous: tuple[Symbol, str, list[Fragment]] | None = None
+    while open_symbols := _open_symbols(_name_owners(chosen, supplied), assumed):
+        ambiguous: tuple[Symbol, list[Fragment]] | None = None
         for symbol, requirer in open_symbols:
             candidates = [f for f in index.providers.get(symbol.name, ()) if f.key.agrees(configuration)]
             if len(candidates) > 1:
@@ -117,68 +176,29 @@ def resolve(
                 break
             if not candidates and not opaque:
                 raise _missing(index, symbol, requirer, configuration, supplied)
-            ambiguous = ambiguous or (symbol, requirer, candidates)
+            ambiguous = ambiguous or (symbol, candidates)
         else:
             # Nothing was decided in this round, so nothing ever will be.
             if opaque:
                 assumed.update(symbol.name for symbol, _ in open_symbols)
                 continue
-            _check_useful(index, supplied, index.required, [symbol.name for symbol, _ in open_symbols])
+            _check_inputs_used(index, supplied, index.required, [symbol.name for symbol, _ in open_symbols])
             assert ambiguous is not None  # noqa: S101 - open_symbols is not empty
-            raise _ambiguous(f"several fragments provide {demangle(ambiguous[0].name)}", ambiguous[2], bound)
-    needed = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.requires}
-    _check_useful(index, supplied, needed, sorted(needed))
-    for fragment in pinned:
-        if fragment is not entry and not needed & {symbol.name for symbol in fragment.provides}:
-            raise PlanError(
-                f"{fragment.key} was added and provides nothing that the plan requires",
-                hint="leave it out, or choose the kernel that calls it",
-            )
-    _check_consistent(chosen, supplied)
-    used = {name for fragment in chosen for name, _ in fragment.key.parameters}
-    return Resolution(
-        entry,
-        tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
-        tuple(sorted((name, value) for name, value in bound.items() if name in used)),
-    )
+            raise _ambiguous(f"several fragments provide {demangle(ambiguous[0].name)}", ambiguous[1], bound)
+    return bound
 
 
-def _entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
-    named = [f for f in pinned if f.role is Role.ENTRYPOINT]
-    if len(named) > 1:
-        raise PlanError(f"two entrypoints were added: {named[0].key} and {named[1].key}", hint="a plan has one")
-    pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
-    groups = sorted({f.key.group for f in index.entrypoints})
-    if not pool:
-        raise PlanError(f"there is no entrypoint {group!r}", hint=f"the entrypoints are {', '.join(groups)}")
-    candidates = [f for f in pool if f.key.agrees(bound)]
-    if len(candidates) == 1:
-        return candidates[0]
-    if not candidates:
-        raise _no_value("entrypoint", pool, bound)
-    if len({f.key.group for f in candidates}) > 1:
-        raise AmbiguousConfigurationError(
-            f"the family has several entrypoints: {', '.join(groups)}", hint="say which: entry=<group>"
-        )
-    raise _ambiguous(f"several {candidates[0].key.group} fragments agree", candidates, bound)
+def _name_owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) -> list[_Owner]:
+    return [*((str(fragment.key), fragment) for fragment in chosen), *((item.name, item) for item in supplied)]
 
 
-def _owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) -> list[Fragment | UserSymbols]:
-    return [*chosen, *supplied]
-
-
-def _open(
-    chosen: Iterable[Fragment], supplied: Iterable[UserSymbols], assumed: Iterable[str]
-) -> list[tuple[Symbol, str]]:
-    """The symbols that somebody requires and nobody provides yet, with who asks; sorted, so that order is no input."""
-    provided = {symbol.name for owner in _owners(chosen, supplied) for symbol in owner.provides} | set(assumed)
+def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tuple[Symbol, str]]:
+    """Return the symbols that are required and not provided yet, each with who requires it; sorted by name."""
+    provided = {symbol.name for _, owner in owners for symbol in owner.provides} | set(assumed)
     needed: dict[str, tuple[Symbol, str]] = {}
-    for fragment in chosen:
-        for symbol in fragment.requires:
-            needed.setdefault(symbol.name, (symbol, str(fragment.key)))
-    for item in supplied:
-        for symbol in item.requires:
-            needed.setdefault(symbol.name, (symbol, item.name))
+    for name, owner in owners:
+        for symbol in owner.requires:
+            needed.setdefault(symbol.name, (symbol, name))
     return [needed[name] for name in sorted(needed) if name not in provided]
 
 
@@ -192,6 +212,7 @@ def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, st
         listed = ", ".join(str(fragment.key) for fragment in candidates[:3])
         return AmbiguousConfigurationError(
             f"{what}: {listed}",
+            code="plan-ambiguous-fragments",
             hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
         )
     choices = "; ".join(describe_choice(name, deciding[name]) for name in sorted(deciding))
@@ -201,7 +222,7 @@ def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, st
 
 
 def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> UnknownValueError:
-    """Which parameter has no such value: the one that, freed alone, leaves a fragment; else all that it depends on."""
+    """Blame the parameter that, left free alone, leaves a fragment to choose; else all parameters that count."""
     relevant = {name for fragment in pool for name, _ in fragment.key.parameters}
     given = {name: value for name, value in bound.items() if name in relevant}
     for name in sorted(given):
@@ -212,10 +233,13 @@ def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> 
             others = ", ".join(f"{n}={v}" for n, v in sorted(rest.items()))
             return UnknownValueError(
                 f"no {what} has {name}={given[name]}" + (f" with {others}" if others else ""),
+                code=_COMBINATION,
                 hint=f"there, give {describe_choice(name, values)}",
             )
-    asked = ", ".join(f"{n}={v}" for n, v in sorted(given.items()))
-    return UnknownValueError(f"no {what} has {asked}", hint="`jitlto ls DB` lists the combinations that there are")
+    listed = ", ".join(f"{n}={v}" for n, v in sorted(given.items()))
+    return UnknownValueError(
+        f"no {what} has {listed}", code=_COMBINATION, hint="`jitlto ls DB` lists the combinations that exist"
+    )
 
 
 def _missing(
@@ -229,35 +253,38 @@ def _missing(
         for theirs in item.provides:
             if base_name(theirs.name) == base_name(symbol.name):
                 raise _mismatch(item.name, demangle(theirs.name), wanted)
-    _check_useful(index, supplied, index.required, [symbol.name])
+    _check_inputs_used(index, supplied, index.required, [symbol.name])
     others = ", ".join(item.name for item in supplied)
     return MissingProviderError(
-        f"nobody provides {wanted}, which {requirer} requires",
+        f"nothing provides {wanted}, which {requirer} requires",
         hint=f"{others} does not define it"
         if others
         else "supply it: planner.add_source(text), or --source FILE on the command line",
     )
 
 
-def _check_useful(index: Index, supplied: Sequence[UserSymbols], required: set[str], asked: Sequence[str]) -> None:
-    """An input that provides nothing required is a slip in a name or a type: it must not be dropped in silence.
+def _check_inputs_used(
+    index: Index, supplied: Sequence[UserSymbols], required: set[str], likely: Sequence[str]
+) -> None:
+    """Check that each input provides something required: else a name or a type has a slip, which must not go unseen.
 
-    ``asked`` are the symbols that it was most likely meant for.
+    ``likely`` are the symbols that it was most likely meant for.
     """
     for item in supplied:
         theirs = {symbol.name for symbol in item.provides}
         if item.opaque or theirs & required:
             continue
-        for wanted in (*asked, *sorted(index.required)):
-            for found in sorted(theirs):
-                if base_name(found) == base_name(wanted):
-                    raise _mismatch(item.name, demangle(found), demangle(wanted))
-        listed = ", ".join(demangle(name) for name in sorted(index.required)) or "nothing"
+        for wanted in (*likely, *sorted(index.required)):
+            for name in sorted(theirs):
+                if base_name(name) == base_name(wanted):
+                    raise _mismatch(item.name, demangle(name), demangle(wanted))
+        defined = ", ".join(map(demangle, sorted(theirs))) or "nothing"
+        called = ", ".join(map(demangle, sorted(index.required))) or "nothing"
         raise PlanError(
-            "provides nothing that the plan requires; it defines "
-            f"{', '.join(map(demangle, sorted(theirs))) or 'nothing'}",
+            f"provides nothing that the plan requires; it defines {defined}",
+            code="plan-unused-input",
             where=item.name,
-            hint=f"the family's fragments call {listed}",
+            hint=f"the family's fragments call {called}",
         )
 
 
@@ -275,42 +302,51 @@ def _mismatch(name: str, found: str, wanted: str) -> InterfaceMismatchError:
     return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=name, hint=hint)
 
 
-def _check_consistent(chosen: Sequence[Fragment], supplied: Sequence[UserSymbols]) -> None:
-    """One provider for each interface symbol, layouts that fit, and one body for each inline function."""
-    owners: list[tuple[str, Fragment | UserSymbols]] = [(str(f.key), f) for f in chosen]
-    owners += [(item.name, item) for item in supplied]
+def _check_providers(owners: Sequence[_Owner]) -> dict[str, tuple[Symbol, str, int]]:
+    """Check that each symbol has one provider, with the layout required; return symbol, name and number of each."""
     required = {s.name: (s, name) for name, owner in reversed(owners) for s in owner.requires}
     provided: dict[str, tuple[Symbol, str, int]] = {}
-    bodies: dict[str, tuple[str, str]] = {}
     for number, (name, owner) in enumerate(owners):
         for symbol in owner.provides:
-            # By number: a caller's inputs may bear one name.
+            # By number: a caller's inputs may have the same name.
             other = provided.setdefault(symbol.name, (symbol, name, number))
             if other[2] != number and (symbol.name in required or not (symbol.weak and other[0].weak)):
                 raise PlanError(
                     f"{demangle(symbol.name)} is defined twice, by {other[1]} and by {name}",
+                    code="plan-duplicate-definition",
                     hint="a plan has one provider of each symbol",
                 )
-            if symbol.name in required:
-                wanted, requirer = required[symbol.name]
-                if not wanted.is_compatible(symbol):
-                    raise InterfaceMismatchError(
-                        f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {requirer} calls it with "
-                        f"layout {wanted.layout}",
-                        where=name,
-                        hint="layouts are (result)(parameters) in bytes: give the function the declared parameters",
-                    )
+            if symbol.name not in required:
+                continue
+            wanted, requirer = required[symbol.name]
+            if not wanted.is_compatible(symbol):
+                raise InterfaceMismatchError(
+                    f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {requirer} calls it with "
+                    f"layout {wanted.layout}",
+                    code="plan-interface-mismatch-layout",
+                    where=name,
+                    hint="layouts are (result)(parameters) in bytes: give the function the declared parameters",
+                )
+    return provided
+
+
+def _check_bodies(owners: Sequence[_Owner], provided: Mapping[str, tuple[Symbol, str, int]]) -> None:
+    """Check that an inline function has the same body wherever it is defined: the linker silently keeps the first."""
+    bodies: dict[str, tuple[str, str]] = {}
     for number, (name, owner) in enumerate(owners):
         for symbol_name, body in owner.weak:
-            strong = provided.get(plain_name(symbol_name))
+            symbol = plain_name(symbol_name)
+            strong = provided.get(symbol)
             if strong is not None and not strong[0].weak and strong[2] != number:
                 raise PlanError(
-                    f"{demangle(plain_name(symbol_name))} is inline in {name}, but not in {strong[1]}",
+                    f"{demangle(symbol)} is inline in {name}, but not in {strong[1]}",
+                    code="plan-conflicting-definitions",
                     hint="a link keeps the one that is not inline for both: rename one of them",
                 )
             first = bodies.setdefault(symbol_name, (body, name))
             if first[0] != body:
                 raise PlanError(
-                    f"{demangle(plain_name(symbol_name))} is defined differently in {first[1]} and in {name}",
+                    f"{demangle(symbol)} is defined differently in {first[1]} and in {name}",
+                    code="plan-conflicting-definitions",
                     hint="a link keeps one of them for both: rename one, or put it into an anonymous namespace",
                 )

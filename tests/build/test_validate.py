@@ -253,5 +253,5 @@ def test_thousands_of_kernels_with_helpers_of_one_name_are_checked_at_once() -> 
         for number in range(2000)
     ]  # fmt: skip
     begin = time.perf_counter()
-    assert len(check(*fragments)) == 2000  # nobody provides the g's
+    assert len(check(*fragments)) == 2000  # nothing provides the g's
     assert time.perf_counter() - begin < 10

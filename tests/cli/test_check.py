@@ -45,7 +45,7 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
 def test_what_does_not_hold_is_said_with_status_1(build_family: BuildFamily) -> None:
     path = build_family(BROKEN).path
     done = jitlto("check", path)
-    fails(done, 1, "nobody provides double mini::op<double>(double)", "provides float mini::op<float>(float)")
+    fails(done, 1, "nothing provides double mini::op<double>(double)", "provides float mini::op<float>(float)")
     assert "at mini/kern: data_type=double" in done.stderr
     assert "mini: 3 fragments, 1 kernel: DOES NOT HOLD" in done.stdout
     described = json.loads(jitlto("check", path, "--json").stdout)

@@ -87,7 +87,7 @@ def test_one_source_may_define_both_overloads(transform: KernelFamily) -> None:
 def test_without_a_function_the_error_says_what_to_supply(transform: KernelFamily) -> None:
     with pytest.raises(MissingProviderError) as caught:
         transform.plan(data_type="float", arch="sm_90")
-    assert "nobody provides user_transform(float)" in str(caught.value)
+    assert "nothing provides user_transform(float)" in str(caught.value)
     assert "add_source" in str(caught.value)
 
 

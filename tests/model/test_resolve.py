@@ -168,11 +168,11 @@ def test_a_value_that_no_provider_has_names_the_function_and_what_there_is() -> 
 def test_a_symbol_that_nobody_provides_is_named_demangled_with_who_asks() -> None:
     with pytest.raises(MissingProviderError) as caught:
         resolve(Index([kernel(OP)]), {})
-    assert "nobody provides op(float), which f/kern[] requires" in str(caught.value)
+    assert "nothing provides op(float), which f/kern[] requires" in str(caught.value)
 
 
 def test_a_symbol_that_a_supplied_input_asks_for_names_that_input() -> None:
-    with pytest.raises(MissingProviderError, match=r"nobody provides helper\(int\), which user\.cu requires"):
+    with pytest.raises(MissingProviderError, match=r"nothing provides helper\(int\), which user\.cu requires"):
         resolve(Index([kernel(OP)]), {}, supplied=[supplied(OP, requires=[HELPER])])
 
 
@@ -181,7 +181,7 @@ def test_several_entrypoint_groups_need_a_choice() -> None:
     with pytest.raises(AmbiguousConfigurationError, match="several entrypoints: one, two"):
         resolve(index, {})
     assert keys(resolve(index, {}, entry_group="two")) == ["f/two[]"]
-    with pytest.raises(PlanError, match="there is no entrypoint 'three'") as caught:
+    with pytest.raises(PlanError, match="no entrypoint 'three'") as caught:
         resolve(index, {}, entry_group="three")
     assert "one, two" in str(caught.value)
 
@@ -348,7 +348,7 @@ def test_strong_helpers_of_one_name_are_an_error() -> None:
 def test_variables_are_required_like_functions() -> None:
     table = Symbol("table", SymbolKind.VARIABLE, "const 16@4")
     open_size = Symbol("table", SymbolKind.VARIABLE, "const ?@4")
-    with pytest.raises(MissingProviderError, match="nobody provides table"):
+    with pytest.raises(MissingProviderError, match="nothing provides table"):
         resolve(Index([kernel(open_size)]), {})
     found = resolve(Index([kernel(open_size), fragment("tables", provides=[table])]), {})
     assert keys(found) == ["f/kern[]", "f/tables[]"]

@@ -99,7 +99,7 @@ def test_a_provider_that_is_missing_for_one_type_is_a_failure_that_names_it(proo
         kernel(OP, data_type="float"), kernel(OP_DOUBLE, data_type="double"), fragment("op", provides=[OP], n="1")
     )
     assert failures(found) == [("requirement", {"data_type": "double"})]
-    assert "nobody provides op(double), which f/kern[data_type=double] requires" in found.failures[0].message
+    assert "nothing provides op(double), which f/kern[data_type=double] requires" in found.failures[0].message
     # What there is beside it is most likely what was meant.
     assert "f/op[n=1] provides op(float)" in (found.failures[0].hint or "")
     assert len(found.kernels) == 1
@@ -227,7 +227,7 @@ def test_what_callers_supply_is_noted_and_what_they_do_not_is_a_failure(proof: P
         kernel(OP, HELPER), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"}
     )
     assert failures(found) == [("requirement", {})]
-    assert "nobody provides helper(int)" in found.failures[0].message
+    assert "nothing provides helper(int)" in found.failures[0].message
     found = proof(kernel(OP), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"})
     assert found.holds
     assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, to 1 kernel"]
@@ -243,7 +243,7 @@ def test_what_another_groups_interface_declares_is_not_left_to_callers(proof: Pr
     fragments = (kernel(OP_DOUBLE, "_Z4minef"), kernel(OP, group="two"), fragment("op", provides=[OP]))
     found = proof(*fragments, headers=header, supplied={"user": "user.cuh"})
     assert [failure.kind for failure in found.failures] == [Kind.REQUIREMENT]
-    assert "nobody provides op(double)" in found.failures[0].message
+    assert "nothing provides op(double)" in found.failures[0].message
 
 
 def test_a_kernel_of_mixed_types_is_a_kernel_and_noted(proof: Prove) -> None:

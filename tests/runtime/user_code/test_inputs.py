@@ -281,7 +281,7 @@ __device__ float op(float a) { return helper2(a); }
 
 def test_a_source_that_calls_what_nobody_defines_names_it(planner: Planner) -> None:
     text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
-    with pytest.raises(MissingProviderError, match=r"nobody provides elsewhere\(float\), which user\.cu requires"):
+    with pytest.raises(MissingProviderError, match=r"nothing provides elsewhere\(float\), which user\.cu requires"):
         planner.add_source(text).plan()
 
 
@@ -300,7 +300,7 @@ def test_two_sources_for_one_function_are_an_error_that_names_both(planner: Plan
 
 def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
     text = "extern __constant__ float factor;\n" + OP.replace("3.0f", "factor")
-    with pytest.raises(MissingProviderError, match="nobody provides factor"):
+    with pytest.raises(MissingProviderError, match="nothing provides factor"):
         planner.add_source(text).plan()
 
 
@@ -363,7 +363,7 @@ def test_ltoir_that_provides_something_else_is_an_error(mini: KernelFamily) -> N
 
 def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
     text = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
-    with pytest.raises(MissingProviderError, match=r"nobody provides elsewhere\(float\), which user\.ltoir requires"):
+    with pytest.raises(MissingProviderError, match=r"nothing provides elsewhere\(float\), which user\.ltoir requires"):
         mini.planner(data_type="float").add_ltoir(ltoir(text)).plan()
 
 
