@@ -48,9 +48,13 @@ myst_heading_anchors = 4
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|concurrent\.futures|enum|os|pathlib)\..*"),
-    ("py:class", r"Path|callable|defaultdict|function|mapping|path|sequence"),
+    ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence"),
     ("py:class", r"\(\w+|\w+\)"),  # of "tuple of (str, str)"
-    ("py:class", r"Chosen|DatabaseFile|Project|Resolution|UserInput|jitlto\.(build\.pipeline\.Project|store\.Store)"),
+    (
+        "py:class",
+        r"([\w.]+\.)?(CacheDir|Chosen|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily|Project"
+        r"|RenderedSource|Resolution|Services|SuppliedInput|UserInput)",
+    ),
 ]
 
 napoleon_google_docstring = False
