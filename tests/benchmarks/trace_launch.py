@@ -192,11 +192,11 @@ def stand_in() -> None:
     bindings.cuThreadExchangeStreamCaptureMode = lambda mode: (driver.CUresult.CUDA_SUCCESS, mode)
 
 
-def _submit(_: object, job: object, compile_job: Callable[[Any], Any]) -> Future[Any]:
+def _submit(_: object, job: object, run: Callable[[Any], Any]) -> Future[Any]:
     """Compile at once in this process, where the trace sees it: what ``transport.submit`` has a worker do."""
     future: Future[Any] = Future()
     try:
-        future.set_result(compile_job(job))
+        future.set_result(run(job))
     except Exception as error:  # noqa: BLE001 - as executors do
         future.set_exception(error)
     return future
