@@ -107,28 +107,24 @@ def render_family(
 def _iterate_keys(
     family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str
 ) -> Iterator[tuple[FragmentKey, Mapping[str, str]]]:
-    def error(what: str, case: str, hint: str) -> FamilyError:
-        return FamilyError(f"{group.matrix}: {what}", code=case, where=where, hint=hint)
-
     if matrix.count > _MAX_COMBINATIONS:
+        what = f"{group.matrix} gives more than {_MAX_COMBINATIONS:,} combinations"
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
-        raise error(f"more than {_MAX_COMBINATIONS:,} combinations", "family-too-many-combinations", hint)
+        raise FamilyError(what, code="family-too-many-combinations", where=where, hint=hint)
     combinations: dict[FragmentKey, Mapping[str, str]] = {}
     for values in matrix.combinations():
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         for name in group.key:
             if name not in combination:
+                what = f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix}"
                 hint = "remove it from key, or add it to every branch of the matrix"
-                raise error(
-                    f"no key parameter {name!r} in {describe_combination(combination)}",
-                    "family-missing-key-parameter",
-                    hint,
-                )
+                raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
-            hint = "add the parameter that tells them apart to key"
             both = "; and ".join(map(describe_combination, (combinations[key], combination)))
-            raise error(f"two combinations have the key {key}: {both}", "family-duplicate-key", hint)
+            what = f"two combinations of {group.matrix} have the key {key}: {both}"
+            hint = "add the parameter that tells them apart to key"
+            raise FamilyError(what, code="family-duplicate-key", where=where, hint=hint)
         combinations[key] = combination
         yield key, combination
 
