@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from jitlto.build.matrix.tree import LENIENT_HINT, DocumentError, Item, Leaf, Node, Trail, Value, format_pointer
+from jitlto.build.matrix.tree import LENIENT_HINT, DocumentError, Item, Node, Trail, Value, format_pointer
 
 
 @dataclass(slots=True)
@@ -32,8 +32,8 @@ class _Survey:
     values: dict[str, set[Value]]
 
 
-_Part: TypeAlias = Leaf | _Survey | None  # a leaf, what a branch holds, or that it holds nothing
-_Candidates: TypeAlias = tuple[dict[str, Value], list[Node]]  # alternatives that may agree, given some values
+_Alternative: TypeAlias = tuple[Item, _Survey]
+_Candidates: TypeAlias = tuple[dict[str, Value], list[Item]]  # alternatives that may agree, given some values
 
 
 def check_rules(root: Node) -> None:
@@ -58,7 +58,7 @@ def check_rules(root: Node) -> None:
     _survey(root, {}, _check_alternatives)
 
 
-def _check_alternatives(array: Node, parts: list[_Part]) -> None:
+def _check_alternatives(array: Node, parts: list[_Survey | None]) -> None:
     shared = _find_shared(array, parts)
     if shared is None:
         return
@@ -75,7 +75,7 @@ def _check_alternatives(array: Node, parts: list[_Part]) -> None:
 
 
 def _survey(
-    root: Item, fixed: Mapping[str, Value], visit: Callable[[Node, list[_Part]], None] | None = None
+    root: Item, fixed: Mapping[str, Value], visit: Callable[[Node, list[_Survey | None]], None] | None = None
 ) -> _Survey | None:
     """Survey the combinations of a branch that give names their ``fixed`` values; None if there are none.
 
@@ -83,14 +83,15 @@ def _survey(
     """
     top = Node(True)
     top.items = [root]
-    stack: list[tuple[Node, Iterator[Item], list[_Part]]] = [(top, iter(top.items), [])]
+    stack: list[tuple[Node, Iterator[Item], list[_Survey | None]]] = [(top, iter(top.items), [])]
     while True:
         node, rest, parts = stack[-1]
         for item in rest:
             if isinstance(item, Node):
                 stack.append((item, iter(item.items), []))
                 break
-            parts.append(item if fixed.get(item[0], item[1]) == item[1] else None)
+            name, value = item
+            parts.append(_Survey(1, {name: {value}}) if fixed.get(name, value) == value else None)
         else:
             if visit and not node.is_object:
                 visit(node, parts)
@@ -101,16 +102,13 @@ def _survey(
             stack[-1][2].append(survey)
 
 
-def _survey_object(node: Node, parts: list[_Part]) -> _Survey | None:
+def _survey_object(node: Node, parts: list[_Survey | None]) -> _Survey | None:
     count, values = 1, dict[str, set[Value]]()
     for last, part in enumerate(parts):
         if part is None:
             return None
-        if isinstance(part, _Survey):
-            count *= part.count
-            more = part.values
-        else:
-            more = {part[0]: {part[1]}}
+        count *= part.count
+        more = part.values
         if not values.keys().isdisjoint(more.keys()):
             name = min(values.keys() & more.keys())
             trails = (_find_leaf(node, index, name) for index in range(last + 1))
@@ -127,15 +125,8 @@ def _survey_object(node: Node, parts: list[_Part]) -> _Survey | None:
     return _Survey(count, values)
 
 
-def _survey_array(parts: list[_Part], fixed: Mapping[str, Value]) -> _Survey | None:
-    leaves: dict[str, _Survey] = {}
-    for leaf in parts:
-        if isinstance(leaf, tuple):
-            survey = leaves.setdefault(leaf[0], _Survey(0, {leaf[0]: set()}))
-            survey.count += 1
-            survey.values[leaf[0]].add(leaf[1])
-    surveys = [part for part in parts if isinstance(part, _Survey)]
-    surveys += leaves.values()
+def _survey_array(parts: list[_Survey | None], fixed: Mapping[str, Value]) -> _Survey | None:
+    surveys = [part for part in parts if part is not None]
     # What an element of this array writes, nothing beside the array can write. So where a name's value is
     # fixed, elements that do not write it have no combination to offer.
     names = {name for name, value in fixed.items() if value is not None and any(name in s.values for s in surveys)}
@@ -174,21 +165,9 @@ def _survey_alternative(item: Item, fixed: Mapping[str, Value]) -> _Survey | Non
     return None
 
 
-def _find_shared(array: Node, parts: list[_Part]) -> dict[str, Value] | None:
+def _find_shared(array: Node, parts: list[_Survey | None]) -> dict[str, Value] | None:
     """Find a combination that two alternatives of an array have in common; its inner arrays have none."""
-    bundles: dict[str, Node] = {}  # leaves of one name: told apart by a set, then one alternative
-    seen: set[Leaf] = set()
-    alive: list[tuple[Node, _Survey]] = []
-    for item, survey in zip(array.items, parts, strict=True):
-        if isinstance(item, Node):
-            if isinstance(survey, _Survey):
-                alive.append((item, survey))
-        elif item in seen:
-            return dict([item])
-        else:
-            seen.add(item)
-            bundles.setdefault(item[0], Node(False)).items.append(item)
-    alive += [(item, survey) for item in bundles.values() if (survey := _survey_alternative(item, {}))]
+    alive = [(item, survey) for item, survey in zip(array.items, parts, strict=True) if survey]
     fixed: dict[str, Value] = {}
     together: list[_Candidates] = []
     while True:
@@ -216,10 +195,10 @@ def _find_common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
     return result
 
 
-def _split(alive: list[tuple[Node, _Survey]], fixed: dict[str, Value]) -> list[_Candidates]:
+def _split(alive: list[_Alternative], fixed: dict[str, Value]) -> list[_Candidates]:
     """Part alternatives by the names they always write or by one name's value; keep those not left alone."""
     if not any(None in values for _, survey in alive for values in survey.values.values()):
-        by_names: defaultdict[frozenset[str], list[Node]] = defaultdict(list)
+        by_names: defaultdict[frozenset[str], list[Item]] = defaultdict(list)
         for item, survey in alive:
             by_names[frozenset(survey.values)].append(item)
         if len(by_names) > 1:
@@ -235,7 +214,7 @@ def _split(alive: list[tuple[Node, _Survey]], fixed: dict[str, Value]) -> list[_
     # The name that leaves the fewest together. One that everybody gives the same single value parts nobody.
     left = {name: sum(n for n in tally.values() if n > 1) for name, tally in tallies.items() if len(+tally) > 1}
     best = min(left, key=lambda name: left[name])
-    by_value: defaultdict[Value, list[Node]] = defaultdict(list)
+    by_value: defaultdict[Value, list[Item]] = defaultdict(list)
     for item, survey in alive:
         for value in survey.values.get(best, {None}):
             by_value[value].append(item)
