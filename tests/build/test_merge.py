@@ -330,15 +330,14 @@ def test_a_damaged_part_is_named(hand: Whole, tmp_path: Path) -> None:
     at = data.rindex(hand.blobs[image.sha256])  # the bytes of an image, which opening does not look at
     for damaged in (data[:5000], data[:at] + b"\xff" + data[at + 1 :]):
         two.write_bytes(damaged)
-        with pytest.raises(DatabaseError) as caught:
+        with raises(DatabaseError, "database-damaged", where=str(two)):
             merge_databases([one, two], tmp_path / "merged")
-        assert caught.value.where == str(two)
         assert not (tmp_path / "merged").exists()
 
 
 def test_a_file_that_is_no_database_is_not_replaced(hand: Whole, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
-    with pytest.raises(DatabaseError, match="database-overwrite"):
+    with raises(DatabaseError, "database-overwrite"):
         merge_databases(hand.parts(tmp_path, 2), tmp_path / "notes")
     assert (tmp_path / "notes").read_text() == "mine"
 
