@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 import click
 
-from jitlto.cli.outcome import end_in_order, interrupted
+from jitlto.cli.outcome import handle_signals, interrupted
 from jitlto.errors import JitltoError
 
 # command → the module that holds a click command of that name (dashes and keywords spelled with underscores)
@@ -70,7 +70,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N."""
-    end_in_order()
+    handle_signals()
     # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")

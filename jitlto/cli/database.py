@@ -1,4 +1,4 @@
-"""``jitlto ls``, ``show`` and ``verify``: looking into a fragment database."""
+"""``jitlto ls``, ``show`` and ``verify``: inspect a fragment database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _database = click.argument("database", metavar=DATABASE, type=PATH)
 
 @click.command(epilog="Example: jitlto ls search.fragdb")
 @click.argument("database", metavar=f"[{DATABASE}]", type=PATH, required=False)
-@click.option("--installed", is_flag=True, help="List the families that installed packages bring.")
+@click.option("--installed", is_flag=True, help="List the families of installed packages.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def ls(database: Path | None, installed: bool, as_json: bool) -> None:
     """List the fragments of DB, or of a family: role, size of all images, key."""
@@ -61,7 +61,12 @@ def show(database: Path, key: str, as_json: bool) -> None:
     with _open(database)[0] as opened:
         fragment = opened.get(FragmentKey.parse(key))
         if fragment is None:
-            raise DatabaseError(f"no fragment {key}", where=str(database), hint=f"`jitlto ls {database}` lists them")
+            raise DatabaseError(
+                f"no fragment {key}",
+                code="database-no-such-fragment",
+                where=str(database),
+                hint=f"`jitlto ls {database}` lists them",
+            )
     if as_json:
         print_json(_as_dict(fragment))
         return
@@ -84,15 +89,15 @@ def show(database: Path, key: str, as_json: bool) -> None:
 @click.argument("databases", metavar=f"[{DATABASE}]...", nargs=-1, type=PATH)
 @click.option(
     "--manifest", type=PATH,
-    help="Check each DB and its packs against this list of SHA-256 first; without DB, all that it lists.",
+    help="Check each DB and its packs against this list of SHA-256 first; without DB, all files in it.",
 )  # fmt: skip
 @click.option(
     "--signers", metavar="FILE", type=PATH,
-    help="Whose signatures of the manifest are trusted, as OpenSSH's allowed_signers; then it must be signed.",
+    help="Require a signature of the manifest by one of these keys (OpenSSH's allowed_signers).",
 )  # fmt: skip
-@click.option("--signer", metavar="NAME", help="Who of them must have signed it.")
+@click.option("--signer", metavar="NAME", help="Require the signature of this one of the signers.")
 def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
-    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything does not hold.
+    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged.
 
     DB may be a pack too: NAME.pack. A file that the manifest does not list, or lists with another SHA-256, fails and is
     not opened; with a manifest, DB is a path.
@@ -118,7 +123,6 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
 
 
 def _verify_pack(path: Path, read: set[Path]) -> None:
-    """Check a pack, each once."""
     from jitlto.runtime.linking import packs
 
     if path.absolute() not in read:
@@ -128,14 +132,14 @@ def _verify_pack(path: Path, read: set[Path]) -> None:
 
 
 def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
-    """Check files against a manifest; returns the databases among them."""
+    """Check files against a manifest; return the databases among them."""
     from jitlto.storage.manifest import Manifest, check_signature, signature_of, with_packs
 
     manifest = Manifest.read(path)
     if signers is not None:
         click.echo(f"{path}: signed by {check_signature(manifest, signers, signer)}")
     elif signature_of(path).exists():
-        click.echo(f"{path}: its signature is not checked: give --signers", err=True)
+        click.echo(f"{path}: signature not checked: give --signers", err=True)
     listed = tuple(path.parent / name for name in manifest.digests)
     given = databases or tuple(file for file in listed if file.suffix == files.SUFFIX)
     checked = with_packs(given) + ([] if databases else list(listed))

@@ -11,18 +11,19 @@ from pathlib import Path
 import click
 
 from jitlto.build.matrix import Value, load_matrix
+from jitlto.cli.output import print_warning
 from jitlto.cli.parameters import PATH
 
 
 @click.command()
 @click.argument("file", metavar="MATRIX", type=PATH)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one combination a line.")
-@click.option("--count", "only_count", is_flag=True, help="Print only how many combinations there are.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, one combination per line.")
+@click.option("--count", "only_count", is_flag=True, help="Print only the number of combinations.")
 @click.option(
     "--lenient",
     is_flag=True,
-    help="Allow what is usually a slip: values that are not strings, an empty product, identical "
-    "combinations, a name written or given twice (the later wins).",
+    help="Allow usual mistakes: values that are not strings, an empty product, identical combinations, "
+    "duplicate names (the later wins).",
 )
 def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     """Print the combinations of the JSON file MATRIX, in order.
@@ -43,10 +44,9 @@ def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     """
     if as_json and only_count:
         raise click.UsageError("--json and --count exclude each other.")
-    loaded = load_matrix(file, lenient=lenient)  # all that is wrong is raised here, before anything is printed
+    loaded = load_matrix(file, lenient=lenient)  # raises all errors before anything is printed
     for warning in loaded.warnings:
-        click.secho("warning: ", fg="yellow", nl=False, err=True)
-        click.echo(warning, err=True)
+        print_warning(str(warning))
     if only_count:
         click.echo(f"{Decimal(loaded.count):f}")  # str() refuses integers of thousands of digits
         return

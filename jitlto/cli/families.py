@@ -13,13 +13,13 @@ import click
 from jitlto.cli.output import print_json
 from jitlto.model.text import format_bytes
 
-if TYPE_CHECKING:  # what other commands need not wait for
+if TYPE_CHECKING:  # imports that other commands need not wait for
     from jitlto.runtime.family import KernelFamily
     from jitlto.storage.database import FragmentDatabase
 
-#: What commands that look into a database say of it.
+#: Metavariable of a database.
 DATABASE = "DB|[PACKAGE:]FAMILY"
-#: What commands that take a family say of it, and of the option for its database.
+#: Metavariable of a family, and the help of the option for its database.
 FAMILY = "[PACKAGE:]FAMILY"
 DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
 # A family's name, after a distribution's: neither can be the path of a file in another directory.
@@ -27,7 +27,7 @@ _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
 
 
 def find_family(text: str, database: Path | None) -> KernelFamily:
-    """The family that is named, of a database or of what the process sees.
+    """Return a family: of a database, or by ``[PACKAGE:]FAMILY`` of those that the process can see.
 
     Raises
     ------
@@ -42,12 +42,12 @@ def find_family(text: str, database: Path | None) -> KernelFamily:
     if database is None:
         return family(name, distribution=package or None)
     if package:
-        raise click.UsageError(f"--db names a database, and {package}: a package: give one of the two")
+        raise click.UsageError(f"--db and the package {package!r} exclude each other")
     return load(name, database)
 
 
 def locate(target: Path) -> tuple[Path, str | None]:
-    """The database of that path, or the one that holds the family of that name; and the family, if one is named.
+    """Return the path of a database given by path or by ``[PACKAGE:]FAMILY``, and the family if it is named.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def locate(target: Path) -> tuple[Path, str | None]:
 
 
 def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
-    """As :func:`locate`, opened anew: commands close what they open, and the registry's own is everybody's.
+    """Open the database that :func:`locate` finds. The registry's own is shared; this one is for the caller to close.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def print_installed(*, as_json: bool) -> None:
         print_json({"families": [asdict(each) for each in listed]})
         return
     if not listed:
-        click.echo("no installed package brings a family", err=True)
+        click.echo("no installed package has a family", err=True)
     for each in listed:
         made = (
             ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers]

@@ -20,10 +20,10 @@ from jitlto.model.text import pluralize
     help="Sign it with this SSH key; the signature becomes FILE.sig.",
 )  # fmt: skip
 def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
-    """Write the SHA-256 of each DB, and of the packs beside it, to a file that `sha256sum --check` reads too.
+    """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
 
-    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. A signature FILE.sig stays
-    if FILE stays the same, and is removed if not.
+    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
+    signature FILE.sig is removed if FILE changes.
     """
     from jitlto.storage import manifest as manifests
 
@@ -40,7 +40,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
         manifests.sign(output, key)
     elif signature.exists() and written.text != before:
         signature.unlink()
-        click.echo(f"{signature}: removed, for the manifest has changed; sign it again with --sign KEY", err=True)
+        click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
     click.echo(
         f"{pluralize(len(written.digests), 'file')} listed in {output}" + (f", signed in {signature}" if key else "")
     )

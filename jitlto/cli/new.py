@@ -37,7 +37,7 @@ def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None
     """Write a small package NAME that carries a kernel family: to build, to test, and to change into your own.
 
     It holds a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
-    Python module that launches it, tests, and a workflow for CI. Nothing that exists is overwritten.
+    Python module that launches it, tests, and a workflow for CI. No existing file is overwritten.
     """
     from jitlto.build.packaging.scaffold import write_package
 
@@ -46,7 +46,7 @@ def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None
     if as_json:
         print_json({"directory": str(directory), "files": [str(path) for path in files]})
     else:
-        click.echo(f"{pluralize(len(files), 'file')} in {directory}; how to go on stands in {directory / 'README.md'}")
+        click.echo(f"{pluralize(len(files), 'file')} in {directory}; see {directory / 'README.md'}")
 
 
 def _at_hand() -> int:

@@ -1,4 +1,4 @@
-"""How commands end: what they say of their work, and what a signal that asks them to end leads to."""
+"""The end of a command: its exit status, and an orderly end after a signal."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import NoReturn
 
 import click
 
-_asked: list[int] = []  # the signals that have asked this process to end, but for an interrupt
-_status: list[int] = []  # with which an interrupted command ends
+_received: list[int] = []  # signals that ended this process, except interrupts
+_status: list[int] = []  # of an interrupted command
 
 
-def end_in_order() -> None:
-    """Have SIGTERM and SIGHUP clean up as an interrupt does, but where somebody has decided otherwise, as nohup."""
+def handle_signals() -> None:
+    """Have SIGTERM and SIGHUP clean up as an interrupt does, unless they are handled or ignored, as under nohup."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, _end)
@@ -26,14 +26,14 @@ def end_in_order() -> None:
 
 
 def _end(number: int, _: FrameType | None) -> None:
-    _asked.append(number)
-    if len(_asked) == 1:  # a second one, as timeout(1) sends, must not stop the cleaning up
+    _received.append(number)
+    if len(_received) == 1:  # a second one, as timeout(1) sends, must not stop the clean-up
         raise KeyboardInterrupt
 
 
 def interrupted() -> int:
-    """Say what has ended the command; returns its exit status, 128 and the signal's number."""
-    number = signal.Signals(_asked[0]) if _asked else signal.SIGINT
+    """Print which signal ended the command; return the exit status: 128 plus the signal's number."""
+    number = signal.Signals(_received[0]) if _received else signal.SIGINT
     click.echo("interrupted" if number is signal.SIGINT else f"ended by {number.name}", err=True)
     _status.append(128 + number)
     return 128 + number
@@ -50,7 +50,7 @@ def _leave() -> None:
 
 
 def _exit(status: int) -> NoReturn:
-    """End at once, with all that was printed."""
+    """Exit at once, after flushing what was printed."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -62,9 +62,9 @@ def conclude(run: Callable[[], bool]) -> None:
     try:
         holds = run()
     except KeyboardInterrupt:
-        # A link that runs cannot be stopped, and leaving in order would wait for it.
+        # A running link cannot be stopped, and a normal exit would wait for it.
         status = interrupted()
-        # Of what would be done at exit, one thing is not done by the system too: workers' directories.
+        # Of the handlers at exit only this one is needed: the system does not remove workers' directories.
         if (workers := sys.modules.get("jitlto.build.execution.workers")) is not None:
             workers.close_local()
         _exit(status)

@@ -12,7 +12,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
 from jitlto.storage.database import FragmentDatabase
-from jitlto.verify.covering_array import cover
+from jitlto.verify.covering_array import choose_cover
 from jitlto.verify.findings import Finding, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
 from jitlto.verify.prove import FamilyProof, prove
@@ -136,7 +136,7 @@ def _link(
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
     # The entrypoint's group decides like a parameter; no parameter has an empty name.
     groups = {kernel.resolution.entry.key.group for kernel in kernels}
-    found = cover(
+    found = choose_cover(
         [
             dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
             for kernel in kernels

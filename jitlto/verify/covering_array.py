@@ -1,7 +1,7 @@
-"""Covering arrays: few configurations in which every combination of N parameter values occurs that occurs at all.
+"""Covering arrays: few configurations that contain every combination of N parameter values that occurs at all.
 
-A fault of a kernel nearly always comes from the values of a few parameters together, so that a set in which all pairs
-occur finds nearly what all kernels would (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Combinatorial Testing», NIST
+Nearly every fault depends on the values of a few parameters, so a set that contains all pairs finds nearly what all
+kernels would (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Combinatorial Testing», NIST
 SP 800-142, 2010).
 """
 
@@ -15,25 +15,24 @@ from itertools import combinations
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """Which configurations cover all.
+    """A covering array.
 
     Parameters
     ----------
     chosen : tuple of int
-        Their places in what was given, ascending.
+        Indices of the chosen configurations, ascending.
     tuples : int
-        How many combinations of values they cover: all that occur.
+        Number of combinations of values that occur, all of which are covered.
     """
 
     chosen: tuple[int, ...]
     tuples: int
 
 
-def cover(configurations: Sequence[Mapping[str, str]], strength: int) -> Cover:
-    """Choose configurations in which every combination of ``strength`` values occurs that occurs in one of all.
+def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> Cover:
+    """Choose configurations that contain every combination of ``strength`` values that occurs in any.
 
-    Greedy: always the one with the most combinations that are not covered yet, the first of several. The same input
-    gives the same answer.
+    Greedy and deterministic: always the one with the most combinations not covered yet, the first of several.
 
     Parameters
     ----------

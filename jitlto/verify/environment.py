@@ -27,7 +27,7 @@ _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
 
 @dataclass
 class Finding:
-    """One thing looked at: what it is, what was found, and how to mend it if it is not well."""
+    """One component or setting: its state, and how to correct it if it is not ok."""
 
     name: str
     value: str
@@ -38,12 +38,11 @@ class Finding:
 
 @dataclass
 class Diagnosis:
-    """All findings, in the order in which they are shown."""
+    """All findings, in display order."""
 
     findings: list[Finding] = field(default_factory=list)
 
     def add(self, name: str, value: str, **rest: bool | str | None) -> None:
-        """Add one finding."""
         self.findings.append(Finding(name, value, **rest))  # type: ignore[arg-type]
 
     @property
@@ -53,12 +52,12 @@ class Diagnosis:
 
     @property
     def well(self) -> bool:
-        """Whether everything that building and linking need is there."""
+        """Whether everything that building and linking need is present."""
         return all(finding.ok or not finding.required for finding in self.findings)
 
 
 def diagnose() -> Diagnosis:
-    """Look at the toolchain, the driver, devices, caches, databases and installed families."""
+    """Examine the toolchain, the driver, devices, caches, databases and installed families."""
     diagnosis = Diagnosis()
     _packages(diagnosis)
     nvrtc, nvjitlink = _toolchain(diagnosis)
@@ -80,8 +79,10 @@ def _packages(diagnosis: Diagnosis) -> None:
         diagnosis.add(name, found or "missing", ok=found is not None, remedy=toolkit.INSTALL)
     arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
     if len(arrays) > 1:
-        remedy = "have an environment of its own for each CUDA major, each with one of the extras"
-        diagnosis.add("CuPy", f"{' and '.join(arrays)}, which are one module", ok=False, required=False, remedy=remedy)
+        remedy = "use a separate environment for each CUDA major, each with one of the extras"
+        diagnosis.add(
+            "CuPy", f"{' and '.join(arrays)}, which provide the same module", ok=False, required=False, remedy=remedy
+        )
 
 
 def _package(name: str) -> str | None:
@@ -143,7 +144,7 @@ def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Versi
         fits = ltoir_links(nvrtc, nvjitlink)
         diagnosis.add(
             "NVRTC → nvJitLink",
-            "what is compiled here links here" if fits else f"NVRTC {nvrtc} is not covered by nvJitLink {nvjitlink}",
+            "compatible" if fits else f"NVRTC {nvrtc} is newer than nvJitLink {nvjitlink}, or of another CUDA major",
             ok=fits,
             remedy="install both from one CUDA release",
         )
@@ -181,7 +182,7 @@ _FORWARD = {
 
 
 def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | None) -> None:
-    """Add what there is to say of a driver: what it is for, what it loads, whether it is a cuda-compat package's."""
+    """Add the driver: its CUDA version, what it cannot load, whether it is a cuda-compat package's."""
     refused = find_incompatibility(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
     diagnosis.add(
         "driver",
@@ -202,7 +203,7 @@ def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | No
 
 
 def _settings(diagnosis: Diagnosis) -> Config:
-    """The settings of this process, without those that every other command refuses."""
+    """The settings of this process, without the invalid ones, which become findings."""
     environment = dict(os.environ)
     while True:
         try:
@@ -222,7 +223,7 @@ def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
         f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else ""),
         ok=problem is None,
         required=False,
-        remedy="set JITLTO_CACHE_DIR to a directory of yours, that nobody else may write",
+        remedy="set JITLTO_CACHE_DIR to a directory that only you may write",
     )
 
 
@@ -249,9 +250,9 @@ def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None
 
 
 def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
-    """Add the families that installed packages bring, and what is wrong with their databases."""
+    """Add the families of installed packages, and what is wrong with their databases."""
     if any(finding.name.startswith("JITLTO_") for finding in diagnosis.findings):
-        diagnosis.add(_INSTALLED, "not looked at, before the settings above are mended", ok=False, required=False)
+        diagnosis.add(_INSTALLED, "not examined until the settings above are corrected", ok=False, required=False)
         return
     listed = installed_families(session.default.registry)
     if not listed:
@@ -278,9 +279,11 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
     """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
-    told = [preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images]
+    previews = [
+        preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images
+    ]
     troubles = sorted(
-        (says for says in told if says.method is not LinkMethod.LTO), key=lambda says: says.method is not None
+        (says for says in previews if says.method is not LinkMethod.LTO), key=lambda says: says.method is not None
     )
     if not troubles:
         return None

@@ -26,7 +26,6 @@ class LinkJob:
     mode: str
 
     def plan(self) -> Plan:
-        """The plan, which holds no bytes."""
         options = self.family.record.link
         return Plan(
             self.family.name,
@@ -76,7 +75,12 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
         remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'
     if mode == "lto" and all(any(can_read(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
-    raise VersionError(f"cannot be linked by nvJitLink {linker}: {count} fragments {state}", where=where, hint=remedy)
+    raise VersionError(
+        f"cannot be linked by nvJitLink {linker}: {count} fragments {state}",
+        code="link-version-unreadable",
+        where=where,
+        hint=remedy,
+    )
 
 
 def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:

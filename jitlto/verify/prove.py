@@ -29,20 +29,16 @@ from jitlto.verify.findings import Finding, Kind, message_of
 
 @dataclass(frozen=True, slots=True)
 class FamilyProof:
-    """What holds of a family, and what does not.
+    """The result of :func:`prove`.
 
     Parameters
     ----------
     family : str
-        Its name.
     fragments : int
-        How many it has.
+        Their number.
     kernels : tuple of Kernel
         All that plan.
-    failures : tuple of Finding
-        What does not hold.
-    notes : tuple of Finding
-        What is worth knowing.
+    failures, notes : tuple of Finding
     """
 
     family: str
@@ -53,17 +49,16 @@ class FamilyProof:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing fails."""
         return not self.failures
 
 
 def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
-    """Plan all kernels of a family and look at what is left over.
+    """Plan all kernels of a family, and find fragments that no kernel uses.
 
-    What must hold, for every choice of parameter values that fragments offer: each requirement has one provider whose
-    layout fits, and no function is defined twice. Every device fragment is in some kernel. A requirement that no
-    fragment meets, and that a group without fragments declares, is left to callers: noted, no failure. So is code that
-    no kernel calls, in a family with such a group: callers may call it.
+    For every choice of parameter values that fragments offer, each requirement must have exactly one provider whose
+    layout fits, and no function may be defined twice. Every device fragment must be in some kernel. A requirement that
+    no fragment meets, and that a group without fragments declares, is left to callers: a note, not a failure. So is
+    code that no kernel calls, in a family with such a group: callers may call it.
 
     Parameters
     ----------
@@ -75,14 +70,15 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
     Raises
     ------
     DatabaseError
-        If the database is one part of a build: what it lacks may stand in another.
+        If the database is one part of a build: what it lacks may be in another.
     """
     database = family.database
     if database.part is not None:
         raise DatabaseError(
-            f"is {database.part} of a build, and proves nothing alone",
+            f"only {database.part} of a build, whose parts can be checked together only",
+            code="database-part",
             where=str(database.path),
-            hint="check what `jitlto merge` makes of all parts",
+            hint="merge all parts with `jitlto merge`, and check the result",
         )
     fragments = family.database.fragments(family.name)
     left = find_user_symbols(family.record, family.index)
@@ -94,13 +90,13 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
         else:
             ends.append(found)
     # What is missing for one combination is missing again for each value of a parameter that has no part in it.
-    said = {
+    distinct = {
         (f.subject, f.message, tuple(f.configuration.items())): f for f in (_dead_end(family.index, e) for e in ends)
     }
-    failures = list(said.values())
+    failures = list(distinct.values())
     if not family.index.entrypoints:
         failures.append(
-            Finding(Kind.EMPTY, "has no entrypoint, and so no kernel", "declare one in family.toml", family.name)
+            Finding(Kind.EMPTY, "no entrypoint, and so no kernel", "declare one in family.toml", family.name)
         )
     notes = list(_supplied(family.name, planned))
     callers = any(group.supplied for group in family.record.groups)

@@ -199,8 +199,8 @@ def test_doctor_names_two_majors_arrays_in_one_environment(tmp_path: Path) -> No
         about.parent.mkdir()
         about.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 99.0\n")
     done = jitlto_process("doctor", PYTHONPATH=f"{ROOT}{os.pathsep}{tmp_path}")
-    assert "cupy-cuda12x and cupy-cuda13x, which are one module" in done.stdout
-    assert "an environment of its own for each CUDA major" in done.stdout
+    assert "cupy-cuda12x and cupy-cuda13x, which provide the same module" in done.stdout
+    assert "a separate environment for each CUDA major" in done.stdout
 
 
 def test_doctor_says_what_is_missing_and_how_to_install_it() -> None:

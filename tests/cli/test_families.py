@@ -103,7 +103,7 @@ def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path:
     fails(jitlto("ls", tmp_path / "mini"), 1, "no such file")
     fails(jitlto("ls"), 2, "--installed")
     fails(jitlto("ls", "mini", "--installed"), 2, "--installed")
-    fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "give one of the two")
+    fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "--db and the package 'a' exclude")
     fails(jitlto("warm", "a.b:mini"), 1, "no installed package 'a.b'")
 
 
@@ -149,7 +149,7 @@ def test_an_empty_list_is_said(site: Path) -> None:
     listed = json.loads(run("ls", "--installed", "--json").stdout)["families"]
     done = run("ls", "--installed")
     assert bool(listed) == bool(done.stdout)
-    assert listed or "no installed package brings a family" in done.stderr
+    assert listed or "no installed package has a family" in done.stderr
 
 
 def test_a_recorded_plan_is_warmed_from_an_installed_package(site: Path, mini_path: Path, tmp_path: Path) -> None:

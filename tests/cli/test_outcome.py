@@ -89,7 +89,7 @@ def test_an_interrupt_within_an_exec_is_an_interrupt(tmp_path: Path) -> None:
     (tmp_path / "interrupted.py").write_text("""
 import atexit, sys
 from jitlto.cli import outcome
-outcome.end_in_order()
+outcome.handle_signals()
 atexit.register(print, "tidied up", file=sys.stderr)
 try:
     exec("raise KeyboardInterrupt")
@@ -103,7 +103,9 @@ except KeyboardInterrupt:
 
 
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
-    code = "import os; from jitlto.cli.outcome import end_in_order; end_in_order(); os.kill(os.getpid(), 1); print(2)"
+    code = (
+        "import os; from jitlto.cli.outcome import handle_signals; handle_signals(); os.kill(os.getpid(), 1); print(2)"
+    )
     command = f"trap '' HUP; exec {sys.executable} -c '{code}'"
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, env=environment, timeout=60)
@@ -116,7 +118,7 @@ def test_a_command_that_links_ends_its_workers_too(tmp_path: Path, number: signa
 import os, time
 from jitlto.build.execution import workers
 from jitlto.cli import outcome
-outcome.end_in_order()
+outcome.handle_signals()
 workers.local_executor().submit(os.getpid).result()
 def work():
     os.kill(os.getpid(), {int(number)})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.verify.covering_array import Cover, cover
+from jitlto.verify.covering_array import Cover, choose_cover
 
 Configurations = list[dict[str, str]]
 
@@ -47,7 +47,7 @@ def spaces(draw: st.DrawFn) -> Configurations:
 
 @given(spaces(), st.integers(1, 5))
 def test_every_combination_that_occurs_occurs_in_the_cover(space: Configurations, strength: int) -> None:
-    found = cover(space, strength)
+    found = choose_cover(space, strength)
     assert occurring([space[place] for place in found.chosen], strength) == occurring(space, strength)
     assert found.tuples == len(occurring(space, strength))
 
@@ -55,30 +55,30 @@ def test_every_combination_that_occurs_occurs_in_the_cover(space: Configurations
 @pytest.mark.slow
 @given(spaces(), st.integers(1, 5))
 def test_nothing_is_chosen_twice_and_the_same_input_gives_the_same_cover(space: Configurations, strength: int) -> None:
-    found = cover(space, strength)
+    found = choose_cover(space, strength)
     assert list(found.chosen) == sorted(set(found.chosen))
-    assert cover([dict(reversed(row.items())) for row in space], strength) == found
+    assert choose_cover([dict(reversed(row.items())) for row in space], strength) == found
 
 
 def test_pairs_need_few_of_many() -> None:
     space = full(dict.fromkeys("abcdef", 4))
     assert len(space) == 4096
-    found = cover(space, 2)
+    found = choose_cover(space, 2)
     assert found.tuples == 15 * 16  # pairs of parameters × pairs of values
     assert 16 <= len(found.chosen) <= 32
 
 
 def test_as_many_values_as_there_are_parameters_need_all() -> None:
     space = full({"a": 2, "b": 3})
-    assert cover(space, 2).chosen == tuple(range(6))
-    assert cover(space, 9).chosen == tuple(range(6))
+    assert choose_cover(space, 2).chosen == tuple(range(6))
+    assert choose_cover(space, 9).chosen == tuple(range(6))
 
 
 def test_a_configuration_with_fewer_parameters_is_not_forgotten() -> None:
-    assert cover([{"a": "1"}, {"a": "1", "b": "1"}, {}], 2).chosen == (0, 1, 2)
-    assert cover([], 2) == Cover((), 0)
+    assert choose_cover([{"a": "1"}, {"a": "1", "b": "1"}, {}], 2).chosen == (0, 1, 2)
+    assert choose_cover([], 2) == Cover((), 0)
 
 
 def test_a_strength_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="strength 0"):
-        cover([], 0)
+        choose_cover([], 0)
