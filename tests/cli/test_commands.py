@@ -30,14 +30,10 @@ def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: P
     whole = pack.read_bytes()
     why = ("cache", "why", "mini", *TWICE, "--arch", "sm_90", "--db", database, "--json")
     assert json.loads(jitlto(*why).stdout)["layer"] == "pack"
-    for damaged, said in (
-        (whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:], "is damaged: the kernel"),
-        (whole[:-1], "lists entries that lie nowhere"),
-        (b"", "is no pack of linked kernels"),
-    ):
+    for damaged in (whole[:-9] + bytes([whole[-9] ^ 4]) + whole[-8:], whole[:-1], b""):
         pack.write_bytes(damaged)
         for target in (database, pack):
-            fails(jitlto("verify", target), 1, f"{pack}: {said}", "jitlto warm")
+            fails(jitlto("verify", target), 1, str(pack), "[jitlto-damaged-pack]", "jitlto warm")
         assert json.loads(jitlto(*why).stdout)["layer"] != "pack"
     fails(jitlto("verify", tmp_path / "none.pack"), 1, "none.pack", "no such file")
 

@@ -210,7 +210,7 @@ def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) ->
     used.write_bytes(_line("mini"))
     fails(jitlto("warm", used, "data_type=float"), 2, "NAME=VALUE")
     fails(jitlto(*base, "--arch", "sm_90", "-o", tmp_path / "no" / "x.pack"), 1, "does not exist")
-    fails(jitlto(*base, "--arch", "sm_90", "-o", mini_path), 1, "is no pack")
+    fails(jitlto(*base, "--arch", "sm_90", "-o", mini_path), 1, "not a pack")
     assert FragmentDatabase(mini_path).verify()
 
 
