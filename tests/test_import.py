@@ -88,6 +88,7 @@ print(json.dumps(opened))
         assert path.is_relative_to(package) or path.is_relative_to(standard_library), name
 
 
+@pytest.mark.slow
 def test_every_exported_name_can_be_used_and_others_are_attribute_errors() -> None:
     code = """
 import json, jitlto
@@ -108,6 +109,7 @@ def test_run_side_modules_import_neither_jinja_nor_the_build_side() -> None:
     assert loaded(names, ("jinja2", "click", "rich")) == []
 
 
+@pytest.mark.slow
 def test_planning_and_linking_import_neither_jinja_nor_the_build_side(mini_path: Path) -> None:
     code = """
 import json, sys, jitlto

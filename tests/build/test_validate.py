@@ -128,6 +128,7 @@ def test_advice_on_what_nobody_provides() -> None:
     assert check(kernel, supplied=True) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("declaration", "call", "definition"),
     [

@@ -84,6 +84,7 @@ def test_a_cover_links_fewer_kernels_and_says_how_many(shipped_path: Path) -> No
     )
 
 
+@pytest.mark.slow
 def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
     # Compiled for a newer architecture than the target.
     path = build_family(

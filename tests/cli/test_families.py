@@ -44,6 +44,7 @@ COMMANDS: list[tuple[str | Path, ...]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: " ".join(map(str, command[:2])))
 def test_a_command_takes_an_installed_family_by_name_or_by_package_and_name(
     site: Path, mini_path: Path, command: tuple[str, ...]

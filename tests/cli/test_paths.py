@@ -56,6 +56,7 @@ def test_a_dump_that_may_not_be_written_is_one_error(locked: Path, mini_path: Pa
     )
 
 
+@pytest.mark.slow
 def test_doctor_goes_on_where_the_cache_may_not_be_looked_at(locked: Path) -> None:
     locked.parent.chmod(0)
     said = _said(0, "doctor", JITLTO_CACHE_DIR=str(locked.parent / ".cache" / "jitlto"))

@@ -214,6 +214,7 @@ def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) ->
     assert FragmentDatabase(mini_path).verify()
 
 
+@pytest.mark.slow
 def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(mini_path: Path, tmp_path: Path) -> None:
     # A limit on the size of files fails as a full disk does, at the same writes.
     python = f"exec {sys.executable} -m jitlto warm mini --arch sm_90 --db {mini_path}"

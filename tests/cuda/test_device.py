@@ -18,6 +18,7 @@ for ask in (device.current, device.kind):
 """
 
 
+@pytest.mark.slow
 def test_without_a_device_the_error_stands_alone() -> None:
     printed = output_of(_ASK, CUDA_VISIBLE_DEVICES="")
     if not printed:

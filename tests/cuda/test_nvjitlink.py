@@ -124,6 +124,7 @@ def test_two_definitions_in_ptx_are_an_error_that_names_the_function_and_both_in
         link([ptx(KERNEL), ptx(OP, "one"), ptx(OTHER_OP, "two")], SM_90, [])
 
 
+@pytest.mark.slow
 def test_weak_definitions_may_stand_in_several_inputs() -> None:
     helper = "inline __device__ __noinline__ float helper(float a) { return a * 2.0f; }\n"
     kernel = helper + KERNEL.replace("op(x[threadIdx.x])", "op(helper(x[threadIdx.x]))")

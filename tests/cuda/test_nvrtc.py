@@ -51,6 +51,7 @@ def failure(text: str, roots: list[Path] | None = None) -> CompileError:
     return caught.value
 
 
+@pytest.mark.slow
 def test_the_same_bytes_in_every_process_and_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = []
     for number, name in enumerate(("here", "a longer path/there")):

@@ -32,6 +32,7 @@ def workflow() -> dict[str, Any]:
     return loaded
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [WORKFLOW, OWN], ids=lambda path: path.name)
 def test_a_workflow_is_valid(path: Path) -> None:
     pytest.importorskip("check_jsonschema", reason="check-jsonschema is not installed; the extra test brings it")

@@ -93,6 +93,7 @@ def test_splitting_undoes_joining(texts: list[str]) -> None:
     assert split_top_level(",".join(texts)) == [text.strip() for text in texts]
 
 
+@pytest.mark.slow
 @given(st.text("ab,()<>[]{} "))
 def test_splitting_loses_nothing_but_commas_and_space(text: str) -> None:
     kept = str.maketrans("", "", ", ")

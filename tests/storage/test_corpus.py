@@ -22,6 +22,7 @@ def test_what_once_broke_something_breaks_nothing(ground: Ground, path: Path) ->
     refused(lambda: run(ground, path.read_bytes()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_each_target_takes_what_it_begins_with(ground: Ground, target: str) -> None:
     run, seeds = TARGETS[target]

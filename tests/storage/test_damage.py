@@ -107,6 +107,7 @@ def sample(mini_path: Path) -> Sample:
     return Sample(mini_path, plans, {plan.digest: plan.link(use_cache=False) for plan in plans})
 
 
+@pytest.mark.slow
 def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
     store = CacheDir(tmp_path / "cache", 1 << 30)
     cache = KernelCache(store)
@@ -141,6 +142,7 @@ def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Pa
     print(f"cache entries: {dict(outcome)}")
 
 
+@pytest.mark.slow
 def test_a_damaged_pack_gives_identical_kernels_or_none(
     sample: Sample, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -248,6 +248,7 @@ def change_meta(path: Path, statement: str) -> None:
         connection.execute(statement)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -291,6 +292,7 @@ def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
         FragmentDatabase(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [
@@ -463,6 +465,7 @@ def schema_bits(data: bytes, chance: random.Random) -> set[int]:
     return {8 * chance.randrange(begin, 4096) + 7 for _ in range(200)}
 
 
+@pytest.mark.slow
 def test_runs_of_damage(small: Path, tmp_path: Path) -> None:
     expected, data, path = content(small), small.read_bytes(), tmp_path / "damaged.fragdb"
     chance = random.Random(21)  # noqa: S311 - the same damage every time

@@ -122,6 +122,7 @@ def test_the_connection_attaches_nothing_loads_nothing_and_writes_nothing(copy: 
 # --- paths ---
 
 
+@pytest.mark.slow
 def test_no_file_but_the_database_is_opened(copy: Path) -> None:
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")
@@ -206,6 +207,7 @@ def row(*texts: str) -> bytes:
     return bytes([len(payload)]) + payload
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["meta", "family", "fragment"])
 def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table: str) -> None:
     cells = [row(f"{n:03}", "", "") for n in range(100)]
@@ -376,6 +378,7 @@ def test_a_record_under_another_name_is_refused(copy: Path) -> None:
         FragmentDatabase(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option",
     ["-I/etc", "-I.", "--include-path=.", "-include=x.h", "--pre-include=x.h", "--create-pch=x.pch",
@@ -389,6 +392,7 @@ def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str)
         FragmentDatabase(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "option",
     ["--options-file=x", "-optf=x", "-optf x", "-optf\tx", "--apply-controls=x", "--output-file=x", "-o=x", "x.ptx", "",
@@ -402,6 +406,7 @@ def test_an_option_by_which_ptxas_reads_a_file_is_refused_everywhere(copy: Path,
         FragmentDatabase(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x.cuh", "sub/../../x.cuh", 'a"b', "a\nb", ".."])
 def test_an_interface_that_leaves_the_family_is_refused(copy: Path, name: str) -> None:
     replaced(copy, "family", lambda record: record["groups"][-1].update(interface=name))

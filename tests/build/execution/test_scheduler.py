@@ -119,6 +119,7 @@ def test_only_what_can_include_a_changed_header_is_compiled_again(make: Make) ->
     assert changed.compiled == 6
 
 
+@pytest.mark.slow
 def test_a_changed_constant_in_a_header_is_seen(make: Make) -> None:
     files = MINI | {
         "op.cuh": MINI["op.cuh"] + "#define FACTOR 3\n",

@@ -443,6 +443,7 @@ print(json.dumps([digests, [each.trouble for each in installed_families(session.
 """
 
 
+@pytest.mark.slow
 def test_nothing_is_written_beside_a_package_and_a_read_only_one_works(
     site: Path, mini_path: Path, tmp_path: Path
 ) -> None:

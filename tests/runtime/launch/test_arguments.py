@@ -135,6 +135,7 @@ def test_strides_of_extents_of_one_or_none_do_not_count() -> None:
     assert convert("float*", DeviceArray(shape=(0, 8), strides=(999, 999), pointer=0)) == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.data())
 def test_contiguity_is_numpys(shape: list[int], data: st.DataObject) -> None:
     whole = np.zeros(shape, np.float32)

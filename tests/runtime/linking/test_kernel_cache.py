@@ -333,6 +333,7 @@ def test_who_waits_too_long_says_so_and_links(
     assert time.monotonic() - begin < 1
 
 
+@pytest.mark.slow
 def test_what_appears_while_a_holder_sleeps_is_found_at_once(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
 ) -> None:
@@ -573,6 +574,7 @@ def test_a_lock_file_of_nobody_is_in_nobodys_way(directory: Path, plan: Plan) ->
     assert Process(directory).ask(plan).layer == "disk"
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_links_and_one_warning(
     tmpfs: Callable[[str], Path], plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -781,6 +783,7 @@ def test_links_and_other_things_in_the_place_of_files_harm_nothing(
         assert Process(directory).ask(plan).layer == "disk"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["directory", "fifo", "unreadable"])
 def test_no_lock_file_but_something_else_costs_a_link_at_most(directory: Path, plan: Plan, kind: str) -> None:
     locks = CacheDir(directory, LARGE).directory / "locks"

@@ -326,6 +326,7 @@ def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None
         mini.planner(data_type="float").add_source(OP.encode()).plan()  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: BuildFamily) -> None:
     files = HELPER_FAMILY | {
         "op.cuh": "#pragma once\n__device__ float op(long a);\n",
@@ -673,6 +674,7 @@ def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: Ca
     assert entries(kept) == []
 
 
+@pytest.mark.slow
 def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: CacheDir, monkeypatch: pytest.MonkeyPatch) -> None:
     """A header that is included through a macro, at that: the text does not name it."""
     header = tmp_path / "include" / "value.h"
@@ -703,6 +705,7 @@ def test_a_header_that_now_lies_before_another_of_its_name_is_noticed(
         assert str(number) in compile_once(text, (), BASE, (), kept).ptx
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "damage",
     [

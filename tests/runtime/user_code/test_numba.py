@@ -368,6 +368,7 @@ def test_an_unknown_group_is_named_with_the_nearest(transform: KernelFamily) -> 
         planned(transform, square, "user_transfrom", data_type="float")
 
 
+@pytest.mark.slow
 def test_a_group_that_the_kernel_does_not_call_is_an_error(build_family: BuildFamily) -> None:
     with pytest.raises(PlanError, match="provides nothing that the plan requires") as caught:
         planned(plain(build_family, "__device__ float op(float a);", "*x = 1"), square, "op")
@@ -391,6 +392,7 @@ def test_a_type_that_numba_does_not_have_is_refused(build_family: BuildFamily) -
         planned(family, square, "op")
 
 
+@pytest.mark.slow
 def test_a_group_without_an_interface_is_refused(build_family: BuildFamily) -> None:
     files = INTERFACE_FAMILY | {
         "family.toml": INTERFACE_FAMILY["family.toml"].replace(
