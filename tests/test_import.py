@@ -6,6 +6,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 import jitlto
 from tests.benchmarks.installed import install
 from tests.support.process import ROOT, output_of
