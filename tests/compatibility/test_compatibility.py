@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from jitlto import cli
-from jitlto.cuda import driver, toolkit
+from jitlto.cuda import device, driver, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
@@ -28,7 +28,6 @@ from jitlto.model.versions import Architecture, Version, newest_ptx_isa
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher
 from jitlto.runtime.linking.cache_entry import LinkedKernel
-from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.environment import Diagnosis, describe_driver
 from tests.runtime.planning.test_plan import altered
@@ -402,16 +401,16 @@ def test_doctor_says_what_fragments_of_two_majors_make_of_a_kernel(mini_path: Pa
 # A device that came after nvJitLink.
 
 
-def later(plan: Plan) -> Plan:
-    """The plan, on such a device."""
-    assert plan.arch is None
-    plan.__dict__["target"] = Architecture(130)  # where it keeps the device's answer
-    return plan
+@pytest.fixture
+def later_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A current device of compute capability 13.0."""
+    monkeypatch.setattr(device, "architecture", lambda: Architecture(130))
 
 
+@pytest.mark.usefixtures("later_device")
 def test_a_kernel_for_a_later_device_is_kept_and_found_as_ptx(mini: KernelFamily, empty_cache: Path) -> None:
-    made = later(mini.plan(data_type="float", op_name="twice")).link()
-    found = later(mini.plan(data_type="float", op_name="twice")).link()
+    made = mini.plan(data_type="float", op_name="twice").link()
+    found = mini.plan(data_type="float", op_name="twice").link()
     assert (made.layer, found.layer) == ("link", "disk")
     assert made == found
     assert found.is_ptx
@@ -419,31 +418,35 @@ def test_a_kernel_for_a_later_device_is_kept_and_found_as_ptx(mini: KernelFamily
     assert found.architecture == Architecture(121)
 
 
+@pytest.mark.usefixtures("later_device")
 def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(mini: KernelFamily) -> None:
     text = "template <> __device__ float mini::op<float>(float a) { return a * 42.0f; }"
-    linked = later(mini.planner(data_type="float").add_source(text).plan()).link()
+    linked = mini.planner(data_type="float").add_source(text).plan().link()
     assert b"0f42280000" in linked.cubin  # 42.0f, as PTX writes it
     own = mini.plan(arch="sm_90", data_type="float", op_name="twice")
     (image,) = [i for f in own.fragments if f.key.group == "op" for i in f.images_of(ImageKind.PTX)]
     planner = mini.planner(data_type="float").add_ptx(mini.database.read(image), "mine.ptx")
     with pytest.raises(ArchitectureError, match=r"mine\.ptx cannot become part of PTX for compute_121"):
-        later(planner.plan()).link()
+        planner.plan().link()
 
 
+@pytest.mark.usefixtures("later_device")
 def test_links_of_ptx_have_no_way_to_a_later_device(mini: KernelFamily) -> None:
     with pytest.raises(ArchitectureError, match="does not link for sm_130"):
-        later(mini.plan(data_type="float", op_name="twice", link_mode="ptx")).link()
+        mini.plan(data_type="float", op_name="twice", link_mode="ptx").link()
 
 
+@pytest.mark.usefixtures("later_device")
 def test_options_that_do_not_reach_the_driver_are_named(mini: KernelFamily, caplog: pytest.LogCaptureFixture) -> None:
     options = {"max_registers": 32, "ftz": True}
     with caplog.at_level(logging.WARNING, "jitlto"):
-        later(mini.plan(data_type="float", op_name="twice", link_options=options)).link()
+        mini.plan(data_type="float", op_name="twice", link_options=options).link()
     (said,) = [record.getMessage() for record in caplog.records]
     assert said.endswith("which the driver compiles, without max_registers")
 
 
+@pytest.mark.usefixtures("later_device")
 def test_there_is_no_sass_of_it(mini: KernelFamily) -> None:
-    linked = later(mini.plan(data_type="float", op_name="twice")).link()
+    linked = mini.plan(data_type="float", op_name="twice").link()
     with pytest.raises(ToolchainError, match="is PTX, which the driver compiles"):
         disassemble(linked.cubin)
