@@ -1,6 +1,6 @@
-"""Which headers a compile reads, from NVRTC's time trace.
+"""The headers that a compile reads, from NVRTC's time trace.
 
-The trace is exact: every header that is opened, however short, and none of a branch that is not taken.
+The trace is exact: it has every header that is opened, however short, and none of a branch that is not taken.
 """
 
 from __future__ import annotations
@@ -22,17 +22,14 @@ from jitlto.model.versions import Version
 
 #: From this release on the time trace names headers.
 TRACES_HEADERS = Version(13, 0)
-#: Seconds. A trace costs a compile of the includes; where these are expensive it would cost more than it may ever save.
+#: Seconds. A trace costs a compile of the includes; of expensive ones, more than it could ever save.
 _PATIENCE = 0.4
 
 
 def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
-    """The headers of a job that are read when ``text`` is compiled for any of its architectures.
+    """Return the names of the headers that are read when ``text`` is compiled for any of a job's architectures.
 
-    Returns
-    -------
-    frozenset of str or None
-        Names in ``job.source.headers``; None if the trace tells nothing, or takes too long.
+    None if the trace is empty, or takes too long.
     """
     if not hasattr(os, "fork"):
         return None
@@ -62,7 +59,7 @@ def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:
 
 
 def _ended(child: int) -> bool:
-    """Wait for a child to end by itself, and end it if it does not."""
+    """Whether a child ends by itself in time; else it is killed."""
     deadline = time.monotonic() + _PATIENCE
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:

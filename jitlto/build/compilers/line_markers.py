@@ -1,4 +1,4 @@
-"""Which files a preprocessed text was made from, by the line markers that GCC and Clang leave in it.
+"""The files that a preprocessed text was made from, by the line markers that GCC and Clang leave in it.
 
 The markers are exact where a dependency file is not: nvcc writes ``-MD`` from one run of the preprocessor, and a
 header under ``#if __CUDA_ARCH__`` may be read in another.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-# Flag 1: a file is entered. A #line directive leaves a marker without flags, so it cannot feign or hide one.
+# Flag 1: a file is entered. A #line directive leaves a marker without flags, so it can neither fake nor hide one.
 _ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 
 
-def entered(preprocessed: bytes) -> tuple[str, ...]:
-    """The files that were included, as the preprocessor spells their paths; sorted, each once."""
+def entered_files(preprocessed: bytes) -> tuple[str, ...]:
+    """Return the files that were included, as the preprocessor spells their paths; sorted, each once."""
     return tuple(sorted({_unescape(path) for path in _ENTERED.findall(preprocessed)}))
 
 

@@ -1,8 +1,8 @@
 """Compiling with nvcc, made to give the same bytes in any directory, any process and from any place of installation.
 
-Three things carry paths into what nvcc writes, and each is given a constant: the working directory (``PWD``, which
-names it without saying where it is), the source's full path (from which names of internal symbols are made) and the
-toolkit's own place (reached through a link beside the source).
+Three things carry paths into nvcc's output, and each gets a constant: the working directory (``PWD``, which names it
+without saying where it is), the source's full path (from which names of internal symbols are made) and the toolkit's
+own directory (reached through a link beside the source).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.compilers.line_markers import entered
+from jitlto.build.compilers.line_markers import entered_files
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model import headers
@@ -30,12 +30,12 @@ from jitlto.model.versions import Architecture, Version
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or name another host compiler in the variable NVCC_CCBIN"
-# In the private directory: the family's own headers, and a link to the toolkit. Kept files lie in a third.
+# In the private directory: the family's own headers, a link to the toolkit, and the intermediate files of two runs.
 _HEADERS, _TOOLKIT, _KEPT, _PROBE = "include", "toolkit", "kept", "probe"
 _HERE = "/proc/self/cwd"
-# What finds programs and libraries; all else that changes what is compiled (CPATH, NVCC_APPEND_FLAGS) stays behind.
+# What finds programs and libraries. All else that changes what is compiled (CPATH, NVCC_APPEND_FLAGS) is left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
-_OF_MACHINE = "it reads or writes files of this machine, of which a build must not depend"
+_OF_MACHINE = "a build must not depend on the files of this machine"
 _REFUSED = {
     **dict.fromkeys(("-ccbin", "--compiler-bindir"), "name the host compiler in the environment variable NVCC_CCBIN"),
     **dict.fromkeys(
@@ -52,17 +52,17 @@ _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or dir
 
 
 class Compiler:
-    """The nvcc at hand, with its host compiler. Fulfils :class:`~jitlto.build.compilers.base.Toolchain`.
+    """The installed nvcc with its host compiler, a :class:`~jitlto.build.compilers.base.Toolchain`.
 
     Parameters
     ----------
     environment : mapping of str to str, optional
-        Where ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN`` are read; the process's own by default.
+        Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
 
     Raises
     ------
     ToolchainError
-        If nvcc or a host compiler is missing, or does not answer.
+        If nvcc or a host compiler is missing or does not run.
     """
 
     name = "nvcc"
@@ -73,32 +73,32 @@ class Compiler:
         *,
         shared_directory: Path | None = None,  # noqa: ARG002 - nvcc makes no snapshots
     ) -> None:
-        given = os.environ if environment is None else environment
-        self._environment = {name: given[name] for name in _ENVIRONMENT if name in given}
+        environment = os.environ if environment is None else environment
+        self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
-        found = toolkit.binary("nvcc")
-        if found is None:
-            raise ToolchainError("nvcc is not installed", hint=_INSTALL)
-        self._host = _host_compiler(given)
-        text = self._answer([found, "--version"], _INSTALL)
+        nvcc = toolkit.binary("nvcc")
+        if nvcc is None:
+            raise ToolchainError("nvcc is not installed", code="toolchain-missing", hint=_INSTALL)
+        self._host = _find_host_compiler(environment)
+        text = self._query([nvcc, "--version"], _INSTALL)
         release = re.search(r"release (\d+\.\d+)", text)
         if release is None:
-            raise ToolchainError("nvcc does not tell its version", where=found, hint=_INSTALL)
+            raise ToolchainError("nvcc prints no version", code="toolchain-failed", where=nvcc, hint=_INSTALL)
         self.version = Version.parse(release[1])
-        host = self._answer([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
-        machine = self._answer([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
+        host = self._query([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
+        machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
         self.identity = f"{text.strip()}\n{host}\n{machine}"
-        # What is found may be a script or a link; nvcc itself says where it is and which headers it takes.
-        settings = self._answer([found, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
+        # It may be a script or a link: nvcc itself prints its directory and its include directories.
+        settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
         if folder is None:
-            raise ToolchainError("nvcc does not tell where it lies", where=found, hint=_INSTALL)
+            raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self._roots = _include_roots(settings)
         self._hashes: dict[str, str | None] = {}
 
     def header_roots(self) -> Sequence[Path]:
-        """None: nvcc finds the toolkit's headers and the host's by itself."""
+        """Empty: nvcc finds the toolkit's headers and the host's by itself."""
         return []
 
     def compile(self, job: CompileJob) -> CompiledSource:
@@ -113,11 +113,11 @@ class Compiler:
         """
         for option in job.options:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
-                raise CompileError(f"option {option!r} is not allowed: {reason}")
+                raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-option")
         architectures = sorted(job.architectures)
         with tempfile.TemporaryDirectory(prefix="jitlto-nvcc-") as name:
             work = Path(name)
-            names = _lay_out(work, self._top, job.source)
+            names = _write_files(work, self._top, job.source)
             log, modules = self._ptx(work, job, names, architectures, _KEPT, ImageKind.LTOIR in job.images)
             preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
             texts = [text.encode() for text in modules]
@@ -187,13 +187,13 @@ class Compiler:
         result = self._run(command, work)
         log = _log(result.stderr + result.stdout, names)
         if result.returncode:
-            raise CompileError("nvcc refuses the source", log=log, hint=_hint(log))
+            raise CompileError("nvcc failed", log=log, hint=_hint(log))
         kinds = (_kept(work / kept, job.source, architectures, a, ".ptx") for a in architectures)
         return log, [data.rstrip(b"\0").decode() for data in kinds]
 
     def _reads(self, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
         found = set()
-        for spelled in {path for text in preprocessed for path in entered(text)}:
+        for spelled in {path for text in preprocessed for path in entered_files(text)}:
             path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
             if path.startswith(f"{_HEADERS}/"):
                 found.add(names[path.removeprefix(f"{_HEADERS}/")])
@@ -206,11 +206,13 @@ class Compiler:
         root = next((root for root in self._roots if path.is_relative_to(root)), None)
         return f"<toolkit>/{path.relative_to(root)}" if root else f"<host>{path}"
 
-    def _answer(self, command: Sequence[str], hint: str) -> str:
+    def _query(self, command: Sequence[str], hint: str) -> str:
         result = self._run(command, Path("/"))
         if result.returncode:
             reason = (result.stderr or result.stdout).strip().partition("\n")[0]
-            raise ToolchainError(f"{Path(command[0]).name} does not run: {reason}", where=command[0], hint=hint)
+            raise ToolchainError(
+                f"{Path(command[0]).name} failed: {reason}", code="toolchain-failed", where=command[0], hint=hint
+            )
         return result.stdout + result.stderr
 
     def _run(self, command: Sequence[str], directory: Path) -> subprocess.CompletedProcess[str]:
@@ -221,7 +223,9 @@ class Compiler:
                 check=False, encoding="utf-8", errors="replace",
             )  # fmt: skip
         except OSError as error:
-            raise ToolchainError(f"{Path(command[0]).name} cannot be run: {error}", hint=_INSTALL) from error
+            raise ToolchainError(
+                f"cannot run {Path(command[0]).name}: {error}", code="toolchain-failed", hint=_INSTALL
+            ) from error
         if result.returncode < 0:
             raise _killed(Path(command[0]).name, -result.returncode)
         if match := re.search(r"'(.+?)' died due to signal (\d+)", result.stderr):
@@ -229,25 +233,27 @@ class Compiler:
         return result
 
 
-def _host_compiler(environment: Mapping[str, str]) -> str:
+def _find_host_compiler(environment: Mapping[str, str]) -> str:
     wanted = environment.get("NVCC_CCBIN") or "gcc"
     if Path(wanted).is_dir():
         wanted = str(Path(wanted) / "gcc")
     found = shutil.which(wanted, path=environment.get("PATH", os.defpath))
     if found is None:
-        raise ToolchainError(f"nvcc's host compiler {wanted!r} is not installed", hint=_INSTALL_HOST)
+        raise ToolchainError(
+            f"nvcc's host compiler {wanted!r} is not installed", code="toolchain-missing", hint=_INSTALL_HOST
+        )
     return str(Path(found).absolute())
 
 
 def _include_roots(settings: str) -> tuple[Path, ...]:
-    """The toolkit's header directories that nvcc told, in order, without those that lie in another of them."""
+    """The include directories that nvcc prints, in order, without those below another of them."""
     words = [w for line in re.findall(r"^#\$ (?:SYSTEM_)?INCLUDES=(.*)$", settings, re.M) for w in shlex.split(line)]
     roots = [Path(os.path.normpath(w.removeprefix("-I"))) for w in words if w not in ("-I", "-isystem")]
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
 
 
-def _lay_out(work: Path, top: Path, source: Source) -> dict[str, str]:
-    """Write source, headers and the link to the toolkit; the headers' places, each with its name."""
+def _write_files(work: Path, top: Path, source: Source) -> dict[str, str]:
+    """Write source, headers and the link to the toolkit; return the headers' names by their paths."""
     (work / _TOOLKIT).symlink_to(top, target_is_directory=True)
     names = {_place(name): name for name in source.headers}
     for place, name in names.items():
@@ -264,7 +270,7 @@ def _place(name: str) -> str:
 
 
 def _by_name(text: bytes, names: Mapping[str, str]) -> bytes:
-    """A text whose includes are found by name alone, as NVRTC does, and never beside the including file."""
+    """Rewrite includes so that they are found by name alone, as by NVRTC, and never beside the including file."""
 
     def angle(match: re.Match[bytes]) -> bytes:
         place = _place(match[3].decode("utf-8", "surrogateescape"))
@@ -280,7 +286,9 @@ def _kept(
     middle = f".{architecture.compute}" if len(architectures) > 1 else ""
     path = folder / f"{Path(nvrtc.program_name(source)).stem}{middle}{suffix}"
     if not path.is_file():
-        raise ToolchainError(f"nvcc succeeded but wrote no {suffix} for {architecture.compute}", hint=_INSTALL)
+        raise ToolchainError(
+            f"nvcc wrote no {suffix} for {architecture.compute}", code="toolchain-failed", hint=_INSTALL
+        )
     return path.read_bytes()
 
 
@@ -307,5 +315,7 @@ def _killed(program: str, number: int) -> ToolchainError:
     except ValueError:
         name = f"signal {number}"
     return ToolchainError(
-        f"{program} was killed by {name}", hint="out of memory, or a compiler bug: build with fewer jobs"
+        f"{program} was killed by {name}",
+        code="toolchain-killed",
+        hint="out of memory, or a compiler bug: build with fewer jobs",
     )

@@ -16,7 +16,7 @@ from jitlto.model.fragment import ImageKind, SymbolKind
 from jitlto.model.headers import Source, digest_headers, split_leading_includes
 from jitlto.model.versions import Architecture
 
-# A source that may read or ask for headers below its first lines: in any spelling of a directive.
+# A source that may read or look for headers below its first lines, in any spelling of a directive.
 _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
 _LEAST_SHARERS = 6  # a trace costs as much as one compile of their includes
 _ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
@@ -38,11 +38,11 @@ class Compiler:
         return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
 
     def header_roots(self) -> Sequence[Path]:
-        """The toolkit's and CCCL's headers, which travel with a job."""
+        """The toolkit's and CCCL's headers, which are sent with a job."""
         return toolkit.header_roots()
 
     def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
-        """None: every header is given."""
+        """None: every header is sent with the job."""
         return None
 
     def compile(self, job: CompileJob) -> CompiledSource:
@@ -78,16 +78,16 @@ class Compiler:
         )
 
     def _reads(self, job: CompileJob) -> tuple[str, ...]:
-        """The headers that the compiler reads for a job; all that it is given where that cannot be told cheaply."""
-        given = tuple(sorted(job.source.headers))
+        """The headers that the compiler reads for a job; all of the job's where finding out costs too much."""
+        every = tuple(sorted(job.source.headers))
         head, rest = split_leading_includes(job.source.text)
         if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
-            return given
+            return every
         key = (head, job.options, job.architectures, digest_headers(job.source.headers))
         if key not in self._traced:
             traced = traced_headers(job, head)
             # Whether a header exists may then hang on one that is not read.
             unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
             self._traced[key] = None if unclear else traced
-        found = self._traced[key]
-        return given if found is None else tuple(sorted(found))
+        traced = self._traced[key]
+        return every if traced is None else tuple(sorted(traced))

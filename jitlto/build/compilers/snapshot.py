@@ -1,10 +1,10 @@
-"""Snapshots: the includes at the head of many sources are read once, and the compile goes on from there for each.
+"""Snapshots: the leading includes of many sources are read once, and each compile goes on from there.
 
 A *template* is a process that compiles :class:`~jitlto.cuda.nvrtc.Program` without its rest. At the program's last line
-NVRTC opens the file :data:`~jitlto.cuda.nvrtc.REST`, which in a template is a FIFO that nobody writes: it stops. Now
-the template forks once for each source that it is asked for; in the copy the source's rest takes the FIFO's place, and
-the compile runs to its end as if it had never stopped. The result is that of a plain compile, whatever they hold,
-and nothing of it is ever on disk. Works on Linux with NVRTC 12 and 13; elsewhere nothing is changed but the time.
+NVRTC opens the file :data:`~jitlto.cuda.nvrtc.REST`, which in a template is a FIFO that nobody writes: it blocks. The
+template then forks once for each source; in the copy the rest of the source takes the FIFO's place, and the compile
+runs to its end as if it had never blocked. The result is that of a plain compile, and nothing of it is written to disk.
+Works on Linux with NVRTC 12 and 13; elsewhere everything is compiled plainly, which only takes longer.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
 
 def available() -> bool:
-    """Whether this system has what snapshots need."""
+    """Return whether this system supports snapshots."""
     return hasattr(os, "memfd_create") and Path("/proc/self/stat").exists()
 
 
 class Snapshots:
-    """The templates that one process has made, and those that others have made in the same directory.
+    """The templates that this process has made, and those of others in the same directory.
 
     Parameters
     ----------
     shared : Path or None
         A private directory that processes share; None to compile plainly.
     limit : int
-        Bytes of memory that the templates of this process may take.
+        Bytes of memory for the templates of this process.
     """
 
     def __init__(self, shared: Path | None, limit: int = _BYTES) -> None:
@@ -63,11 +63,11 @@ class Snapshots:
         self._limit = limit
         self._templates: dict[int, int] = {}  # process → its memory in bytes, the oldest first
         self._refused: set[str] = set()
-        #: How many templates were made here and how many compiles one was used for.
+        #: How many templates were made here, and for how many compiles one was used.
         self.made = self.used = 0
 
     def run(self, source: Source, step: Step, sharers: int) -> Output:
-        """Run one step of a compile, from a template where ``sharers`` sources have the same head.
+        """Run one step of a compile, from a template if ``sharers`` sources with the same includes repay one.
 
         Raises
         ------
@@ -86,7 +86,7 @@ class Snapshots:
                 self._refused.add(key)
                 _log.debug("no snapshot: %s", error)
         output = _ask(path, program.rest)
-        if output is None:  # no template, or an error: see there what it says
+        if output is None:  # no template, or an error, which a plain compile reports
             return nvrtc.run_step(source, step)
         self.used += 1
         return output
@@ -97,7 +97,7 @@ class Snapshots:
             self._end(process)
 
     def _make(self, path: Path, source: Source, program: Program, step: Step) -> None:
-        """Make a template that is asked by ``path``; nothing if another process is at it, which takes as long."""
+        """Make a template that listens at ``path``; nothing if another process is making it, which takes as long."""
         with contextlib.suppress(filelock.Timeout), filelock.FileLock(path.with_suffix(".lock"), timeout=0):
             if path.exists():
                 return
@@ -135,7 +135,7 @@ def _key(source: Source, program: Program, step: Step) -> str:
 
 
 def _ask(path: Path, rest: bytes) -> Output | None:
-    """Have a template compile a source; None if there is none, if it ends, or if the source does not compile."""
+    """Let a template compile a source; None if there is no template, it ends, or the source does not compile."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
@@ -155,13 +155,13 @@ def _ask(path: Path, rest: bytes) -> Output | None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python warns of the threads that the copy lacks. Ours only watch, and the copy calls nothing but NVRTC.
+        # Python warns that the copy lacks our threads. They only watch, and the copy calls nothing but NVRTC.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _stopped(process: int) -> bool:
-    """Wait until a template sleeps in the opening of its FIFO; False if it ends without."""
+    """Wait until a template blocks at its FIFO; False if it ends before."""
     stat = Path(f"/proc/{process}/stat")
     while True:
         state = stat.read_bytes().rpartition(b")")[2].split()[0]
@@ -176,23 +176,23 @@ def _memory(process: int) -> int:
 
 
 def _become_template(listener: socket.socket, source: Source, program: Program, step: Step) -> NoReturn:
-    """In a fork: compile until the program's last line, and from there on in copies."""
+    """In a fork, compile until the program's last line, and from there on in copies."""
     status = 1
     try:
         libc = ctypes.CDLL(None)
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # copies need not be waited for
-        _alone_with(listener)
+        _close_all_but(listener)
         _block_rest()
-        asked: list[Connection] = []
+        clients: list[Connection] = []
 
         def handler(_: int) -> None:
-            # NVRTC sleeps in a system call, which is begun again when this returns: in copies alone.
+            # NVRTC blocks in a system call, which is restarted when this returns: only in copies.
             try:
                 if len(list(Path("/proc/self/task").iterdir())) > 1:
                     os._exit(1)  # a compiler with threads cannot be copied
-                asked.append(_copy_for_each(listener, libc))
-            except BaseException:  # noqa: BLE001 - it must not go on without its source
+                clients.append(_copy_for_each(listener, libc))
+            except BaseException:  # noqa: BLE001 - must not go on without its source
                 os._exit(1)
 
         keep = _Handler(handler)
@@ -201,15 +201,15 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
         answer: Output | None = None
         with contextlib.suppress(CompileError):
             answer = nvrtc.run(program, source.headers, step)
-        if asked:
-            asked[0].send_bytes(pickle.dumps(answer))
+        if clients:
+            clients[0].send_bytes(pickle.dumps(answer))
             status = 0
     finally:
         os._exit(status)
 
 
-def _alone_with(listener: socket.socket) -> None:
-    """Close every descriptor that was inherited but the standard ones and this."""
+def _close_all_but(listener: socket.socket) -> None:
+    """Close every inherited descriptor except the standard ones and this."""
     for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if number > 2 and number != listener.fileno():
             with contextlib.suppress(OSError):  # that of the listing itself is closed already
@@ -217,7 +217,7 @@ def _alone_with(listener: socket.socket) -> None:
 
 
 def _block_rest() -> None:
-    """Have the opening of :data:`~jitlto.cuda.nvrtc.REST` wait for a writer, who never comes."""
+    """Make opening :data:`~jitlto.cuda.nvrtc.REST` wait for a writer, who never comes."""
     with tempfile.TemporaryDirectory(prefix="jitlto-rest-") as directory:
         path = Path(directory) / "rest"
         os.mkfifo(path)
@@ -227,12 +227,12 @@ def _block_rest() -> None:
 
 
 def _copy_for_each(listener: socket.socket, libc: ctypes.CDLL) -> Connection:
-    """Fork for each that asks. Returns in the copies, where the rest of the source can be opened."""
+    """Fork for each client. Returns in the copies, where the rest of the source can be opened."""
     while True:
         client, _ = listener.accept()
         try:
             process = _fork()
-        except OSError:  # no memory: who asks sees the connection closed
+        except OSError:  # no memory: the client sees the connection closed
             process = -1
         if process == 0:
             libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

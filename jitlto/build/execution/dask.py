@@ -145,7 +145,7 @@ def connect(url: str) -> DaskExecutor:
     except ImportError as error:
         raise ToolchainError(
             f"the package distributed cannot be imported: {error}",
-            code="toolchain-not-installed",
+            code="toolchain-missing",
             hint="pip install 'jitlto[dask]'",
         ) from error
     try:

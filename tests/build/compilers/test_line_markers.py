@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.compilers.line_markers import entered
+from jitlto.build.compilers.line_markers import entered_files
 
 PREPROCESSED = b"""# 0 "source.cu"
 # 0 "<built-in>"
@@ -25,15 +25,15 @@ _NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 
 
 def test_what_is_entered_is_told_once_and_sorted() -> None:
-    assert entered(PREPROCESSED) == ("/usr/include/stdc-predef.h", "include/one.h")
+    assert entered_files(PREPROCESSED) == ("/usr/include/stdc-predef.h", "include/one.h")
 
 
 @given(st.lists(_NAMES, unique=True))
 def test_any_name_is_read_as_it_was_meant(names: list[str]) -> None:
     spelled = [name.replace("\\", "\\\\").replace('"', '\\"') for name in names]
     text = "".join(f'# 1 "{name}" 1 3\nint x;\n# 2 "s.cu" 2\n' for name in spelled)
-    assert entered(text.encode()) == tuple(sorted(names))
+    assert entered_files(text.encode()) == tuple(sorted(names))
 
 
 def test_octal_escapes_are_bytes() -> None:
-    assert entered(b'# 1 "caf\\303\\251.h" 1\n') == ("café.h",)
+    assert entered_files(b'# 1 "caf\\303\\251.h" 1\n') == ("café.h",)
