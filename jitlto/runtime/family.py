@@ -149,8 +149,7 @@ class KernelFamily:
         self._requests: dict[object, Launcher] = {}
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
-        self._record: FamilyRecord | None = None
-        self._index: Index | None = None
+        self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
         self._dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
     def __repr__(self) -> str:
@@ -172,22 +171,38 @@ class KernelFamily:
         """Whether the file that it was loaded from still holds the same database."""
         return digest_of(self._file.location) == self._file.contents.digest
 
-    # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
+    def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]:
+        """Open the database and read the family from it.
+
+        Returns
+        -------
+        database : FragmentDatabase
+        record : FamilyRecord
+        index : Index
+            Its fragments, as resolving needs them.
+
+        Raises
+        ------
+        DatabaseError
+            As :attr:`database`.
+        """
+        # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
+        if self._opened is None:
+            from jitlto.model.resolve import Index  # which finding a linked kernel does not need
+
+            database = self._file.database
+            self._opened = (database, database.families[self.name], Index(database.fragments(self.name)))
+        return self._opened
+
     @property
     def record(self) -> FamilyRecord:
         """The family's record in the database."""
-        if self._record is None:
-            self._record = self.database.families[self.name]
-        return self._record
+        return self.open()[1]
 
     @property
     def index(self) -> Index:
         """The family's fragments, as resolving needs them."""
-        if self._index is None:
-            from jitlto.model.resolve import Index
-
-            self._index = Index(self.database.fragments(self.name))
-        return self._index
+        return self.open()[2]
 
     def configurations(self) -> Iterator[dict[str, str]]:
         """All configurations of the family, lazily: each plans to exactly one kernel, and each kernel occurs once.
@@ -289,11 +304,11 @@ class KernelFamily:
                 launcher = self._find(chosen, entry, link_mode, link_options, configuration)
         if launcher is None:
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
-            launcher = self.load(plan)
+            launcher = self._load_plan(plan)
             # Where PTX stands in for LTO-IR or for a cubin, each process is to say so.
-            as_requested = plan.link_mode == link_mode and plan.jit_base is None
-            major, minor = capability
-            if cache and key and as_requested and plan.target.number == 10 * major + minor:
+            target, (major, minor) = plan.link_target, capability
+            as_requested = target.link_mode == link_mode and target.jit_base is None
+            if cache and key and as_requested and target.architecture.number == 10 * major + minor:
                 cache.store_chosen(key, plan.chosen)
         self._requests[request] = launcher
         return launcher
@@ -346,6 +361,9 @@ class KernelFamily:
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or find what was loaded for an equal one."""
         device.current()  # whose absence is to be the error, before that of a link
+        return self._load_plan(plan)
+
+    def _load_plan(self, plan: Plan) -> Launcher:
         launcher = None
         while launcher is None:  # None: another thread looked for it in the caches alone
             launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)

@@ -90,7 +90,7 @@ class KernelCache:
             What ``link`` raises.
         """
         digest = key.digest
-        (kernel, elsewhere), here = self._flights.run(digest, lambda: self._find_or_link(key, link, database))
+        (kernel, elsewhere), here = self._flights.run(digest, lambda: self._find_or_link(key, digest, link, database))
         if here is not None:
             self._events.emit(Kind.WAITED, key.kernel, digest, here)
             return kernel
@@ -103,10 +103,10 @@ class KernelCache:
         return kernel
 
     def _find_or_link(
-        self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path
+        self, key: LinkKey, digest: str, link: Callable[[], LinkedKernel], database: Path
     ) -> tuple[LinkedKernel, float]:
         """A kernel, and the seconds for which another process was waited for."""
-        digest, store = key.digest, self.store
+        store = self.store
         found = self.find(digest, database)
         if found is not None:
             return found, 0.0
@@ -121,7 +121,7 @@ class KernelCache:
         claim, waited = None, 0.0
         try:
             if store is not None and not store.readonly:
-                claim, waited = self._claim(store, key, database)
+                claim, waited = self._claim(store, key.kernel, digest, database)
                 # Between the look and the claim another process may have linked it.
                 found = self.find(digest, database)
                 if found is not None:
@@ -135,7 +135,7 @@ class KernelCache:
             if claim is not None:
                 claim.release()
 
-    def _claim(self, store: CacheDir, key: LinkKey, database: Path) -> tuple[BaseFileLock | None, float]:
+    def _claim(self, store: CacheDir, kernel: str, digest: str, database: Path) -> tuple[BaseFileLock | None, float]:
         """Wait until no other process is linking a kernel, or it is there, or patience ends.
 
         Returns
@@ -145,18 +145,18 @@ class KernelCache:
         float
             Seconds waited; 0 if the claim was had at once.
         """
-        digest, begin = key.digest, time.perf_counter()
+        begin = time.perf_counter()
         pause, waited, reported = _POLLS[0], 0.0, False
         while True:
             claim = store.claim(digest)
             if claim is not None or (waited and self.find(digest, database) is not None):
                 return claim, waited
             if waited > self._patience:
-                _log("warning", "another process has been linking %s for %.0f s; linking it too", key.kernel, waited)
+                _log("warning", "another process has been linking %s for %.0f s; linking it too", kernel, waited)
                 return None, waited
             if waited > _SILENT and not reported:
                 reported = True
-                _log("warning", "waiting for another process that links %s", key.kernel)
+                _log("warning", "waiting for another process that links %s", kernel)
             time.sleep(pause)
             pause = min(2 * pause, _POLLS[1])
             waited = time.perf_counter() - begin

@@ -90,7 +90,7 @@ class Plan:
         """The entrypoint fragment."""
         return self.resolution.entry
 
-    @property
+    @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
         """All fragments, in link order."""
         return self.resolution.fragments
@@ -105,8 +105,15 @@ class Plan:
         return replace(self, arch=Architecture.parse(str(arch)))
 
     @cached_property
-    def _link_target(self) -> LinkTarget:
-        return choose_target(self.resolution.fragments, self.mode, self.arch)
+    def link_target(self) -> LinkTarget:
+        """The target, and what the nvJitLink at hand makes for it.
+
+        Raises
+        ------
+        NoDeviceError
+            If no architecture was given and there is no device.
+        """
+        return choose_target(self.fragments, self.mode, self.arch)
 
     @property
     def target(self) -> Architecture:
@@ -117,7 +124,7 @@ class Plan:
         NoDeviceError
             If none was given and there is no device.
         """
-        return self._link_target.architecture
+        return self.link_target.architecture
 
     @property
     def jit_base(self) -> Architecture | None:
@@ -125,17 +132,17 @@ class Plan:
 
         The driver, which knows its device, compiles that PTX when the kernel is loaded.
         """
-        return self._link_target.jit_base
+        return self.link_target.jit_base
 
     @property
     def code(self) -> str:
         """What code is made for, ``sm_90``, or ``compute_90`` for PTX."""
-        return self._link_target.code
+        return self.link_target.code
 
     @property
     def link_mode(self) -> str:
         """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors."""
-        return self._link_target.link_mode
+        return self.link_target.link_mode
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
@@ -148,15 +155,15 @@ class Plan:
         ArchitectureError
             If a fragment has no image that runs on the target.
         """
-        target = self._link_target
+        target = self.link_target
         for item in self.supplied:
             _check_supplied(item, target)
-        return select_images(self.resolution.fragments, target, self.options)
+        return select_images(self.fragments, target, self.options)
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
         """nvJitLink's flags beside the architecture, in canonical order."""
-        mode = self._link_target.link_mode
+        mode = self.link_target.link_mode
         late = self.options.find_ineffective(self.built, mode)
         if late:
             raise LinkError(
@@ -171,7 +178,7 @@ class Plan:
     @cached_property
     def link_key(self) -> LinkKey:
         """All that determines the linked code, which the digest stands for."""
-        target, resolution = self._link_target, self.resolution
+        target, resolution = self.link_target, self.resolution
         content = {
             "schema": _DIGEST_SCHEMA,
             "images": [image.sha256 for image in self.images],
@@ -192,10 +199,10 @@ class Plan:
         """
         return self.link_key.digest
 
-    @property
+    @cached_property
     def chosen(self) -> Chosen:
         """What launching its kernel takes."""
-        return Chosen(self.link_key.kernel, self.digest, self.entry.signature)
+        return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is named.
@@ -222,9 +229,9 @@ class Plan:
 
     def _linking(self, *, ptx: bool = False) -> Callable[[], LinkedKernel]:
         """A link of what is known now, which comes back to the plan for nothing."""
-        target = self._link_target
+        target = self.link_target
         inputs = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
-        images = zip(self.resolution.fragments, self.images, strict=True)
+        images = zip(self.fragments, self.images, strict=True)
         entry = self.resolution.entry.entry
         return partial(link_inputs, images, self.database.read, inputs, target, self.flags, entry=entry, ptx=ptx)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.errors import JitltoError, PlanError
 from jitlto.model.configuration import check_link_mode, normalize_configuration
-from jitlto.model.fragment import Fragment, FragmentKey, Symbol
+from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.resolve import resolve
 from jitlto.model.versions import Architecture
 from jitlto.runtime.events import Kind
@@ -33,14 +33,7 @@ if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
         name: str
         parameters: Mapping[str, tuple[str, ...]]
 
-        @property
-        def record(self) -> FamilyRecord: ...
-
-        @property
-        def index(self) -> Index: ...
-
-        @property
-        def database(self) -> FragmentDatabase: ...
+        def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]: ...
 
 
 Loaded = TypeVar("Loaded")
@@ -93,12 +86,13 @@ class Planner(Generic[Loaded]):
             parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(str(key))
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-key", hint=error.hint) from None
-        fragment = self._family.database.get(parsed)
+        database, _, _ = self._family.open()
+        fragment = database.get(parsed)
         if fragment is None or parsed.family != self._family.name:
             raise PlanError(
                 f"no fragment {parsed} in family {self._family.name}",
                 code="plan-unknown-fragment",
-                where=str(self._family.database.path),
+                where=str(database.path),
                 hint="`jitlto ls DB` lists them",
             )
         self._pinned.append(fragment)
@@ -210,17 +204,18 @@ class Planner(Generic[Loaded]):
         """
         check_link_mode(link_mode)
         begin = time.perf_counter()
-        supplied = self._inputs()
         family = self._family
+        database, record, index = family.open()
+        supplied = self._inputs(database, record)
         resolution = resolve(
-            family.index,
+            index,
             self._configuration,
             entry_group=self._entry,
             pinned=self._pinned,
             supplied=[item.symbols for item in supplied],
         )
         try:
-            built = family.record.link
+            built = record.link
             options = built.merge(link_options or {})
             target = None if arch is None else Architecture.parse(str(arch))
         except JitltoError as error:
@@ -240,7 +235,7 @@ class Planner(Generic[Loaded]):
             built,
             link_mode,
             target,
-            family.database,
+            database,
             self._services,
             request,
         )
@@ -274,19 +269,20 @@ class Planner(Generic[Loaded]):
                 self.add_binary(data, str(kind), name)
         return self
 
-    def _inputs(self) -> list[inputs.UserInput]:
+    def _inputs(self, database: FragmentDatabase, record: FamilyRecord) -> list[inputs.UserInput]:
         if not self._supplied and not self._functions:
             return []
         store = self._services.kernel_cache.store
-        supplied = [self._input(*item, store) for item in self._supplied]
+        fragments = database.fragments(self._family.name)
+        supplied = [self._input(*item, record, fragments, store) for item in self._supplied]
         if not self._functions:
             return supplied
         from jitlto.runtime.user_code import numba
 
         return supplied + numba.from_functions(
             self._functions,
-            self._family.record,
-            self._family.database.fragments(self._family.name),
+            record,
+            fragments,
             self._configuration,
             entry_group=self._entry,
             pinned=self._pinned,
@@ -294,22 +290,26 @@ class Planner(Generic[Loaded]):
             store=store,
         )
 
-    def _input(self, name: str, data: bytes | str, kind: InputKind | None, store: CacheDir | None) -> inputs.UserInput:
+    def _input(
+        self,
+        name: str,
+        data: bytes | str,
+        kind: InputKind | None,
+        record: FamilyRecord,
+        fragments: Iterable[Fragment],
+        store: CacheDir | None,
+    ) -> inputs.UserInput:
         from jitlto.cuda.nvjitlink import InputKind
         from jitlto.runtime.user_code import inputs
 
         if kind is None:
-            return inputs.from_source(str(data), name, self._family.record, store)
+            return inputs.from_source(str(data), name, record, store)
         if kind is InputKind.PTX:
             return inputs.from_ptx(data, name)
         assert isinstance(data, bytes)  # noqa: S101 - the add methods see to it
-        return inputs.from_binary(data, kind, name, self._wanted(), store)
-
-    def _wanted(self) -> Sequence[Symbol]:
-        """What a binary input may be there to provide: all that the family's fragments require of each other."""
-        fragments = self._family.database.fragments(self._family.name)
+        # What a binary may be there to provide: all that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
-        return [required[name] for name in sorted(required)]
+        return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
 
 
 def _bytes(data: object, name: str) -> bytes:
