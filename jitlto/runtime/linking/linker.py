@@ -6,15 +6,18 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from jitlto.cuda import device, toolkit
-from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in
 from jitlto.errors import ArchitectureError
 from jitlto.model import compatibility
 from jitlto.model.fragment import Fragment, Image, ImageKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.linking.cache_entry import LinkedKernel
+
+if TYPE_CHECKING:
+    from jitlto.cuda.nvjitlink import LinkInput
 
 _log = logging.getLogger(__name__)
 _warned: set[str] = set()
@@ -142,6 +145,8 @@ def link_inputs(
     LinkError
         Or one of its kinds, if the inputs do not link.
     """
+    from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in  # not for a kernel that is found
+
     begin = time.perf_counter()
     kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
     inputs = [LinkInput(kind, read(image), str(fragment.key)) for fragment, image in fragments] + list(others)
