@@ -136,9 +136,9 @@ def make_part_record(
     includes : mapping of FragmentKey to frozenset of str
         The headers that the source of each fragment of this shard can reach.
     toolchains : mapping of str to str
-        Family → its compiler's identity.
+        The identity of each family's compiler.
     advice : sequence of str
-        On the matrices.
+        Warnings on the matrices.
     """
     interfaces = {family.name: set(map(os.path.normpath, family.interfaces)) for family in families}
     reached = ((key, tuple(sorted(names & interfaces[key.family]))) for key, names in includes.items())

@@ -165,7 +165,7 @@ class _Sandbox(SandboxedEnvironment):
 
 def _check_length(length: int) -> None:
     if length > _MAX_LENGTH:
-        raise OverflowError(f"length {length} exceeds the limit of {_MAX_LENGTH}")
+        raise OverflowError(f"longer than the limit of {_MAX_LENGTH}")
 
 
 def _bounded_range(*bounds: int) -> range:

@@ -6,15 +6,18 @@ import os.path
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
-from operator import itemgetter
-from typing import TypeAlias
+from typing import NamedTuple
 
 from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
 from jitlto.model.mangling import base_name, demangle
 
-_Definition: TypeAlias = tuple[str, Fragment, frozenset[str]]  # a body, its fragment, and the interfaces it provides
+
+class _Definition(NamedTuple):
+    body: str
+    fragment: Fragment
+    interfaces: frozenset[str]  # that the fragment provides
 
 
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
@@ -75,26 +78,27 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
     bodies: dict[str, list[_Definition]] = defaultdict(list)
     strong: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
-        chosen = frozenset(s.name for s in fragment.provides) & interface
+        provided = frozenset(s.name for s in fragment.provides) & interface
         for name, body in fragment.weak:
             if name != fragment.entry:
-                bodies[name].append((body, fragment, chosen))
+                bodies[name].append(_Definition(body, fragment, provided))
         for symbol in fragment.provides:
             if not symbol.weak:
-                strong[symbol.name].append(("", fragment, chosen))
+                strong[symbol.name].append(_Definition("", fragment, provided))
     for name in sorted(bodies.keys() & strong.keys()):  # a strong definition wins over weak ones, whatever they say
-        weak = [("inline", fragment, chosen) for _, fragment, chosen in bodies[name]]
+        weak = [definition._replace(body="inline") for definition in bodies[name]]
         if pair := _find_clash([*strong[name], *weak]):
-            one, other = (fragment for _, fragment, _ in sorted(pair, key=itemgetter(0)))
+            one, other = sorted(pair, key=lambda definition: definition.body)
             raise BuildError(
-                f"{demangle(name)} is inline in {other.key}, but not in {one.key}",
+                f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}",
                 code="build-conflicting-definitions",
                 hint="define it inline in both, in one header, or rename one of them",
             )
     for name, definitions in bodies.items():
         if pair := _find_clash(definitions):
+            one, other = pair
             raise BuildError(
-                f"{demangle(plain_name(name))} is defined differently in {pair[0][1].key} and {pair[1][1].key}",
+                f"{demangle(plain_name(name))} is defined differently in {one.fragment.key} and {other.fragment.key}",
                 code="build-conflicting-definitions",
                 hint="the linker would keep one for both: rename one of them, or put each into a namespace of its own "
                 "or an anonymous one",
@@ -107,12 +111,12 @@ def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Defin
     A plan cannot hold two kernels, two choices for one symbol, or two values of one parameter. Families have thousands
     of fragments, so those that agree are looked up by the values of the parameters that they share.
     """
-    if len({body for body, _, _ in definitions}) < 2:
+    if len({definition.body for definition in definitions}) < 2:
         return None
     alike: dict[tuple[Role, tuple[str, ...]], list[_Definition]] = defaultdict(list)
     for definition in definitions:
-        key = definition[1].key
-        alike[definition[1].role, tuple(name for name, _ in key.parameters)].append(definition)
+        fragment = definition.fragment
+        alike[fragment.role, tuple(name for name, _ in fragment.key.parameters)].append(definition)
     for (role, names), (other_role, other_names) in combinations_with_replacement(alike, 2):
         if role is other_role is Role.ENTRYPOINT:
             continue
@@ -122,13 +126,14 @@ def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Defin
             agreeing[_values(other, shared)].append(other)
         for one in alike[role, names]:
             for other in agreeing.get(_values(one, shared), ()):
-                if one[0] != other[0] and one[1] is not other[1] and one[2].isdisjoint(other[2]):
+                differ = one.body != other.body and one.fragment is not other.fragment
+                if differ and one.interfaces.isdisjoint(other.interfaces):
                     return one, other
     return None
 
 
 def _values(definition: _Definition, names: set[str]) -> tuple[tuple[str, str], ...]:
-    return tuple(parameter for parameter in definition[1].key.parameters if parameter[0] in names)
+    return tuple(parameter for parameter in definition.fragment.key.parameters if parameter[0] in names)
 
 
 def _check_layouts(fragments: Sequence[Fragment]) -> None:

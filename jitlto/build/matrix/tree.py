@@ -71,13 +71,6 @@ _Child: TypeAlias = tuple[object, Member | None, Trail]
 def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
     """Compile a document into its tree, counted and cut.
 
-    Parameters
-    ----------
-    value : object
-        The document, as ``json.loads`` gives it, an object with a duplicate name as :class:`DuplicateMembers`.
-    lenient : bool
-        Allow leaves that are not strings, and duplicate names.
-
     Returns
     -------
     root : Node

@@ -24,8 +24,6 @@ def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration],
 
     Parameters
     ----------
-    package : PackageConfig
-        The package's ``[tool.jitlto]``.
     families : sequence of FamilyDeclaration
         The package's, as they would be compiled.
     output : Path

@@ -33,12 +33,7 @@ class Package:
 
 
 def load_package(project: Path) -> Package:
-    """Read a package's ``[tool.jitlto]`` and its families.
-
-    Parameters
-    ----------
-    project : Path
-        Its ``pyproject.toml``, or the directory that holds it.
+    """Read ``[tool.jitlto]`` and the families of a ``pyproject.toml``, or of the directory that holds it.
 
     Raises
     ------

@@ -83,12 +83,7 @@ def _read_quietly(pyproject: Path) -> dict[str, Any]:
 
 
 def load_config(project: Path) -> PackageConfig:
-    """Read ``[tool.jitlto]`` of a package.
-
-    Parameters
-    ----------
-    project : Path
-        Its ``pyproject.toml``, or the directory that holds it.
+    """Read ``[tool.jitlto]`` of a ``pyproject.toml``, or of the directory that holds it.
 
     Raises
     ------

@@ -22,12 +22,7 @@ _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
 
 
 def derive_import_name(name: str) -> str:
-    """Derive the import name of a distribution from its name.
-
-    Parameters
-    ----------
-    name : str
-        ASCII letters, digits, ``.``, ``-`` and ``_``, beginning with a letter.
+    """Derive the import name of a distribution: ASCII letters, digits, ``.``, ``-`` and ``_``, beginning with a letter.
 
     Raises
     ------
