@@ -21,7 +21,8 @@ from jitlto.model import ptx
 from jitlto.model.elf import find_undefined
 from jitlto.model.fragment import Role
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.covering_array import cover
+from jitlto.verify.covering_array import choose_cover
+from tests.support.errors import raises
 from tests.support.fft_reference import DTYPES, SIZES, TRANSFORMS
 
 # Those that CUDA 12.9 and 13 both know.
@@ -66,7 +67,7 @@ def test_every_configuration_plans_to_its_kernel_and_two_callbacks(fft: KernelFa
 @pytest.mark.parametrize("target", TARGETS)
 def test_all_pairs_of_values_link_and_nothing_is_left_to_call(fft: KernelFamily, target: str) -> None:
     configurations = list(fft.configurations())
-    chosen = [configurations[place] for place in cover(configurations, 2).chosen]
+    chosen = [configurations[place] for place in choose_cover(configurations, 2).chosen]
     assert len(chosen) >= len(SIZES) * len(TRANSFORMS)
 
     def link(configuration: dict[str, str]) -> None:
@@ -112,15 +113,15 @@ def test_real_transforms_have_one_direction(fft: KernelFamily) -> None:
     callbacks = {"load": "identity", "store": "identity"}
     plan = fft.plan(kind="r2c", data_type="float", size=32, **callbacks)
     assert plan.configuration["direction"] == "forward"
-    with pytest.raises(UnknownValueError, match="direction"):
+    with raises(UnknownValueError, None, "direction", "inverse"):
         fft.plan(kind="r2c", direction="inverse", data_type="float", size=32, **callbacks)
-    with pytest.raises(AmbiguousConfigurationError, match="direction"):
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "direction"):
         fft.plan(kind="c2c", data_type="float", size=32, **callbacks)
 
 
 @pytest.mark.parametrize("size", [1, 96, 16384])
 def test_other_sizes_are_errors(fft: KernelFamily, size: int) -> None:
-    with pytest.raises(UnknownValueError, match=f"size.*{size}|{size}.*size"):
+    with raises(UnknownValueError, None, "size", str(size)):
         fft.plan(**{**CHOSEN, "size": size}, load="identity", store="identity")  # type: ignore[arg-type]
 
 
@@ -159,22 +160,21 @@ def test_a_callers_arithmetic_is_in_the_kernel(fft: KernelFamily) -> None:
 )
 def test_other_parameters_are_an_error_that_shows_both_signatures(fft: KernelFamily, parameters: str) -> None:
     source = f"__device__ float2 fft_load({parameters}) {{ return {{}}; }}"
-    with pytest.raises(InterfaceMismatchError) as caught:
+    required = "fft_load(float2 const*, unsigned int, unsigned int, unsigned int, void*)"
+    with raises(InterfaceMismatchError, None, required, "mine.cu"):
         fft.planner(**CHOSEN, store="identity").add_source(source, "mine.cu").plan(arch="sm_90")
-    assert "mine.cu: defines" in str(caught.value)
-    assert "fft_load(float2 const*, unsigned int, unsigned int, unsigned int, void*)" in str(caught.value)
 
 
 def test_another_result_contradicts_the_interface(fft: KernelFamily) -> None:
     source = LOAD.replace("float2 fft_load", "double2 fft_load") + "{ return {}; }"
-    with pytest.raises(CompileError, match=r"mine\.cu\(1\): error"):
+    with raises(CompileError, None, "mine.cu(1): error"):
         fft.planner(**CHOSEN, store="identity").add_source(source, "mine.cu").plan(arch="sm_90")
 
 
 @pytest.mark.parametrize(("data", "result"), [("__half2", "float2"), ("float", "float")])
 def test_a_callback_for_other_data_leaves_the_callback_open(fft: KernelFamily, data: str, result: str) -> None:
     source = f"__device__ {result} fft_load(const {data}* data, unsigned, unsigned, unsigned, void*) {{ return {{}}; }}"
-    with pytest.raises(AmbiguousConfigurationError, match=r"fft_load\(float2 const\*"):
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "fft_load(float2 const*"):
         fft.planner(**CHOSEN, store="identity").add_source(source).plan(arch="sm_90")
 
 
@@ -191,14 +191,13 @@ def test_one_source_may_define_the_callbacks_of_several_kernels(fft: KernelFamil
 
 def test_two_sources_for_one_callback_are_an_error(fft: KernelFamily) -> None:
     source = LOAD + "{ return {}; }"
-    with pytest.raises(PlanError, match="fft_load"):
+    with raises(PlanError, None, "fft_load", "a.cu", "b.cu"):
         fft.planner(**CHOSEN, store="identity").add_source(source, "a.cu").add_source(source, "b.cu").plan(arch="sm_90")
 
 
 def test_without_a_load_callback_the_error_names_those_there_are(fft: KernelFamily) -> None:
-    with pytest.raises(AmbiguousConfigurationError, match="load") as caught:
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "load", "identity, pad, scale, window"):
         fft.plan(arch="sm_90", **CHOSEN, store="identity")
-    assert "identity, pad, scale, window" in str(caught.value)
 
 
 @pytest.mark.parametrize(("side", "name"), [("load", n) for n in ("scale", "window", "pad")] + [("store", "crop")])

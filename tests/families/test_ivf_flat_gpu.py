@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from jitlto.runtime.family import KernelFamily
-from jitlto.verify.covering_array import cover
+from jitlto.verify.covering_array import choose_cover
 from tests.support.ivf_flat_reference import DTYPES, Case, check, make_case, recall
 
 pytestmark = pytest.mark.gpu
@@ -102,7 +102,7 @@ def covering(family: KernelFamily) -> list[dict[str, str]]:
         if has_real_results(configuration)
         for dim in DIMENSIONS
     ]
-    return [every[place] for place in cover(every, 2).chosen]
+    return [every[place] for place in choose_cover(every, 2).chosen]
 
 
 def test_all_pairs_of_variants_and_dimensions_agree_with_numpy(ivf_flat: KernelFamily) -> None:

@@ -11,6 +11,7 @@ from jitlto.errors import CompileError, InterfaceMismatchError, MissingProviderE
 from jitlto.model.ptx import parse_ptx
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
+from tests.support.errors import raises
 
 TYPES = ("float", "double")
 SYMBOLS = {"float": "_Z14user_transformf", "double": "_Z14user_transformd"}
@@ -85,43 +86,38 @@ def test_one_source_may_define_both_overloads(transform: KernelFamily) -> None:
 
 
 def test_without_a_function_the_error_says_what_to_supply(transform: KernelFamily) -> None:
-    with pytest.raises(MissingProviderError) as caught:
+    with raises(MissingProviderError, None, "user_transform(float)", hint="add_source"):
         transform.plan(data_type="float", arch="sm_90")
-    assert "nothing provides user_transform(float)" in str(caught.value)
-    assert "add_source" in str(caught.value)
 
 
 def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(transform: KernelFamily) -> None:
-    with pytest.raises(CompileError) as caught:
+    shown = ('user.cu(3): error: identifier "y" is undefined', ">    3 |   return x + y;")
+    with raises(CompileError, None, *shown):
         planned(transform, "// mine\n__device__ float user_transform(float x) {\n  return x + y;\n}\n")
-    assert 'user.cu(3): error: identifier "y" is undefined' in str(caught.value)
-    assert ">    3 |   return x + y;" in str(caught.value)
 
 
 def test_a_source_that_defines_something_else_says_so(transform: KernelFamily) -> None:
-    with pytest.raises(PlanError) as caught:
+    with raises(PlanError, None, "user_transfrom(float)", "user_transform(float)"):
         planned(transform, "__device__ float user_transfrom(float x) { return x; }")
-    assert "user_transfrom(float)" in str(caught.value)
-    assert "user_transform(float)" in str(caught.value)
 
 
-@pytest.mark.parametrize("parameters", ["int x", "float x, float y", "", "const float* x"])
-def test_other_argument_types_show_both_signatures(transform: KernelFamily, parameters: str) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+@pytest.mark.parametrize(
+    ("parameters", "shown"),
+    [("int x", "int"), ("float x, float y", "float, float"), ("", ""), ("const float* x", "float const*")],
+)
+def test_other_argument_types_show_both_signatures(transform: KernelFamily, parameters: str, shown: str) -> None:
+    with raises(InterfaceMismatchError, None, f"user_transform({shown})", "user_transform(float)", where="user.cu"):
         planned(transform, f"__device__ float user_transform({parameters}) {{ return 1; }}")
-    assert "user.cu: defines user_transform(" in str(caught.value)
-    assert "but the kernel calls user_transform(float)" in str(caught.value)
 
 
 def test_the_overload_for_the_other_kernel_is_not_the_one_wanted(transform: KernelFamily) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, None, "user_transform(double)", "user_transform(float)", where="user.cu"):
         planned(transform, source("double"), "float")
-    assert "defines user_transform(double), but the kernel calls user_transform(float)" in str(caught.value)
 
 
 @pytest.mark.parametrize("result", ["double", "void", "int"])
 def test_another_return_type_contradicts_the_interface(transform: KernelFamily, result: str) -> None:
-    with pytest.raises(CompileError, match=r"user\.cu\(1\): error"):
+    with raises(CompileError, None, "user.cu(1): error"):
         planned(transform, f"__device__ {result} user_transform(float x) {{ return {result}(x); }}")
 
 
@@ -131,9 +127,8 @@ def test_c_linkage_contradicts_the_interface(transform: KernelFamily) -> None:
 
 
 def test_a_function_in_a_namespace_is_another_function(transform: KernelFamily) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, None, "mine::user_transform(float)", " user_transform(float)", where="user.cu"):
         planned(transform, "namespace mine { __device__ float user_transform(float x) { return x; } }")
-    assert "defines mine::user_transform(float), but the kernel calls user_transform(float)" in str(caught.value)
 
 
 def test_the_execution_space_may_be_left_to_the_interface(transform: KernelFamily) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 from jitlto.build.pipeline import build
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.storage import declaration
-from jitlto.verify.covering_array import cover
+from jitlto.verify.covering_array import choose_cover
 from tests.support.process import ROOT
 
 TOOLS = ("memcheck", "racecheck")
@@ -140,7 +140,7 @@ FAMILIES: dict[str, Callable[[KernelFamily], int]] = {
 def _few(kernels: KernelFamily, names: Sequence[str]) -> list[dict[str, str]]:
     """Kernels in which each value of the parameters occurs."""
     every = list(kernels.configurations())
-    return [every[place] for place in cover([{name: c[name] for name in names} for c in every], 1).chosen]
+    return [every[place] for place in choose_cover([{name: c[name] for name in names} for c in every], 1).chosen]
 
 
 def _run(name: str, database: Path) -> None:

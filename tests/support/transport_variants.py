@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from typing import Final
 
-from jitlto.verify.covering_array import cover
+from jitlto.verify.covering_array import choose_cover
 
 PARAMETERS: Final = {
     "absorption_name": ("analog", "implicit"),
@@ -37,4 +37,4 @@ FRAGMENTS: Final = {
     "turn": 2,
 }
 CONFIGURATIONS: Final = [dict(zip(PARAMETERS, values, strict=True)) for values in product(*PARAMETERS.values())]
-COVER: Final = [CONFIGURATIONS[place] for place in cover(CONFIGURATIONS, 2).chosen]
+COVER: Final = [CONFIGURATIONS[place] for place in choose_cover(CONFIGURATIONS, 2).chosen]
