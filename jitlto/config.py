@@ -5,20 +5,19 @@
 ``JITLTO_CACHE_DIR``
     The user's cache directory; by default ``$XDG_CACHE_HOME/jitlto`` or ``~/.cache/jitlto``.
 ``JITLTO_CACHE``
-    What becomes of linked kernels and what leads to them: ``on`` (the default), ``readonly`` (found, not added) or
-    ``off``.
+    Whether linked kernels are cached: ``on`` (the default), ``readonly`` (read, not written) or ``off``.
 ``JITLTO_CACHE_SIZE``
-    What the cache of linked kernels may hold, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
+    Bound of the cache of linked kernels, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
 ``JITLTO_MODE``
-    ``link`` (the default), or ``cached``: a kernel that is not linked yet is an error.
+    ``link`` (the default), or ``cached``: it is an error if a kernel is not linked yet.
 ``JITLTO_MAX_LOADED``
-    How many kernels a process keeps loaded; any number by default.
+    Number of kernels that a process keeps loaded; unlimited by default.
 ``JITLTO_RECORD``
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_BUILD_CACHE_SIZE``
-    What the build cache may hold, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
+    Bound of the build cache, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
 ``JITLTO_PREBUILT``
-    A database, or a directory that holds it, which goes into a wheel instead of being compiled.
+    A database, or a directory that holds it, to put into a wheel instead of compiling one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Config(Frozen):
     database_path : tuple of Path
         Database files and directories of databases, in the order in which they are searched.
     cache_dir : Path
-        Where caches of this user lie.
+        Directory of this user's caches.
     build_cache_size : int
         Bytes that the build cache may hold.
     cache : str
@@ -51,11 +50,11 @@ class Config(Frozen):
     mode : str
         ``link`` or ``cached``: whether kernels may be linked.
     record : Path or None
-        Where used plans are recorded.
+        File to which used plans are recorded.
     max_loaded : int or None
-        How many kernels are kept loaded; None for any number.
+        Number of kernels that are kept loaded; None for any number.
     prebuilt : Path or None
-        What a package's database is taken from instead of compiling it.
+        Where a package's database is taken from instead of compiling it.
     """
 
     database_path: tuple[Path, ...]
@@ -88,39 +87,39 @@ class Config(Frozen):
 
 
 def _absolute(path: str) -> Path:
-    """A path as it is meant when the settings are read, wherever the process goes afterwards."""
+    """Return an absolute path: the current directory may change later."""
     try:
         return Path(path).expanduser().absolute()
-    except RuntimeError:  # a home that cannot be told
+    except RuntimeError:  # an unknown home
         return Path(path).absolute()
 
 
 def _cache_home(environment: Mapping[str, str]) -> Path:
-    if given := environment.get("XDG_CACHE_HOME"):
-        return Path(given)
+    if cache_home := environment.get("XDG_CACHE_HOME"):
+        return Path(cache_home)
     try:
         return Path.home() / ".cache"
-    except RuntimeError:  # a user without a home, as in containers; the store checks whose directory it is
+    except RuntimeError:  # a user without a home, as in containers; CacheDir checks who owns the directory
         import tempfile
 
         return Path(tempfile.gettempdir()) / f"jitlto-{os.getuid()}"
 
 
 def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:
-    """One of a few words, the first by default."""
     value = environment.get(variable) or allowed[0]
     if value not in allowed:
-        raise JitltoError(f"{value!r} is no setting", where=variable, hint=f"one of {', '.join(allowed)}")
+        hint = f"use {' or '.join(allowed)}"
+        raise JitltoError(f"invalid value {value!r}", code="jitlto-setting", where=variable, hint=hint)
     return value
 
 
 def _count(environment: Mapping[str, str], variable: str) -> int | None:
-    """A positive number, None if it is not given."""
     text = environment.get(variable)
     if not text:
         return None
     if not re.fullmatch(r"[1-9][0-9]{0,8}", text.strip()):
-        raise JitltoError(f"{text!r} is no count", where=variable, hint="write a positive number")
+        hint = "write a positive number"
+        raise JitltoError(f"invalid count {text!r}", code="jitlto-setting", where=variable, hint=hint)
     return int(text)
 
 
@@ -129,22 +128,23 @@ def _size(environment: Mapping[str, str], variable: str, default: str) -> int:
 
 
 def parse_size(text: str, where: str) -> int:
-    """A number of bytes from text such as ``500M``.
+    """Parse a number of bytes such as ``500M``.
 
     Raises
     ------
     JitltoError
-        If it is none; ``where`` says where it stands.
+        If the text is not a size; the error names ``where``.
     """
     number = text.strip().upper()  # no regular expression: compiling one takes longer than all settings
     suffix = number[-1:] if number[-1:] in tuple("KMGT") else ""
     digits = number.removesuffix(suffix)
     if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
-        raise JitltoError(f"{text!r} is no size", where=where, hint="write bytes, or e.g. 500M or 4G")
+        hint = "write bytes, or e.g. 500M or 4G"
+        raise JitltoError(f"invalid size {text!r}", code="jitlto-size", where=where, hint=hint)
     return int(digits) << 10 * " KMGT".index(suffix or " ")
 
 
 @cache
 def current() -> Config:
-    """The settings of this process, read at the first call."""
+    """Return the settings of this process, read at the first call."""
     return Config.read(os.environ)

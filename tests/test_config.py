@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jitlto import config
 from jitlto.config import Config
 from jitlto.errors import JitltoError
+from tests.support.errors import raises
 
 paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathsep), min_size=1)
 
@@ -46,7 +47,7 @@ def test_build_cache_size(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["-1", "4 GB", "much", "1.5G", "9" * 30])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(JitltoError, match="is no size"):
+    with raises(JitltoError, "jitlto-size"):
         Config.read({"JITLTO_BUILD_CACHE_SIZE": text})
 
 

@@ -1,6 +1,6 @@
-"""How fragments link with the nvJitLink at hand for a target, and whether a driver takes the result.
+"""How fragments link with an nvJitLink for a target, and whether a driver loads the result.
 
-Plans decide by these functions, and ``jitlto doctor`` tells by them what plans will do.
+Plans decide by these functions, and ``jitlto doctor`` predicts by them what plans will do.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class LinkPreview:
     method : LinkMethod or None
         None if it does not link.
     code : str
-        For what code is made, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
+        Target of the code, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
     why : str or None
-        What stands against the best way; None if nothing does.
+        What prevents the best method; None if nothing does.
     remedy : str or None
         What to do about it.
     """
@@ -62,16 +62,16 @@ class LinkPreview:
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """Why a driver does not take code, and what to do about it."""
+    """Why a driver does not load code, and what to do about it."""
 
     why: str
     remedy: str
 
 
 def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architecture:
-    """The target for fragments on a device of architecture ``own``.
+    """Return the target for fragments on a device of architecture ``own``.
 
-    Code built for exactly this architecture or family may use what plain code cannot.
+    Code built for exactly this architecture or family may use instructions that plain code cannot.
     """
     available = {image.architecture for f in fragments for image in f.images_of(ImageKind.LTOIR)}
     for special in (Architecture(own.number, "a"), Architecture(own.number, "f")):
@@ -81,16 +81,16 @@ def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architect
 
 
 def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> Version | None:
-    """The newest compiler of another major than ``linker`` among those of the fragments' LTO-IR; None if there is none.
+    """Return the newest compiler of another major than ``linker`` that made LTO-IR of the fragments, None if none did.
 
-    Where there is one, PTX is linked.
+    If there is one, PTX is linked.
     """
     made = {i.version for f in fragments for i in f.images_of(ImageKind.LTOIR)}
     return max((version for version in made if version.major != linker.major), default=None)
 
 
 def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
-    """For which architecture PTX is made if nvJitLink is too old for a target; None if it links for the target itself.
+    """Return the architecture for which PTX is made if nvJitLink is too old for a target; None if it is not.
 
     Parameters
     ----------
@@ -99,29 +99,30 @@ def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Archi
     linker : Version
         nvJitLink's.
     requested : bool
-        Whether the caller named it. One that no toolkit is known to have is then more likely a slip than a new device.
+        Whether the caller named it: one that no toolkit is known to have is then more likely a slip than a new device.
     """
     return None if requested and not is_known(target) else newest_below(linker, target)
 
 
 def check_target(target: Architecture, linker: Version) -> None:
-    """Refuse a target for which nvJitLink cannot link.
+    """Check that nvJitLink can link for a target.
 
     Raises
     ------
     ArchitectureError
-        If so.
+        If it cannot.
     """
     if not can_link_for(linker, target):
         raise ArchitectureError(
             f"nvJitLink {linker} does not link for {target.sm}",
+            code="link-architecture-unsupported",
             hint=f"it links for {', '.join(f'sm_{n}' for n in linkable_architectures(linker))}; "
             "a newer architecture needs a newer nvJitLink",
         )
 
 
 def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
-    """The image of a fragment that is linked: of those that nvJitLink reads, the one closest to the target.
+    """Select the image of a fragment to link: of those that nvJitLink can read, the one closest to the target.
 
     Raises
     ------
@@ -134,12 +135,14 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
     other = newest_foreign_compiler([fragment], linker)
     if not images and kind is ImageKind.PTX and other:
         raise VersionError(
-            f"{fragment.key} holds LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
+            f"{fragment.key} has LTO-IR made by CUDA {other}, which nvJitLink {linker} cannot read, and no PTX",
+            code="link-version-no-image",
             hint=_remedies(other, linker) + ", or with ptx among its images" * (other < linker),
         )
     if not images:
         raise VersionError(
             f"{fragment.key} has no {kind} image, which a link of {kind} with nvJitLink {linker} needs",
+            code="link-version-no-image",
             hint=f"build it with {kind} among its images, or link what it has, with an nvJitLink of CUDA "
             f"{_versions(fragment.images)}",
         )
@@ -148,7 +151,7 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
         made = _versions(images)
         what = "LTO-IR" if kind is ImageKind.LTOIR else f"PTX {max(i.ptx_isa for i in images if i.ptx_isa)}"
         raise VersionError(
-            f"{fragment.key} holds {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
+            f"{fragment.key} has {what} made by {images[0].toolchain} {made}, which nvJitLink {linker} cannot read",
             hint=_remedies(max(i.version for i in images), linker),
         )
     fitting = [image for image in readable if runs_on(image.architecture, target)]
@@ -169,7 +172,7 @@ def can_read(image: Image, linker: Version) -> bool:
 
 
 def _remedies(compiler: Version, linker: Version) -> str:
-    """What to do about LTO-IR or PTX that does not go with nvJitLink: change the one, or the other."""
+    """Return the remedies for LTO-IR or PTX that nvJitLink cannot read: replace the one or the other."""
     if compiler < linker:
         return (
             f"install an nvJitLink of CUDA {compiler.major} ({toolchain_hint(compiler, linker)}), "
@@ -182,7 +185,7 @@ def _remedies(compiler: Version, linker: Version) -> str:
 
 
 def toolchain_hint(wanted: Version, linker: Version) -> str:
-    """How to get the toolchain of a CUDA major: beside another one, nothing says which of the two is taken."""
+    """Return how to install the toolchain of a CUDA major; two in one environment would shadow each other."""
     if wanted.major == linker.major:
         return f"pip install -U 'jitlto[cu{wanted.major}]'"
     return f"in an environment of its own: pip install 'jitlto[cu{wanted.major}]'"
@@ -193,16 +196,15 @@ def _versions(images: Sequence[Image]) -> str:
 
 
 def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, requested: bool = True) -> LinkPreview:
-    """How a fragment links where no other fragment of the kernel decides otherwise.
+    """Predict how a fragment links, unless another fragment of the kernel decides otherwise.
 
     One fragment whose LTO-IR is of another CUDA major makes the whole kernel link as PTX.
 
     Parameters
     ----------
     fragment : Fragment
-        Its images decide.
     target : Architecture
-        What to link for.
+        The architecture to link for.
     linker : Version
         nvJitLink's.
     requested : bool
@@ -233,7 +235,7 @@ def _across(compiler: Version, linker: Version) -> tuple[str, str]:
 
 
 def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> Incompatibility | None:
-    """Why a driver does not take what was linked; None if it does, as far as versions say.
+    """Return why a driver does not load linked code, None if it does as far as versions tell.
 
     Parameters
     ----------

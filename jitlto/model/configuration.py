@@ -1,4 +1,4 @@
-"""Configurations: what a caller asks for, in the family's own names and values."""
+"""Configurations: the parameter values that choose a kernel, spelled as the family spells them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
-    """The parameters that fragments are told apart by, and the values that occur, both sorted."""
+    """Return the key parameters of some fragments with the values that occur, both sorted."""
     values: dict[str, set[str]] = {}
     for fragment in fragments:
         for name, value in fragment.key.parameters:
@@ -54,15 +54,16 @@ def normalize_configuration(
         try:
             text = cpp_name(value)
         except TypeError as error:
-            raise PlanError(f"parameter {name!r}: {error}", where=family) from None
+            what = f"invalid value for parameter {name!r}: {error}"
+            raise PlanError(what, code="plan-invalid-value", where=family) from None
         result[name] = _match(name, text, known[name], family)
     return result
 
 
 def check_link_mode(link_mode: str) -> None:
-    """Raise :class:`~jitlto.errors.PlanError` for what is no link mode."""
+    """Raise :class:`~jitlto.errors.PlanError` unless ``link_mode`` is ``lto`` or ``ptx``."""
     if link_mode not in ("lto", "ptx"):
-        raise PlanError(f"unknown link mode {link_mode!r}", hint="lto or ptx")
+        raise PlanError(f"unknown link mode {link_mode!r}", code="plan-link-mode", hint="use lto or ptx")
 
 
 def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
@@ -72,7 +73,7 @@ def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
     for value in values:
         if is_same_value(text, value) or (spelled and is_same_value(spelled, value)):
             return value
-    # What names another type is no slip of the pen: the nearest name would be another precision.
+    # The name of another type is no misspelling: the nearest name would be another precision.
     hint = _listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values")
     raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
 
@@ -86,7 +87,7 @@ def _listed(what: str, known: Sequence[str]) -> str:
 
 
 def describe_choice(name: str, values: Iterable[str]) -> str:
-    """A parameter and its possible values in one phrase."""
+    """Return a parameter with its possible values: ``name (a, b)``."""
     return f"{name} ({', '.join(sorted(set(values), key=_numbers_first))})"
 
 

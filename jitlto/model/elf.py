@@ -1,4 +1,4 @@
-"""Reading a linked cubin, as far as it takes to see that nothing in it is left open (ELF-64, little endian)."""
+"""Reads a linked cubin as far as it takes to find undefined symbols (ELF-64, little endian)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OBJECT, _FUNCTION, _CUDA_OBJECT = 1, 2, 13
 
 
 def find_undefined(cubin: bytes) -> list[str]:
-    """The functions and variables that a cubin refers to and does not define, sorted; not what the toolkit provides.
+    """Return the functions and variables that a cubin refers to and does not define, sorted; without the toolkit's.
 
     Parameters
     ----------
@@ -28,7 +28,8 @@ def find_undefined(cubin: bytes) -> list[str]:
     try:
         return _undefined(cubin)
     except (struct.error, ValueError, IndexError, OverflowError) as error:
-        raise LinkError("what nvJitLink made is no cubin that can be read", hint="try another nvJitLink") from error
+        what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
+        raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
 
 
 def _undefined(cubin: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""The vocabulary that both wings share: fragment keys, images, symbols, fragments."""
+"""The vocabulary of both wings: fragment keys, images, symbols, fragments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
 
 
 class Role(StrEnum):
-    """What a fragment is in a kernel: the one that holds the ``__global__`` function, or one that it calls."""
+    """Role of a fragment in a kernel: it holds the ``__global__`` function, or is called by it."""
 
     ENTRYPOINT = "entrypoint"
     DEVICE = "device"
@@ -35,7 +35,7 @@ class ImageKind(StrEnum):
 
 
 class SymbolKind(StrEnum):
-    """What a symbol names."""
+    """Kind of what a symbol names."""
 
     FUNCTION = "function"
     KERNEL = "kernel"
@@ -75,37 +75,44 @@ class FragmentKey:
         JitltoError
             If ``text`` is not the text form of a key.
         """
-        hint = "write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database"
+
+        def invalid(part: str = "") -> JitltoError:
+            return JitltoError(
+                f"invalid fragment key {text!r}" + (f": at {part!r}" if part else ""),
+                code="jitlto-fragment-key",
+                hint="write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database",
+            )
+
         match = re.fullmatch(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]", text)
         if not match:
-            raise JitltoError(f"not a fragment key: {text!r}", hint=hint)
+            raise invalid()
         family, group, inner = match.groups()
         parameters: dict[str, str] = {}
         for part in inner.split(",") if inner else ():
             name, equals, value = part.partition("=")
             if not equals or not is_name(name) or name in parameters or not _VALUE.fullmatch(value):
-                raise JitltoError(f"not a fragment key: {text!r} (at {part!r})", hint=hint)
+                raise invalid(part)
             try:
                 parameters[name] = unquote(value, errors="strict")
             except UnicodeDecodeError:
-                raise JitltoError(f"not a fragment key: {text!r} (at {part!r})", hint=hint) from None
+                raise invalid(part) from None
         if not is_name(family) or not is_name(group):
-            raise JitltoError(f"not a fragment key: {text!r}", hint=hint)
+            raise invalid()
         return cls.make(family, group, parameters)
 
     def __str__(self) -> str:
-        # Most values have nothing to encode, and quote() takes a while to see that.
+        # Most values need no encoding, which quote() takes long to find out.
         inner = ",".join(f"{n}={v if is_name(v) else quote(v, safe=_SAFE)}" for n, v in self.parameters)
         return f"{self.family}/{self.group}[{inner}]"
 
     def agrees(self, configuration: Mapping[str, str]) -> bool:
-        """Whether no parameter of this key contradicts ``configuration``; what it does not name is free."""
+        """Whether no parameter of this key contradicts ``configuration``; parameters that it does not name are free."""
         return all(configuration.get(name, value) == value for name, value in self.parameters)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Symbol:
-    """A function, kernel or variable that crosses the border of a fragment.
+    """A function, kernel or variable that one fragment defines and another may use.
 
     Parameters
     ----------
@@ -117,7 +124,7 @@ class Symbol:
         Sizes and alignments in bytes, as the compiler's PTX gives them: ``(4)(4,12@4)`` for a function (result, then
         parameters), ``const 16@4`` for a variable; ``?`` for a size the declaration leaves open.
     weak : bool
-        Whether several definitions may stand beside each other, of which the linker keeps one.
+        Whether a kernel may have several definitions, of which the linker keeps one.
     """
 
     name: str
@@ -148,7 +155,7 @@ class Image:
     kind : ImageKind
         LTO-IR in a fatbin, or relocatable PTX.
     architecture : Architecture
-        What it was compiled for.
+        The architecture that it was compiled for.
     sha256 : str
         Of the bytes, in hexadecimal.
     size : int
@@ -158,7 +165,7 @@ class Image:
     version : Version
         The toolchain's.
     ptx_isa : Version or None
-        The PTX ISA version that a PTX image states.
+        The PTX ISA version of a PTX image.
     """
 
     kind: ImageKind
@@ -172,12 +179,12 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """One compiled source: its key, what it provides and requires, and its images.
+    """One compiled source: its key, the symbols that it provides and requires, and its images.
 
     Parameters
     ----------
     key : FragmentKey
-        Its name.
+        Family, group and parameters.
     role : Role
         Entrypoint or device.
     entry : str
@@ -185,9 +192,9 @@ class Fragment:
     signature : tuple of Parameter
         The kernel's parameters; empty for a device fragment.
     provides : tuple of Symbol
-        What it defines, sorted.
+        The symbols that it defines, sorted.
     requires : tuple of Symbol
-        What another fragment must define, sorted.
+        The symbols that another fragment must define, sorted.
     weak : tuple of (str, str)
         The name of each weak definition in it, inlined ones too, and the SHA-256 of its unoptimised body: where two
         fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree. For
@@ -206,7 +213,7 @@ class Fragment:
     images: tuple[Image, ...]
 
     def images_of(self, kind: ImageKind) -> Iterable[Image]:
-        """Its images of one kind, lowest architecture first."""
+        """Return the images of one kind, lowest architecture first."""
         return (image for image in self.images if image.kind is kind)
 
 
@@ -218,7 +225,7 @@ def _variable(layout: str) -> tuple[str, str, str]:
 
 
 def plain_name(name: str) -> str:
-    """The symbol of an entry of :attr:`Fragment.weak`, without its architecture."""
+    """Return the symbol of an entry of :attr:`Fragment.weak`, without its architecture."""
     return name.partition(" ")[0]
 
 

@@ -37,7 +37,7 @@ _LINE_RESET = b"#line 1"
 
 @dataclass(frozen=True)
 class Source:
-    """A source with all the headers that it can reach, by name and content: what a compiler process needs.
+    """A source with all headers that it can reach, by name and content: all that a compiler process needs.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Source:
 
     @cached_property
     def sha256(self) -> str:
-        """Of text, names and contents: what the compiler reads."""
+        """SHA-256 of text, names and contents: of all that the compiler reads."""
         return hashlib.sha256(b"".join([_sha256(self.text), *_hashes(self.headers)])).hexdigest()
 
 
@@ -77,11 +77,12 @@ def _read(path: str) -> bytes:
     try:
         return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")  # a BOM, which NVRTC does not take
     except OSError as error:
-        raise JitltoError(f"cannot be read: {error.strerror}", where=path, hint="make it readable") from error
+        what = f"cannot be read: {error.strerror}"
+        raise JitltoError(what, code="jitlto-header-unreadable", where=path, hint="make it readable") from error
 
 
 class _Rewritten(NamedTuple):
-    """A text whose includes are spelled as names, the names that it includes, and all that were looked for."""
+    """A text whose includes are spelled as names, the names that it includes, and all names that were looked up."""
 
     text: bytes
     included: tuple[str, ...]
@@ -107,7 +108,7 @@ class HeaderSearch:
         self._rewritten: dict[str, _Rewritten] = {}
 
     def find(self, name: str) -> bytes | None:
-        """The content of the header ``name``, None if no root has it."""
+        """Return the content of the header ``name``, None if no root has it."""
         if name.startswith("/"):
             return None  # an absolute path says nothing on another machine
         if name not in self._contents:
@@ -118,14 +119,14 @@ class HeaderSearch:
         return self._contents[name]
 
     def sha256(self, name: str) -> str | None:
-        """SHA-256 of the file that is found as ``name``, None if no root has it."""
+        """Return the SHA-256 of the header ``name``, None if no root has it."""
         if name not in self._hashes:
             content = self.find(name)
             self._hashes[name] = None if content is None else hashlib.sha256(content).hexdigest()
         return self._hashes[name]
 
     def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
-        """The source with every header that its includes, and theirs, name in any branch.
+        """Return the source with every header that its includes, and theirs, name in any branch.
 
         A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
         them it needed. Includes through a macro cannot be seen; name them in ``extra``.
@@ -143,7 +144,7 @@ class HeaderSearch:
         return Source(rewritten.text, headers)
 
     def looked_up(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
-        """Every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
+        """Return every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
 
         Where a file of such a name comes or goes, an include may mean another file.
         """
@@ -158,7 +159,7 @@ class HeaderSearch:
         return self._rewritten[name]
 
     def reachable(self, text: bytes) -> frozenset[str]:
-        """The names of the headers in :meth:`closure` of ``text``."""
+        """Return the names of the headers in :meth:`closure` of ``text``."""
         return frozenset(self.closure(text).headers)
 
     def _rewrite(self, text: bytes, directory: str | None) -> _Rewritten:

@@ -1,4 +1,4 @@
-"""C++ names: from what the linker sees to what a person wrote (Itanium C++ ABI, the one that NVRTC and nvcc use)."""
+"""Demangles C++ names (Itanium C++ ABI, which NVRTC and nvcc use)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-# A name may refer to its own parts, and what it says then doubles with every other reference.
+# A name may refer to its own parts, and its length then doubles with every other reference.
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
-_FEW = 24
-_SECONDS, _MEMORY = 1, 256 << 20  # for a name with more, in a process of its own
+_FEW_REFERENCES = 24
+_SECONDS, _MEMORY = 1, 256 << 20  # limits for a name with more, in a process of its own
 _OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
 
 
@@ -33,13 +33,13 @@ def demangle(name: str) -> str:
     """
     if not name.startswith("_Z"):
         return name
-    if len(_REFERENCE.findall(name)) > _FEW:
-        return _apart(name) or name
+    if len(_REFERENCE.findall(name)) > _FEW_REFERENCES:
+        return _demangle_in_subprocess(name) or name
     function = _cxa_demangle()
     return (function(name) if function else None) or name
 
 
-def _apart(name: str) -> str | None:
+def _demangle_in_subprocess(name: str) -> str | None:
     """Demangle in a process that ends when it takes too long or too much memory."""
     import subprocess
     import sys
@@ -70,7 +70,7 @@ def _main() -> None:
 
 
 def parameter_types(name: str) -> list[str] | None:
-    """The parameter types that a mangled function name spells, or None for a name that spells none (``extern "C"``).
+    """Return the parameter types in a mangled function name, None for a name that has none (``extern "C"``).
 
     >>> parameter_types("_Z3addPKfi")
     ['float const*', 'int']
@@ -87,7 +87,7 @@ def parameter_types(name: str) -> list[str] | None:
 
 
 def base_name(name: str) -> str:
-    """The name of a function or variable without return type, namespaces, template arguments and parameters.
+    """Return the name of a function or variable without return type, namespaces, template arguments and parameters.
 
     >>> base_name("_ZN1a1kIfEEvPKT_")
     'k'

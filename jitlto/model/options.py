@@ -1,4 +1,4 @@
-"""Options of the link: they hold for all fragments of a kernel at once, so they are set here and not at the compile."""
+"""Options of the link, which hold for all fragments of a kernel, and rules for options of the compile."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PTXAS_FILES = frozenset(
     ]
 )
 
-_NO_DEBUG = "device debugging and link-time optimization exclude each other"
+_NO_DEBUG = "device debugging and link-time optimisation exclude each other"
 # Compile options that have no effect on LTO-IR, and the link option that has.
 _LINK_ONLY = {
     "-maxrregcount": "max_registers", "--maxrregcount": "max_registers",
@@ -53,7 +53,7 @@ _FORBIDDEN = {
 
 @dataclass(frozen=True, slots=True)
 class LinkOptions:
-    """What nvJitLink is asked for, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
+    """Options for nvJitLink, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
 
     Parameters
     ----------
@@ -101,13 +101,15 @@ class LinkOptions:
         object.__setattr__(self, "ptxas", tuple(self.ptxas))
         if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
             raise JitltoError(
-                "device debugging and link-time optimisation exclude each other",
+                f"invalid link option ptxas: {_NO_DEBUG}",
+                code="jitlto-link-option",
                 hint='use lineinfo = true, or link_mode="ptx"',
             )
         leaving = [option for option in self.ptxas if ptxas_touches_files(option)]
         if leaving:
             raise JitltoError(
-                f"link option ptxas holds {leaving[0]!r}, by which ptxas would read or write a file",
+                f"invalid link option ptxas: {leaving[0]!r} makes ptxas read or write a file",
+                code="jitlto-link-option",
                 hint="write an option and its value as one string that begins with a dash; none may name a file",
             )
 
@@ -136,21 +138,22 @@ class LinkOptions:
             if name not in names:
                 raise JitltoError(
                     f"unknown link option {name!r}",
+                    code="jitlto-link-option",
                     where=where,
                     hint=suggest(name, names, f"the link options are {', '.join(names)}"),
                 )
         try:
             return cls(**options)  # type: ignore[arg-type]
         except JitltoError as error:
-            raise JitltoError(error.what, where=where, hint=error.hint) from None
+            raise JitltoError(error.what, code=error.code, where=where, hint=error.hint) from None
 
     def merge(self, options: Mapping[str, object]) -> LinkOptions:
-        """These options with the given ones put over them."""
-        given = self.from_mapping(options)  # checks all of them, the unknown ones too
-        return replace(self, **{f.name: getattr(given, f.name) for f in fields(self) if f.name in options})
+        """Return these options with the given ones put over them."""
+        over = self.from_mapping(options)  # checks all of them, the unknown ones too
+        return replace(self, **{f.name: getattr(over, f.name) for f in fields(self) if f.name in options})
 
     def as_dict(self) -> dict[str, object]:
-        """The options that differ from their defaults, for storing."""
+        """Return the options that differ from their defaults, for storing."""
         default = LinkOptions()
         return {
             field.name: list(value) if isinstance(value, tuple) else value
@@ -159,7 +162,7 @@ class LinkOptions:
         }
 
     def flags(self) -> tuple[str, ...]:
-        """nvJitLink's flags in one canonical order: equal flags mean an equal link."""
+        """Return nvJitLink's flags in canonical order: equal flags mean an equal link."""
         flags = [f"-{name.replace('_', '-')}={int(v)}" for name, v in self._arithmetic().items() if v is not None]
         if self.max_registers is not None:
             flags.append(f"-maxrregcount={self.max_registers}")
@@ -172,11 +175,11 @@ class LinkOptions:
         return (*flags, *(f"-Xptxas={option}" for option in self.ptxas))
 
     def assembler_options(self) -> list[str]:
-        """The names of the options given that only the assembler heeds, and so no link into PTX."""
+        """Return the names of the set options that only ptxas heeds, and so no link into PTX."""
         return [name for name in ("max_registers", "ptxas") if getattr(self, name)]
 
     def compile_flags(self) -> tuple[str, ...]:
-        """The compiler's flags for what a link alone cannot do.
+        """Return the compiler's flags for the options that a link alone cannot set.
 
         NVRTC decides the precision of square roots, line numbers have to be there before they can be kept, and PTX,
         which is linked without optimisation, is what the compiler made it.
@@ -187,24 +190,25 @@ class LinkOptions:
         return (*flags, "--generate-line-info") if self.lineinfo else tuple(flags)
 
     def find_ineffective(self, built: LinkOptions, link_mode: str) -> list[str]:
-        """The names of options that differ from those a family was built with and that no link can change."""
+        """Return the names of options that differ from those a family was built with and that no link can change."""
         mine, theirs = self._arithmetic(), built._arithmetic()
         late = {name for name in mine if link_mode == "ptx" or (name == "prec_sqrt" and self.prec_sqrt is not None)}
         differing = sorted(name for name in late if _effective(name, mine) != _effective(name, theirs))
         return [*differing, "lineinfo"] if self.lineinfo and not built.lineinfo else differing
 
     def _arithmetic(self) -> dict[str, bool | None]:
-        """The four arithmetic switches, with what ``fast_math`` makes of those that are unset."""
+        """Return the four arithmetic switches, with what ``fast_math`` makes of those that are unset."""
         fast = {"ftz": True, "prec_div": False, "prec_sqrt": False, "fma": True} if self.fast_math else {}
         given = {"ftz": self.ftz, "prec_div": self.prec_div, "prec_sqrt": self.prec_sqrt, "fma": self.fma}
         return {name: fast.get(name) if value is None else value for name, value in given.items()}
 
     def _bad(self, name: str, expected: str) -> JitltoError:
-        return JitltoError(f"link option {name} is {getattr(self, name)!r}; expected {expected}")
+        value = getattr(self, name)
+        return JitltoError(f"invalid link option {name}: {value!r}; expected {expected}", code="jitlto-link-option")
 
 
 def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
-    """The value of a switch, an unset one by the compiler's default (NVRTC's and nvJitLink's are the same)."""
+    """Return the value of a switch; for an unset one, the default of NVRTC and nvJitLink."""
     value = arithmetic[name]
     return name != "ftz" if value is None else value
 
@@ -214,13 +218,13 @@ def _is_count(value: object, *, least: int) -> bool:
 
 
 def _option_name(option: str) -> str:
-    """An option's name without dashes; what follows a NUL no compiler sees."""
+    """Return an option's name without dashes; no compiler sees what follows a NUL."""
     option = option.partition("\0")[0]
     return re.split(r"[=\s]", option.strip().lstrip("-"), maxsplit=1)[0]
 
 
 def touches_files(option: str) -> bool:
-    """Whether a compiler's option names a file or a directory, or is none that begins with a dash."""
+    """Whether a compile option names a file or directory, or does not begin with a dash."""
     name = _option_name(option)
     return not option.startswith("-") or name in _FILES or name.startswith("I") or _has_absolute_path(option)
 

@@ -1,4 +1,4 @@
-"""Reading PTX: which symbols a module provides and requires, with their layouts.
+"""Reads PTX: the symbols that a module provides and requires, with their layouts.
 
 The format is that of the PTX ISA manual, chapter «Directives», as far as NVRTC, nvcc and nvJitLink emit it.
 """
@@ -14,7 +14,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 
-#: What every CUDA device program may call without defining it: the device runtime's system calls.
+#: Functions of the device runtime, which any device program may call without defining them.
 TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
 _TOOLKIT_PREFIXES = (
     "cudaGet",
@@ -102,7 +102,7 @@ class Module:
 
     @cached_property
     def provides(self) -> tuple[Symbol, ...]:
-        """What other modules can refer to, sorted by name."""
+        """The symbols that other modules can refer to, sorted by name."""
         return tuple(
             sorted(
                 Symbol(d.name, d.kind, d.layout, weak=d.linkage != "visible")
@@ -118,7 +118,7 @@ class Module:
 
     @cached_property
     def requires(self) -> tuple[Symbol, ...]:
-        """What another module must define, sorted by name: not what the toolkit itself provides."""
+        """The symbols that another module must define, sorted by name; without those of the toolkit."""
         return tuple(
             sorted(
                 Symbol(d.name, d.kind, d.layout)
@@ -129,7 +129,7 @@ class Module:
         )
 
     def body_hash(self, name: str) -> str:
-        """SHA-256 of a definition's text, the same wherever the same definition is compiled.
+        """Return the SHA-256 of a definition's text, the same wherever the same definition is compiled.
 
         Labels and call prototypes are numbered by appearance, and names that are internal to the module are replaced
         by the hash of what they name, for both depend on what else the module holds.
@@ -185,7 +185,7 @@ def parse_ptx(text: str) -> Module:
     version = re.search(r"^\s*\.version\s+(\d+\.\d+)", text, re.M)
     target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.M)
     if not version or not target:
-        raise JitltoError("not PTX: no .version or no .target directive", hint=_HINT)
+        raise JitltoError("invalid PTX: missing .version or .target directive", code="jitlto-ptx", hint=_HINT)
     module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
     for head, body in _statements(_LINE_DIRECTIVE.sub("", text)):
         declaration = _declaration(head, body)
@@ -199,7 +199,7 @@ def parse_ptx(text: str) -> Module:
 
 
 def _statements(text: str) -> list[tuple[str, str | None]]:
-    """Split into top-level statements: what stands before the braces, and what stands in them (None: no braces)."""
+    """Split into top-level statements: the text before the braces, and the text in them (None: no braces)."""
     statements: list[tuple[str, str | None]] = []
     head: list[str] = []
     body: list[str] | None = None
@@ -228,7 +228,8 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
             continue
         (head if depth == 0 else body if body is not None else head).append(token)
     if depth or "".join(head).strip():
-        raise JitltoError("not PTX: a statement or a brace is left open, as in a text that was cut", hint=_HINT)
+        what = "invalid PTX: a statement or a brace is left open, as in a truncated file"
+        raise JitltoError(what, code="jitlto-ptx", hint=_HINT)
     return statements
 
 

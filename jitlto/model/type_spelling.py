@@ -1,4 +1,4 @@
-"""C++ types of kernel parameters in one spelling, and whether two of them are the same type."""
+"""Compares C++ types of kernel parameters by a canonical spelling."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from jitlto.model.mangling import split_top_level
 from jitlto.model.types import STD, find_scalar
 
-# Words that are no part of a parameter's type.
+# Keywords that do not belong to a parameter's type.
 _NO_PART = r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b"
 
 
@@ -23,7 +23,7 @@ def is_same_type(a: str, b: str) -> bool:
 
 
 def canonical_spelling(type_name: str) -> str:
-    """A C++ parameter type in one spelling: ``const`` behind what it qualifies, scalars by their canonical names."""
+    """Return a C++ parameter type in canonical spelling: ``const`` behind what it qualifies, canonical scalar names."""
     return _spelling(type_name, parameter=True)
 
 

@@ -1,4 +1,4 @@
-"""C++ types as kernels take them: the one table of scalar names, NumPy's among them, and a kernel's parameters.
+"""C++ types of kernel parameters: the table of scalar types, with NumPy's names for them.
 
 Sizes are those of CUDA device code on a 64-bit system (CUDA C++ Programming Guide, «Built-in types»).
 """
@@ -75,7 +75,7 @@ STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
 
 
 def find_scalar(type_name: str) -> Scalar | None:
-    """The scalar that a C++ type name names, whatever its spelling; None if it is no scalar in the table.
+    """Return the scalar that a C++ type name means, whatever its spelling; None if it is not in the table.
 
     >>> find_scalar("cuda::std::int64_t").name
     'long long'
@@ -85,7 +85,7 @@ def find_scalar(type_name: str) -> Scalar | None:
 
 
 def cpp_name(value: object) -> str:
-    """A parameter value as text: C++ names, numbers and booleans as themselves, NumPy dtypes by their C++ name.
+    """Return a parameter value as text: names, numbers and booleans as they are, NumPy dtypes by their C++ name.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def cpp_name(value: object) -> str:
     name = value.__name__ if isinstance(value, type) else str(value).rpartition(".")[2]
     if name in _NUMPY_NAMES:
         return _BY_TYPESTR[_NUMPY_NAMES[name]].name
-    raise TypeError(f"not a parameter value: {value!r} (give text, a number, a boolean or a dtype)")
+    raise TypeError(f"invalid parameter value {value!r}: expected text, a number, a boolean or a dtype")
 
 
 def is_same_value(a: str, b: str) -> bool:
@@ -126,6 +126,6 @@ def is_same_value(a: str, b: str) -> bool:
 
 
 def from_numpy_name(name: str) -> str | None:
-    """The C++ name for a NumPy type name given as text (``float32``), None if it is not one."""
+    """Return the C++ name of a NumPy type name given as text (``float32``), None if it is not one."""
     typestr = _NUMPY_NAMES.get(name)
     return _BY_TYPESTR[typestr].name if typestr else None

@@ -25,7 +25,7 @@ class Version(NamedTuple):
         """Read ``major.minor``; what follows is ignored."""
         match = re.match(r"(\d+)\.(\d+)", text)
         if not match:
-            raise JitltoError(f"not a version: {text!r}", hint="write it as 12.9")
+            raise JitltoError(f"invalid version {text!r}", code="jitlto-version", hint="write it as 12.9")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
@@ -49,7 +49,11 @@ class Architecture(NamedTuple):
         """
         match = re.fullmatch(r"(?:(?:sm|compute|lto)_)?(\d{2,3})([af]?)", text.strip())
         if not match:
-            raise JitltoError(f"not an architecture: {text!r}", hint="write it as sm_90, sm_90a or sm_100f")
+            raise JitltoError(
+                f"invalid architecture {text!r}",
+                code="jitlto-architecture",
+                hint="write it as sm_90, sm_90a or sm_100f",
+            )
         return cls(int(match[1]), match[2])
 
     @property
@@ -90,14 +94,14 @@ _PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
 
 
 def newest_ptx_isa(toolkit: Version) -> Version:
-    """The newest PTX ISA version that a component of toolkit ``toolkit`` reads (CUDA 12 reads up to 8.8, 13.n 9.n)."""
+    """Return the newest PTX ISA version that toolkit ``toolkit`` reads (CUDA 12 reads up to 8.8, 13.n reads 9.n)."""
     if toolkit.major == 12:
         return Version(8, _PTX_ISA_12.get(toolkit.minor, 8))
     return Version(toolkit.major - 4, toolkit.minor)
 
 
 def oldest_toolkit(isa: Version) -> Version:
-    """The oldest toolkit, from 12.0, that reads PTX of ISA version ``isa``: the inverse of :func:`newest_ptx_isa`."""
+    """Return the oldest toolkit, from 12.0, that reads PTX ISA ``isa``: the inverse of :func:`newest_ptx_isa`."""
     if isa.major >= 9:
         return Version(isa.major + 4, isa.minor)
     return next((Version(12, n) for n, last in sorted(_PTX_ISA_12.items()) if (8, last) >= isa), Version(13, 0))
@@ -134,7 +138,7 @@ _NEWEST_KNOWN = Version(13, 5)
 
 
 def linkable_architectures(linker: Version) -> list[int]:
-    """The numbers of the architectures for which nvJitLink ``linker`` is known to link, sorted."""
+    """Return the numbers of the architectures that nvJitLink ``linker`` is known to link for, sorted."""
     return sorted(number for number in _REAL if _links_for(linker, number))
 
 
@@ -144,9 +148,9 @@ def _links_for(linker: Version, number: int) -> bool:
 
 
 def can_link_for(linker: Version, target: Architecture) -> bool:
-    """Whether nvJitLink ``linker`` links for ``target``; one newer than this table may know more, and is believed to.
+    """Whether nvJitLink ``linker`` links for ``target``; one newer than this table is assumed to know newer ones.
 
-    To be asked before nvJitLink is: given an architecture that it does not know, version 12.9 may crash.
+    Ask before nvJitLink does: given an architecture that it does not know, version 12.9 may crash.
     """
     first_number, first_linker = _SUFFIXES[target.suffix]
     if target.number < first_number or linker < first_linker:
@@ -162,9 +166,9 @@ def is_known(target: Architecture) -> bool:
 
 
 def newest_below(linker: Version, target: Architecture) -> Architecture | None:
-    """The newest architecture that nvJitLink ``linker`` knows, of those before a ``target`` that is too new for it.
+    """Return the newest architecture before a ``target`` that is too new for it that nvJitLink ``linker`` knows.
 
-    PTX for it can be made, which a driver that knows the target compiles.
+    PTX can be made for it, which a driver that knows the target compiles.
 
     Returns
     -------

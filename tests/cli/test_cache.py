@@ -221,7 +221,7 @@ def test_another_configuration_is_the_nearest_only_if_there_is_none_of_this(
 
 
 def test_usage_errors_are_one_message(mini_copy: Path) -> None:
-    fails(jitlto("cache", "prune", "--size", "1X"), 2, "'1X' is no size", "500M")
+    fails(jitlto("cache", "prune", "--size", "1X"), 2, "invalid size '1X'", "500M")
     fails(jitlto("cache", "why", "mini", "a"), 2, "NAME=VALUE")
     fails(jitlto("cache", "why", "mini", "a=1", "a=2"), 2, "twice")
     fails(jitlto("cache", "why", "mini", "data_typ=float", "--db", mini_copy), 1, "did you mean 'data_type'?")

@@ -130,7 +130,7 @@ def test_gaps_are_notes_or_failures(build_family: BuildFamily) -> None:
 def test_usage_errors_have_status_2(mini_path: Path) -> None:
     fails(jitlto("check", mini_path, "--cover", "2"), 2, "need --link")
     fails(jitlto("check", mini_path, "--link", "sm_90", "--cover", "0"), 2, "--cover")
-    fails(jitlto("check", mini_path, "--link", "ninety"), 2, "not an architecture")
+    fails(jitlto("check", mini_path, "--link", "ninety"), 2, "invalid architecture")
     fails(jitlto("check", mini_path, "--link", "sm_50", "--link", "sm_98"), 2, "does not link for sm_")
 
 

@@ -119,7 +119,7 @@ def test_databases_that_cannot_be_read_are_said_with_status_1(tmp_path: Path, mi
     other.write_bytes(mini_path.read_bytes()[:20_000])
     fails(jitlto("verify", other), 1, "damaged")
     fails(jitlto("show", mini_path, "mini/op[data_type=int]"), 1, "jitlto ls")
-    fails(jitlto("show", mini_path, "nonsense"), 1, "not a fragment key")
+    fails(jitlto("show", mini_path, "nonsense"), 1, "invalid fragment key")
 
 
 def test_plan_says_what_a_kernel_is_made_of_and_links_it(mini_path: Path) -> None:

@@ -370,8 +370,8 @@ def test_doctor_without_targets_says_it_for_all_or_for_the_device(mini_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("DB", "--arch", "hopper"), "not an architecture"),
-        (("DB", "--driver", "new"), "not a version"),
+        (("DB", "--arch", "hopper"), "invalid architecture"),
+        (("DB", "--driver", "new"), "invalid version"),
         (("--arch", "sm_90"), "need a database"),
     ],
 )

@@ -13,6 +13,7 @@ from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
 from jitlto.model.configuration import describe_choice, normalize_configuration, parameter_values
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.types import is_same_value
+from tests.support.errors import raises
 
 KNOWN: Mapping[str, Sequence[str]] = {
     "data_type": ("float", "double", "__half", "__nv_bfloat16"),
@@ -87,44 +88,36 @@ def test_the_familys_own_spelling_wins_over_an_alias() -> None:
 
 
 def test_an_unknown_parameter_names_the_nearest_and_all_others() -> None:
-    with pytest.raises(UnknownParameterError) as caught:
+    with raises(UnknownParameterError, None, "family", "'data_typ'", "idx_type", hint="did you mean 'data_type'?"):
         spelled(data_typ="float")
-    assert "family has no parameter 'data_typ'" in str(caught.value)
-    assert "did you mean 'data_type'?" in str(caught.value)
-    assert "idx_type" in str(caught.value)
 
 
 def test_an_unknown_parameter_that_resembles_none_lists_them_all() -> None:
-    with pytest.raises(UnknownParameterError) as caught:
+    with raises(UnknownParameterError, None, *KNOWN) as caught:
         spelled(zzz="float")
     assert "did you mean" not in str(caught.value)
-    assert all(name in str(caught.value) for name in KNOWN)
 
 
 def test_an_unknown_value_names_the_nearest_and_all_others() -> None:
-    with pytest.raises(UnknownValueError) as caught:
+    with raises(UnknownValueError, None, "metric=euclidian", "inner_product", hint="did you mean 'euclidean'?"):
         spelled(metric="euclidian")
-    assert "family has no metric=euclidian" in str(caught.value)
-    assert "did you mean 'euclidean'?" in str(caught.value)
-    assert "inner_product" in str(caught.value)
 
 
 def test_a_type_that_no_fragment_has_is_an_unknown_value() -> None:
-    with pytest.raises(UnknownValueError):
+    with raises(UnknownValueError, None, "idx_type=int"):
         spelled(idx_type=np.int32)
 
 
 @pytest.mark.parametrize("other", ["int16", np.int16, "short", np.float64])
 def test_another_type_is_no_slip_for_one_that_is_there(other: object) -> None:
-    with pytest.raises(UnknownValueError) as caught:
+    with raises(UnknownValueError, None, "idx_type", *KNOWN["idx_type"]) as caught:
         spelled(idx_type=other)
-    assert "its values are " in str(caught.value)
     assert "did you mean" not in str(caught.value)
 
 
 @pytest.mark.parametrize("odd", [None, b"float", ["float"], {"a": 1}, object(), 1j, {1}, lambda: None, int])
 def test_values_of_other_kinds_are_plan_errors_that_name_the_parameter(odd: object) -> None:
-    with pytest.raises(PlanError, match="data_type"):
+    with raises(PlanError, "plan-invalid-value", "'data_type'", where="family"):
         spelled(data_type=odd)
 
 
@@ -155,7 +148,7 @@ def test_parameter_values_are_sorted_with_numbers_in_their_own_order() -> None:
 def test_a_family_without_parameters_has_no_values_and_takes_none() -> None:
     assert parameter_values([fragment()]) == {}
     assert normalize_configuration({}, {}, "f") == {}
-    with pytest.raises(UnknownParameterError, match="its parameters are none"):
+    with raises(UnknownParameterError, None, "'a'", hint="none"):
         normalize_configuration({"a": "b"}, {}, "f")
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey, is_name
+from tests.support.errors import raises
 
 names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True)
 keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, st.text(), max_size=4))
@@ -53,7 +54,7 @@ def test_the_text_form_is_the_documented_one() -> None:
     ],
 )  # fmt: skip
 def test_malformed_text_is_refused(text: str) -> None:
-    with pytest.raises(JitltoError, match="not a fragment key") as caught:
+    with raises(JitltoError, "jitlto-fragment-key") as caught:
         FragmentKey.parse(text)
     assert caught.value.hint
 

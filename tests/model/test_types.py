@@ -125,7 +125,7 @@ def test_booleans_are_the_words_of_cpp() -> None:
      np.dtype([("a", "f4")]), np.dtype(">f4"), "float".split],
 )  # fmt: skip
 def test_anything_else_is_a_type_error(value: object) -> None:
-    with pytest.raises(TypeError, match="not a parameter value"):
+    with pytest.raises(TypeError, match="invalid parameter value"):
         cpp_name(value)
 
 

@@ -24,6 +24,7 @@ from jitlto.model.versions import (
     ptx_compiles,
     runs_on,
 )
+from tests.support.errors import raises
 
 architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
 plain = st.builds(Architecture, st.integers(50, 199))
@@ -42,7 +43,7 @@ def test_architectures_parse_back(architecture: Architecture, prefix: str) -> No
 
 @pytest.mark.parametrize("text", ["", "sm", "sm_", "9", "sm_9", "sm_90b", "sm_90aa", "9.0", "sm90", "sm_1000", "x_90"])
 def test_what_is_no_architecture(text: str) -> None:
-    with pytest.raises(JitltoError, match="not an architecture"):
+    with raises(JitltoError, "jitlto-architecture", repr(text)):
         Architecture.parse(text)
 
 
@@ -59,7 +60,7 @@ def test_versions_parse_back(version: Version) -> None:
 
 @pytest.mark.parametrize("text", ["", "12", "v12.9", "12.", ".9", "twelve"])
 def test_what_is_no_version(text: str) -> None:
-    with pytest.raises(JitltoError, match="not a version"):
+    with raises(JitltoError, "jitlto-version"):
         Version.parse(text)
 
 

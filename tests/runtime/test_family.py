@@ -110,7 +110,7 @@ def test_an_unknown_key_is_a_plan_error(mini: KernelFamily, key: str) -> None:
 
 @pytest.mark.parametrize("key", ["", "op", "mini/op", "mini/op[a]", "mini/op[a=1,a=2]", "/[]", "mini/op[a=1", 3, None])
 def test_a_malformed_key_is_a_plan_error(mini: KernelFamily, key: str) -> None:
-    with pytest.raises(PlanError, match="not a fragment key"):
+    with pytest.raises(PlanError, match="invalid fragment key"):
         mini.planner(data_type="float").add(key)
 
 
