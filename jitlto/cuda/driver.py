@@ -1,8 +1,8 @@
-"""The driver at hand: for which CUDA it is, whether it is a forward-compatibility package's, and what it refuses.
+"""The installed driver: its CUDA version, whether it runs in forward compatibility, and why it rejects a kernel.
 
-A driver has two halves: ``libcuda``, in user mode, and the kernel module. NVIDIA's packages ``cuda-compat`` bring a
-newer ``libcuda`` to an older module («CUDA Compatibility», forward compatibility). Both carry the driver's release in
-what they are called: ``libcuda.so.580.65.06``, and the first line of ``/proc/driver/nvidia/version``.
+A driver has two parts: ``libcuda``, in user mode, and the kernel module. NVIDIA's packages ``cuda-compat`` bring a
+newer ``libcuda`` to an older module ("CUDA Compatibility", forward compatibility). Both are named by the driver's
+release: ``libcuda.so.580.65.06``, and the first line of ``/proc/driver/nvidia/version``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RELEASE = r"\d{3,}\.\d+(?:\.\d+)?"
 
 
 class Forward(StrEnum):
-    """How ``libcuda`` and the kernel module stand to each other."""
+    """Relation of ``libcuda`` and the kernel module."""
 
     #: Of one release, as a driver's installation leaves them.
     NONE = "none"
@@ -34,18 +34,18 @@ class Forward(StrEnum):
     #: A compatibility package's ``libcuda`` of the module's own release: it does nothing.
     NEEDLESS = "needless"
     #: A ``libcuda`` older than the module, as where the driver was updated and a compatibility package stayed. CUDA
-    #: refuses that (``CUDA_ERROR_SYSTEM_DRIVER_MISMATCH``).
+    #: rejects that (``CUDA_ERROR_SYSTEM_DRIVER_MISMATCH``).
     MISMATCH = "mismatch"
 
 
 @dataclass(frozen=True, slots=True)
 class Driver:
-    """What was found of a driver; None for what was not.
+    """A driver; what was not found of it is None.
 
     Parameters
     ----------
     cuda : Version or None
-        The newest CUDA that it is for.
+        The newest CUDA that it supports.
     library : Path or None
         Its ``libcuda``.
     module : str or None
@@ -58,24 +58,24 @@ class Driver:
 
     @property
     def release(self) -> str | None:
-        """The release of ``libcuda``; None if its file is not named by it."""
+        """Release of ``libcuda``; None if its file is not named by it."""
         match = re.search(rf"libcuda\.so\.({_RELEASE})$", str(self.library))
         return match[1] if match else None
 
     @property
-    def packaged(self) -> bool:
-        """Whether ``libcuda`` lies where packages put it: in ``compat`` (deb, rpm) or ``cuda-compat`` (conda)."""
+    def is_packaged(self) -> bool:
+        """Whether ``libcuda`` is where packages put it: in ``compat`` (deb, rpm) or ``cuda-compat`` (conda)."""
         return self.library is not None and any(part in ("compat", "cuda-compat") for part in self.library.parts)
 
     @property
     def forward(self) -> Forward:
-        """Whether it runs in forward compatibility."""
+        """Relation of ``libcuda`` and the kernel module, by their releases and places."""
         if self.release and self.module:
             ours, theirs = _numbers(self.release), _numbers(self.module)
             if ours != theirs:
                 return Forward.ACTIVE if ours > theirs else Forward.MISMATCH
-            return Forward.NEEDLESS if self.packaged else Forward.NONE
-        return Forward.ACTIVE if self.packaged else Forward.NONE
+            return Forward.NEEDLESS if self.is_packaged else Forward.NONE
+        return Forward.ACTIVE if self.is_packaged else Forward.NONE
 
 
 def _numbers(release: str) -> tuple[int, ...]:
@@ -83,23 +83,23 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def cuda_version() -> Version | None:
-    """The newest CUDA that the driver is for (``cuDriverGetVersion``: 1000 major + 10 minor); None without a driver."""
+    """Return the newest CUDA that the driver supports; None without a driver."""
     try:
         driver = toolkit.bindings("driver")
-        status, number = driver.cuDriverGetVersion()
+        status, number = driver.cuDriverGetVersion()  # 1000 major + 10 minor
     except (JitltoError, RuntimeError):  # cuda.bindings' own where libcuda is missing
         return None
     return None if int(status) or not number else Version(number // 1000, number % 1000 // 10)
 
 
-def at_hand() -> Driver | None:
-    """The driver that this process loads; None if there is none."""
+def find_driver() -> Driver | None:
+    """Return the driver that this process loads; None if there is none."""
     cuda = cuda_version()
-    return cuda and Driver(cuda, loaded_library(_MAPS), module_release(_MODULE))
+    return cuda and Driver(cuda, find_loaded_library(_MAPS), read_module_release(_MODULE))
 
 
-def loaded_library(maps: Path) -> Path | None:
-    """The ``libcuda`` among the files that a process has mapped, links followed.
+def find_loaded_library(maps: Path) -> Path | None:
+    """Return the ``libcuda`` among the files that a process has mapped, links followed.
 
     Parameters
     ----------
@@ -114,8 +114,8 @@ def loaded_library(maps: Path) -> Path | None:
     return Path(match[1]).resolve() if match else None
 
 
-def module_release(files: Iterable[Path]) -> str | None:
-    """The kernel module's release, from the first of some files that gives it.
+def read_module_release(files: Iterable[Path]) -> str | None:
+    """Return the kernel module's release, from the first of some files that contains it.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def module_release(files: Iterable[Path]) -> str | None:
             text = file.read_text("utf-8", "replace")
         except OSError:
             continue
-        # After the words, for there is a compiler's version on a later line.
+        # After these words: a later line has a compiler's version.
         match = re.search(rf"Kernel Module\b.*?\s({_RELEASE})\s", text) or re.match(rf"({_RELEASE})\s*$", text)
         if match:
             return match[1]

@@ -1,4 +1,4 @@
-"""SASS: machine code, to read."""
+"""Disassembly of machine code with nvdisasm."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from jitlto.errors import ToolchainError
 
 
 def disassemble(cubin: bytes) -> bytes:
-    """The SASS of a cubin, by nvdisasm.
+    """Return the SASS of a cubin.
 
     Raises
     ------
     ToolchainError
-        If there is no nvdisasm, or it fails; or if the kernel is PTX, which the driver compiles.
+        If there is no nvdisasm or it fails, or if the kernel is PTX, which the driver compiles.
     """
     if not cubin.startswith(b"\x7fELF"):
         raise ToolchainError(
-            "this kernel is PTX, which the driver compiles: there is no SASS to read",
+            "the kernel is PTX, which the driver compiles: there is no SASS",
+            code="toolchain-no-sass",
             hint="--dump ptx shows it; SASS needs an nvJitLink that links for the device's architecture",
         )
-    program = toolkit.binary("nvdisasm")
+    program = toolkit.find_binary("nvdisasm")
     if program is None:
         raise ToolchainError(
-            "SASS needs nvdisasm, which is not found",
+            "nvdisasm not found",
+            code="toolchain-missing",
             hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
             "--dump ptx and --dump cubin need nothing",
         )
@@ -36,7 +38,8 @@ def disassemble(cubin: bytes) -> bytes:
         done = subprocess.run([program, "-c", str(path)], capture_output=True, check=False)
     if done.returncode:
         raise ToolchainError(
-            f"nvdisasm fails: {done.stderr.decode(errors='replace').strip()}",
+            f"nvdisasm failed: {done.stderr.decode(errors='replace').strip()}",
+            code="toolchain-failed",
             where=program,
             hint="is it older than the nvJitLink that made the cubin?",
         )

@@ -1,4 +1,4 @@
-"""nvJitLink: inputs and flags in, a cubin or PTX out, its messages turned into jitlto's errors. No GPU needed."""
+"""Linking with nvJitLink: inputs and flags in, a cubin or PTX out, its messages mapped to errors. No GPU needed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
@@ -17,7 +18,7 @@ from jitlto.model.versions import Architecture, Version
 
 
 class InputKind(StrEnum):
-    """What nvJitLink takes (``nvJitLinkInputType``); ``fatbin`` holds LTO-IR, PTX or SASS."""
+    """Kinds of inputs (``nvJitLinkInputType``); ``fatbin`` holds LTO-IR, PTX or SASS."""
 
     LTOIR = "ltoir"
     PTX = "ptx"
@@ -29,7 +30,7 @@ class InputKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LinkInput:
-    """One input of a link: its kind, its bytes, and the name that messages give it."""
+    """One input of a link: its kind, its bytes, and its name in messages."""
 
     kind: InputKind
     data: bytes
@@ -38,7 +39,7 @@ class LinkInput:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """What a link made: the bytes of a cubin, or of PTX, and nvJitLink's info log."""
+    """Output of a link: a cubin or PTX, and nvJitLink's info log."""
 
     data: bytes
     log: str
@@ -50,7 +51,7 @@ _UNRESOLVED = re.compile(
 _LETTERS = ord("~") - ord("!")
 _LETTER = re.compile(r"(?<= in ')[!-}](?=')|^[!-}](?=: link error)|(?<=bad input: )[!-}]$", re.M)
 _DUPLICATE = re.compile(r"Linking globals named '([^']+)': symbol multiply defined|Multiple definition of '([^']+)'")
-
+_NEWER_INPUT = ("newer version of nvJitLink", "Unsupported .version")
 _OTHER_ARCHITECTURE = (
     "newer than target arch",
     "cannot be compiled for architecture",
@@ -60,32 +61,31 @@ _OTHER_ARCHITECTURE = (
 
 
 def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
-    """Link.
+    """Link inputs for an architecture.
 
     Parameters
     ----------
     inputs : sequence of LinkInput
         In link order.
     target : Architecture
-        What to link for.
+        The architecture to link for.
     flags : sequence of str
-        nvJitLink's further flags.
+        Further flags of nvJitLink.
     ptx : bool
-        Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. What no input
-        defines is no error then: it stays ``.extern``.
+        Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined symbols
+        are no error then: they stay ``.extern``.
 
     Raises
     ------
     UnresolvedSymbolError
-        If a function or variable is defined by no input. (nvJitLink lets a missing variable pass with a warning.)
+        If no input defines a function or variable. (nvJitLink only warns about a missing variable.)
     VersionError, ArchitectureError
         If an input is too new for this nvJitLink, or for another architecture.
     LinkError
-        If nvJitLink refuses for another reason.
+        If nvJitLink fails for another reason.
     """
-    _refuse_duplicates(inputs)
+    _check_duplicates(inputs)
     nvjitlink = toolkit.bindings("nvjitlink")
-    kinds = nvjitlink.InputType
     version = toolkit.nvjitlink_version()
     check_target(target, version)
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
@@ -93,60 +93,67 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
         raise LinkError(
-            f"nvJitLink {version} refuses the options {' '.join(options)}: {error}",
+            f"nvJitLink {version} rejected the options {' '.join(options)}: {error}",
+            code="link-options",
             hint="see nvJitLink's documentation for the options of this version",
         ) from error
     try:
-        at = inputs[0].name if inputs else ""
-        try:
-            for number, item in enumerate(inputs):
-                at = item.name
-                kind = getattr(kinds, item.kind.upper())
-                nvjitlink.add_data(handle, kind, item.data, len(item.data), _letter(number))
-            at = ""
-            nvjitlink.complete(handle)
-        except nvjitlink.nvJitLinkError as error:
-            log = _named(_log(nvjitlink, handle, "error") + _log(nvjitlink, handle, "info"), inputs)
-            raise _link_error(str(error), log, at, target, version) from error
-        log = _named(_log(nvjitlink, handle, "info"), inputs)
-        _refuse_unresolved(log)
-        what = "ptx" if ptx else "cubin"
-        buffer = bytearray(getattr(nvjitlink, f"get_linked_{what}_size")(handle))
-        getattr(nvjitlink, f"get_linked_{what}")(handle, buffer)
-        if not ptx:
-            # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-            _refuse_undefined(find_undefined(bytes(buffer)), log)
+        _add_and_complete(nvjitlink, handle, inputs, target, version)
+        log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
+        _check_log(log)
+        output = "ptx" if ptx else "cubin"
+        buffer = bytearray(getattr(nvjitlink, f"get_linked_{output}_size")(handle))
+        getattr(nvjitlink, f"get_linked_{output}")(handle, buffer)
     finally:
         nvjitlink.destroy(handle)
-    return Linked(bytes(buffer).rstrip(b"\0") if ptx else bytes(buffer), log)
+    if ptx:
+        return Linked(bytes(buffer).rstrip(b"\0"), log)
+    # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
+    _check_none_undefined(find_undefined(bytes(buffer)), log)
+    return Linked(bytes(buffer), log)
 
 
-def refuse_undefined_in(linked: Linked) -> None:
-    """Refuse linked PTX that leaves something to be defined, as a cubin that does is refused.
+def _add_and_complete(
+    nvjitlink: Any, handle: int, inputs: Sequence[LinkInput], target: Architecture, version: Version
+) -> None:
+    current = inputs[0].name if inputs else ""
+    try:
+        for number, item in enumerate(inputs):
+            current = item.name
+            kind = getattr(nvjitlink.InputType, item.kind.upper())
+            nvjitlink.add_data(handle, kind, item.data, len(item.data), _letter(number))
+        current = ""
+        nvjitlink.complete(handle)
+    except nvjitlink.nvJitLinkError as error:
+        log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
+        raise _link_error(str(error), log, current, target, version) from error
+
+
+def check_linked_ptx(linked: Linked) -> None:
+    """Check that linked PTX defines all that it uses, as :func:`link` checks a cubin.
 
     Raises
     ------
     UnresolvedSymbolError
-        If it does.
+        If it does not.
     """
-    _refuse_undefined([symbol.name for symbol in parse_ptx(linked.data.decode()).requires], linked.log)
+    _check_none_undefined([symbol.name for symbol in parse_ptx(linked.data.decode()).requires], linked.log)
 
 
 def _letter(number: int) -> str:
-    """The name under which nvJitLink knows an input: one character.
+    """Return the name under which nvJitLink knows an input: one character.
 
-    nvJitLink keeps the pointer to a name, and cuda.bindings frees what it points to. Objects of one byte live for ever.
+    nvJitLink keeps the pointer to a name, and cuda.bindings frees the string. The interpreter keeps one-byte strings.
     """
     return chr(ord("!") + number) if number < _LETTERS else "~"
 
 
-def _named(log: str, inputs: Sequence[LinkInput]) -> str:
-    """nvJitLink's log with the inputs' own names."""
+def _with_names(log: str, inputs: Sequence[LinkInput]) -> str:
     names = {_letter(number): item.name for number, item in enumerate(inputs[:_LETTERS])}
     return _LETTER.sub(lambda match: names.get(match[0], match[0]), log)
 
 
-def _log(nvjitlink: object, handle: int, which: str) -> str:
+def _read_log(nvjitlink: Any, handle: int, which: str) -> str:
     size = getattr(nvjitlink, f"get_{which}_log_size")(handle)
     if size <= 1:
         return ""
@@ -155,23 +162,22 @@ def _log(nvjitlink: object, handle: int, which: str) -> str:
     return buffer.rstrip(b"\0").decode("utf-8", "replace")
 
 
-def _refuse_unresolved(log: str) -> None:
-    _refuse_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
+def _check_log(log: str) -> None:
+    _check_none_undefined([match[1] or match[2] for match in _UNRESOLVED.finditer(log)], log)
 
 
-def _refuse_undefined(names: Iterable[str], log: str) -> None:
+def _check_none_undefined(names: Iterable[str], log: str) -> None:
     missing = sorted(set(names))
     if missing:
-        listed = ", ".join(map(demangle, missing))
         raise UnresolvedSymbolError(
-            f"no input of the link defines {listed}",
+            f"undefined in all inputs of the link: {', '.join(map(demangle, missing))}",
             log=log,
             hint="add the fragment, source or library that defines it",
         )
 
 
-def _refuse_duplicates(inputs: Sequence[LinkInput]) -> None:
-    """Two definitions in PTX: nvJitLink prints a line and keeps the first, or crashes (seen in 12.9 and 13.5)."""
+def _check_duplicates(inputs: Sequence[LinkInput]) -> None:
+    """Check PTX for two definitions: nvJitLink prints a line and keeps the first, or crashes (seen in 12.9, 13.5)."""
     owners: dict[str, LinkInput] = {}
     for item in inputs:
         if item.kind is not InputKind.PTX:
@@ -179,41 +185,45 @@ def _refuse_duplicates(inputs: Sequence[LinkInput]) -> None:
         try:
             module = parse_ptx(item.data.decode("utf-8", "replace"))
         except JitltoError:
-            continue  # no PTX: nvJitLink says what is wrong with it
+            continue  # not PTX: nvJitLink will report it
         for symbol in module.provides:
             if not symbol.weak and owners.setdefault(symbol.name, item) is not item:
-                names = f"{owners[symbol.name].name} and {item.name}"
-                raise LinkError(
-                    f"{demangle(symbol.name)} is defined by more than one input of the link: {names}",
-                    hint="leave one of them out, or make it inline or static",
-                )
+                raise _duplicate_error(symbol.name, f"{owners[symbol.name].name} and {item.name}", "")
 
 
-def _link_error(status: str, log: str, at: str, target: Architecture, version: Version) -> LinkError:
-    _refuse_unresolved(log)
+def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:
+    return LinkError(
+        f"{demangle(symbol)} is defined in {inputs}",
+        code="link-duplicate",
+        log=log,
+        hint="remove one of them, or make it inline or static",
+    )
+
+
+def _link_error(status: str, log: str, current: str, target: Architecture, version: Version) -> LinkError:
+    """Map nvJitLink's messages to an error; raise the one for undefined symbols."""
+    _check_log(log)
     if duplicate := _DUPLICATE.search(log):
-        name = demangle(duplicate[1] or duplicate[2])
-        return LinkError(
-            f"{name} is defined by more than one input of the link",
-            log=log,
-            hint="leave one of them out, or make it inline or static",
-        )
-    if "newer version of nvJitLink" in log or "Unsupported .version" in log:
+        return _duplicate_error(duplicate[1] or duplicate[2], "more than one input of the link", log)
+    reason = _first_line(log)
+    if any(words in log for words in _NEWER_INPUT):
         return VersionError(
-            f"an input was made by a newer toolkit than nvJitLink {version}: {_last_line(log)}",
+            f"an input was made by a newer toolkit than nvJitLink {version}: {reason}",
+            code="link-version-newer",
             log=log,
             hint="install an nvJitLink at least as new as the compiler",
         )
     if any(words in log for words in _OTHER_ARCHITECTURE):
         return ArchitectureError(
-            f"an input is for another architecture than {target.sm}: {_last_line(log)}",
+            f"an input is for another architecture than {target.sm}: {reason}",
+            code="link-architecture-input",
             log=log,
             hint="link for a later architecture, or build the input for this one",
         )
-    place = f" at input {at!r}" if at else ""
-    return LinkError(f"nvJitLink {version} refuses the link{place}: {_last_line(log) or status}", log=log)
+    place = f" at input {current!r}" if current else ""
+    return LinkError(f"nvJitLink {version} failed{place}: {reason or status}", code="link-failed", log=log)
 
 
-def _last_line(log: str) -> str:
+def _first_line(log: str) -> str:
     lines = [line.strip() for line in log.splitlines() if line.strip() and not line.startswith("INFO")]
     return lines[0] if lines else ""

@@ -1,7 +1,7 @@
-"""The CUDA components at hand: where they are, which version, and what to install when one is missing.
+"""Discovery of CUDA components: where they are, their versions, and what to install when one is missing.
 
-Finding is left to ``cuda.pathfinder``, which knows wheels, conda environments and system toolkits. Nothing here needs
-a driver.
+``cuda.pathfinder`` does the search: it knows wheels, conda environments and system toolkits. Nothing here needs a
+driver.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INSTALL = (
 
 @cache
 def bindings(name: str) -> ModuleType:
-    """The module ``cuda.bindings.<name>``.
+    """Import the module ``cuda.bindings.<name>``.
 
     Raises
     ------
@@ -43,11 +43,13 @@ def bindings(name: str) -> ModuleType:
     try:
         return import_module(f"cuda.bindings.{name}")
     except ImportError as error:
-        raise ToolchainError(f"cannot import cuda.bindings.{name}: {error}", hint=INSTALL) from error
+        raise ToolchainError(
+            f"cannot import cuda.bindings.{name}: {error}", code="toolchain-missing", hint=INSTALL
+        ) from error
 
 
 def nvrtc_version() -> Version:
-    """Version of the NVRTC at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    """Return the version of NVRTC; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
 
     def query() -> tuple[int, int]:
         status, major, minor = bindings("nvrtc").nvrtcVersion()
@@ -60,12 +62,12 @@ def nvrtc_version() -> Version:
 
 @cache
 def nvjitlink_version() -> Version:
-    """Version of the nvJitLink at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    """Return the version of nvJitLink; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
     return _version("nvJitLink", lambda: bindings("nvjitlink").version())
 
 
 def nvfatbin_version() -> Version:
-    """Version of the nvFatbin at hand; :class:`~jitlto.errors.ToolchainError` if there is none."""
+    """Return the version of nvFatbin; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
     return _version("nvFatbin", lambda: bindings("nvfatbin").version())
 
 
@@ -79,19 +81,19 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
     # cuda.bindings raises a RuntimeError, a DynamicLibNotFoundError (its subclass) or its own status error.
     except Exception as error:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise ToolchainError(f"{name} cannot be loaded: {reason}", hint=INSTALL) from error
+        raise ToolchainError(f"cannot load {name}: {reason}", code="toolchain-missing", hint=INSTALL) from error
 
 
-def library_path(name: str) -> str | None:
-    """Where the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink`` or ``nvfatbin`` lies; None if nowhere."""
+def find_library(name: str) -> str | None:
+    """Return the path of the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink``, ...; None if not found."""
     loaded = _loaded(name)
     return loaded and loaded.abs_path
 
 
-def installed_linker() -> str | None:
-    """Where the nvJitLink lies that a process finds which has not loaded one before; None if that cannot be said.
+def find_installed_linker() -> str | None:
+    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
 
-    cuda.pathfinder takes one that another library has loaded. That is the one it would find, if it is a package's.
+    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
     """
     loaded = _loaded("nvJitLink")
     path = loaded and loaded.abs_path
@@ -110,7 +112,7 @@ def _loaded(name: str) -> LoadedDL | None:
 
 
 def build_id(name: str) -> str:
-    """What tells this build of the library ``name`` (as in :func:`library_path`) from any other, wherever it lies.
+    """Return an identifier of this build of the library ``name`` (as in :func:`find_library`), wherever it is.
 
     The linker's build id (ELF note ``NT_GNU_BUILD_ID``, 3), or else the SHA-256 of the file.
 
@@ -119,20 +121,22 @@ def build_id(name: str) -> str:
     ToolchainError
         If the library cannot be found or read.
     """
-    path = library_path(name)
+    path = find_library(name)
     if path is None:
-        raise ToolchainError(f"{name} cannot be loaded", hint=INSTALL)
+        raise ToolchainError(f"cannot load {name}", code="toolchain-missing", hint=INSTALL)
     try:
         with Path(path).open("rb") as file:
             note = _build_id_note(file)
             file.seek(0)
             return note or hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise ToolchainError(f"cannot be read: {error.strerror}", where=path, hint=INSTALL) from error
+        raise ToolchainError(
+            f"cannot be read: {error.strerror}", code="toolchain-missing", where=path, hint=INSTALL
+        ) from error
 
 
 def _build_id_note(file: BinaryIO) -> str | None:
-    """The build id of a 64-bit little-endian ELF file (System V ABI: program headers of type ``PT_NOTE``, 4)."""
+    """Return the build id of a 64-bit little-endian ELF file (System V ABI: program headers of type ``PT_NOTE``, 4)."""
     header = file.read(64)
     if header[:6] != b"\x7fELF\x02\x01":
         return None
@@ -150,13 +154,13 @@ def _build_id_note(file: BinaryIO) -> str | None:
 
 @cache
 def header_roots() -> tuple[Path, ...]:
-    """The directories that hold the toolkit's and CCCL's headers, in the order in which they are searched.
+    """Return the directories of the toolkit's and CCCL's headers, in search order.
 
     Raises
     ------
     ToolchainError
-        If the headers are of another CUDA major than NVRTC, as happens where a package is missing and a toolkit lies
-        about.
+        If the headers are of another CUDA major than NVRTC, as happens where a package is missing and another toolkit
+        is installed.
     """
     from cuda.pathfinder import find_nvidia_header_directory
 
@@ -169,13 +173,16 @@ def header_roots() -> tuple[Path, ...]:
         version = _headers_version(root)
         if version is not None and version.major != compiler.major:
             raise ToolchainError(
-                f"the CUDA headers are of {version}, NVRTC of {compiler}", where=str(root), hint=INSTALL
+                f"the CUDA headers are of {version}, NVRTC of {compiler}",
+                code="toolchain-mixed",
+                where=str(root),
+                hint=INSTALL,
             )
     return tuple(dict.fromkeys(roots))
 
 
 def _headers_version(root: Path) -> Version | None:
-    """The toolkit that the runtime's headers in a directory belong to (``CUDART_VERSION``: 1000 major + 10 minor)."""
+    """Return the release of the runtime's headers in a directory (``CUDART_VERSION``: 1000 major + 10 minor)."""
     from jitlto.model.versions import Version
 
     try:
@@ -185,8 +192,8 @@ def _headers_version(root: Path) -> Version | None:
     return Version(int(match[1]) // 1000, int(match[1]) % 1000 // 10) if match else None
 
 
-def binary(name: str) -> str | None:
-    """Where a toolkit program such as ``nvdisasm`` lies; None if nowhere."""
+def find_binary(name: str) -> str | None:
+    """Return the path of a toolkit program such as ``nvdisasm``; None if there is none."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     try:

@@ -113,7 +113,7 @@ def _toolchain(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
         ok=demangled,
         remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it",
     )
-    nvdisasm = toolkit.binary("nvdisasm")
+    nvdisasm = toolkit.find_binary("nvdisasm")
     diagnosis.add(
         "nvdisasm",
         nvdisasm or "not found (only `--dump sass` needs it)",
@@ -130,7 +130,7 @@ def _component(diagnosis: Diagnosis, title: str, library: str, query: Callable[[
     except ToolchainError as error:
         diagnosis.add(title, f"missing: {error.what}", ok=False, remedy=error.hint)
         return None
-    diagnosis.add(title, f"{found} at {toolkit.library_path(library) or 'an unknown place'}")
+    diagnosis.add(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
     return found
 
 
@@ -151,7 +151,7 @@ def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Versi
 
 
 def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
-    found = driver.at_hand()
+    found = driver.find_driver()
     if found is not None:
         describe_driver(diagnosis, found, nvjitlink)
     try:

@@ -174,7 +174,7 @@ def _floor(path: Path, place: Path) -> dict[str, object]:
         closure = search.closure(rendered.source.encode())
         source = Source(closure.text, headers.setdefault(frozenset(closure.headers), closure.headers))
         for kind, times in seconds.items():
-            step = Step.of(kind, Architecture(75), ("--std=c++17",))
+            step = Step.from_options(kind, Architecture(75), ("--std=c++17",))
             begin, made, used = time.perf_counter(), snapshots.made, snapshots.used
             snapshots.run(source, step, LEAST_SHARERS)
             if (snapshots.made, snapshots.used) == (made, used + 1):  # from a template that was there

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from jitlto.build.failures import FailedFragmentsError, Failure, FailureGroup, group_failures
 from jitlto.build.templates import RenderedSource, render_family
-from jitlto.cuda import nvrtc
+from jitlto.cuda import diagnostics, nvrtc
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.headers import HeaderSearch
@@ -40,7 +40,7 @@ def grouped(tmp_path: Path) -> Grouped:
                 )
             except CompileError as error:
                 name = f"{rendered.key}.cu"
-                failures.append(Failure(rendered, nvrtc.annotate(error, name, rendered.text, rendered.origin)))
+                failures.append(Failure(rendered, diagnostics.annotate(error, name, rendered.text, rendered.origin)))
         return group_failures(failures, sources), sources
 
     return make

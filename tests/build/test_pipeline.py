@@ -262,7 +262,7 @@ def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
 def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_family: BuildFamily) -> None:
     files = dict(MINI)
     files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\nstd = "c++99"')
-    with pytest.raises(CompileError, match=r"the compiler refuses its options.*std") as caught:
+    with pytest.raises(CompileError, match=r"std.*\[compile-options\]") as caught:
         build_family(files)
     assert "family.toml" in str(caught.value.hint)
     assert "source:" not in str(caught.value)

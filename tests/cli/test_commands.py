@@ -145,7 +145,7 @@ def test_plan_dumps_json_ptx_and_cubin(mini_path: Path, tmp_path: Path) -> None:
 
 def test_plan_dumps_sass_where_nvdisasm_is_found(mini_path: Path) -> None:
     done = jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_90", "--dump", "sass")
-    if toolkit.binary("nvdisasm") is None:
+    if toolkit.find_binary("nvdisasm") is None:
         fails(done, 1, "nvdisasm", "--dump ptx")
     else:
         assert "EXIT" in done.stdout

@@ -300,7 +300,7 @@ def test_forward_compatibility(cell: Cell, tmp_path: Path) -> None:
             f"NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {halves.module}  Release Build  (root@host)\n"
             "GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)\n"
         )
-    found = Driver(Version(13, 0), driver.loaded_library(maps), driver.module_release([module]))
+    found = Driver(Version(13, 0), driver.find_loaded_library(maps), driver.read_module_release([module]))
     report = Diagnosis()
     describe_driver(report, found, Version(13, 0))
     (said,) = [finding for finding in report.findings if finding.name == "forward compatibility"]

@@ -31,15 +31,15 @@ GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)
 def test_the_kernel_modules_release_is_read_in_each_form(tmp_path: Path, text: str, release: str | None) -> None:
     file = tmp_path / "version"
     file.write_text(text)
-    assert driver.module_release([tmp_path / "none", file]) == release
+    assert driver.read_module_release([tmp_path / "none", file]) == release
 
 
 def test_the_first_file_that_gives_a_release_counts(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     (tmp_path / "proc").write_text(PROPRIETARY)
     (tmp_path / "sys").write_text("580.65.06\n")
-    assert driver.module_release([tmp_path / "empty", tmp_path / "proc", tmp_path / "sys"]) == "535.129.03"
-    assert driver.module_release([]) is None
+    assert driver.read_module_release([tmp_path / "empty", tmp_path / "proc", tmp_path / "sys"]) == "535.129.03"
+    assert driver.read_module_release([]) is None
 
 
 def test_the_library_is_the_one_that_is_mapped(tmp_path: Path) -> None:
@@ -49,10 +49,10 @@ def test_the_library_is_the_one_that_is_mapped(tmp_path: Path) -> None:
         "7f5e2000-7f5e4000 r-xp 00000000 fe:00 13      /nowhere/with a space/libcuda.so.580.65.06\n"
         "7f5e4000-7f5e6000 r-xp 00000000 fe:00 14      /usr/lib/libcudadebugger.so.1\n"
     )
-    assert driver.loaded_library(maps) == Path("/nowhere/with a space/libcuda.so.580.65.06")
+    assert driver.find_loaded_library(maps) == Path("/nowhere/with a space/libcuda.so.580.65.06")
     maps.write_text("7f5e0000-7f5e2000 r-xp 00000000 fe:00 12      /usr/lib/libcudart.so.13\n")
-    assert driver.loaded_library(maps) is None
-    assert driver.loaded_library(tmp_path / "none") is None
+    assert driver.find_loaded_library(maps) is None
+    assert driver.find_loaded_library(tmp_path / "none") is None
 
 
 def test_releases_are_compared_by_number() -> None:
@@ -75,7 +75,7 @@ def test_without_a_driver_nothing_is_found_and_its_refusal_is_told_without_versi
     else:
         pytest.skip("there is a driver")
     assert driver.cuda_version() is None
-    assert driver.at_hand() is None
+    assert driver.find_driver() is None
     what, hint = driver.explain_load_failure("sm_90", b"\x7fELF", RuntimeError("no"))
     assert what == "the driver cannot load the kernel: no"
     assert "linked for sm_90" in hint

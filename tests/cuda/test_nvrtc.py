@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import nvrtc, toolkit
+from jitlto.cuda import diagnostics, nvrtc, toolkit
 from jitlto.cuda.nvrtc import NOT_PROBED, Output, Step, compile_closure, compile_source, run_step
 from jitlto.errors import CompileError
 from jitlto.model.headers import HeaderSearch, Source
@@ -162,13 +162,14 @@ def test_a_header_of_the_host_library_is_answered_with_the_device_one(name: str,
 
 def test_another_missing_header_is_named() -> None:
     error = failure('#include "no/such.h"\n')
-    assert nvrtc.missing_header(error.log) == "no/such.h"
-    assert str(error.hint).startswith("no/such.h is neither beside")
+    assert diagnostics.find_missing_header(error.log) == "no/such.h"
+    assert error.code == "compile-missing-header"
+    assert str(error.hint).startswith("no/such.h is not beside")
 
 
 def test_an_error_without_a_missing_header_has_none() -> None:
     error = failure("syntax error;")
-    assert nvrtc.missing_header(error.log) is None
+    assert diagnostics.find_missing_header(error.log) is None
     assert error.hint is None
 
 
@@ -226,7 +227,7 @@ def test_the_toolkits_headers_are_found_by_content_too() -> None:
 def test_the_source_around_an_error_is_shown() -> None:
     text = "".join(f"// line {n}\n" for n in range(1, 10)) + "int x = wrong;\n" + "// after\n" * 5
     log = f'{nvrtc.program_name(source(text))}(10): error: identifier "wrong" is undefined\n'
-    error = nvrtc.annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text, "somewhere")
+    error = diagnostics.annotate(CompileError("x", log=log, hint="a hint"), "name.cu", text, "somewhere")
     assert "name.cu(10): error" in error.log
     assert error.where == "somewhere"
     assert error.hint == "a hint"
@@ -239,5 +240,5 @@ def test_the_source_around_an_error_is_shown() -> None:
 @pytest.mark.parametrize("text", ["", "one line", "\n"])
 def test_an_error_beyond_the_source_is_shown_too(text: str) -> None:
     log = "name.cu(99): error: x\nother.h(1): error: y"
-    error = nvrtc.annotate(CompileError("x", log=log), "name.cu", text, "here")
+    error = diagnostics.annotate(CompileError("x", log=log), "name.cu", text, "here")
     assert "other.h(1): error: y" in error.what

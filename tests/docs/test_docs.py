@@ -124,7 +124,7 @@ class Runner:
         return (
             ("gpu" in block.notes and not self.gpu)
             or ("no gpu" in block.notes and _has_device())
-            or (program is not None and toolkit.binary(program) is None)
+            or (program is not None and toolkit.find_binary(program) is None)
             or not set(needed).issubset(dist.metadata["Name"] for dist in metadata.distributions())
         )
 

@@ -129,7 +129,7 @@ def run_database(folder: Path, version: str) -> dict[str, object]:
 def record(folder: Path, output: Path) -> None:
     """Launch everything and write what came of it."""
     made = json.loads((folder / "made.json").read_text())
-    found = driver.at_hand()
+    found = driver.find_driver()
     assert found, "there is no driver here"
     own = device.architecture()
     codes = [run_code(folder, about, code) for about in made for code in about["code"]]

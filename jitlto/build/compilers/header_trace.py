@@ -35,7 +35,7 @@ def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
         return None
     found: set[str] = set()
     # Each step defines macros of its own, under which headers may be included.
-    for step in (Step.of(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
+    for step in (Step.from_options(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
         with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
             # In a child, for NVRTC 13.0 to 13.5 corrupt their memory after some traces in one process.
             child = os.fork()
@@ -55,7 +55,7 @@ def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
 def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:
     with contextlib.suppress(CompileError):
         program = Program.whole(Source(text, job.source.headers), step)
-        nvrtc.run(program, job.source.headers, step, f"--fdevice-time-trace={directory}/trace")
+        nvrtc.run_program(program, job.source.headers, step, f"--fdevice-time-trace={directory}/trace")
 
 
 def _ended(child: int) -> bool:

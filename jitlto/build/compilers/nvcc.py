@@ -20,7 +20,7 @@ from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.line_markers import entered_files
-from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model import headers
 from jitlto.model.fragment import ImageKind
@@ -76,7 +76,7 @@ class Compiler:
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
-        nvcc = toolkit.binary("nvcc")
+        nvcc = toolkit.find_binary("nvcc")
         if nvcc is None:
             raise ToolchainError("nvcc is not installed", code="toolchain-missing", hint=_INSTALL)
         self._host = _find_host_compiler(environment)
@@ -132,8 +132,8 @@ class Compiler:
             try:
                 _, probes = self._ptx(work, job, names, architectures, _PROBE, False)
             except CompileError as error:
-                probes, log = [], nvrtc.not_probed(log, error)
-        module = nvrtc.one_for_all(architectures, [parse_ptx(text) for text in modules])
+                probes, log = [], nvrtc.append_not_probed(log, error)
+        module = nvrtc.merge_modules(architectures, [parse_ptx(text) for text in modules])
         weak = [
             (symbol if architecture == architectures[0] else f"{symbol} {architecture}", body)
             for architecture, probe in zip(architectures, probes, strict=False)
@@ -187,7 +187,7 @@ class Compiler:
         result = self._run(command, work)
         log = _log(result.stderr + result.stdout, names)
         if result.returncode:
-            raise CompileError("nvcc failed", log=log, hint=_hint(log))
+            raise diagnostics.make_source_error("nvcc", log, _hint(log))
         kinds = (_kept(work / kept, job.source, architectures, a, ".ptx") for a in architectures)
         return log, [data.rstrip(b"\0").decode() for data in kinds]
 
@@ -304,9 +304,9 @@ def _log(text: str, names: Mapping[str, str]) -> str:
 def _hint(log: str) -> str | None:
     if "cc1plus" in log:
         return _INSTALL_HOST
-    if nvrtc.missing_header(log) in nvrtc.HOST_HEADERS:
+    if diagnostics.find_missing_header(log) in diagnostics.HOST_HEADERS:
         return f"the host's C++ library is missing: {_INSTALL_HOST}"
-    return nvrtc.hint_for(log)
+    return diagnostics.find_hint(log)
 
 
 def _killed(program: str, number: int) -> ToolchainError:

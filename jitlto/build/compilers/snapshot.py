@@ -74,7 +74,7 @@ class Snapshots:
         CompileError, ToolchainError
             As :func:`jitlto.cuda.nvrtc.run_step`.
         """
-        program = Program.of(source, step)
+        program = Program.from_source(source, step)
         if self._shared is None or sharers < LEAST_SHARERS or not program.rest:
             return nvrtc.run_step(source, step)
         key = _key(source, program, step)
@@ -200,7 +200,7 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
         libc.signal(signal.SIGUSR1, keep)  # not Python's, whose handlers wait until the compiler returns
         answer: Output | None = None
         with contextlib.suppress(CompileError):
-            answer = nvrtc.run(program, source.headers, step)
+            answer = nvrtc.run_program(program, source.headers, step)
         if clients:
             clients[0].send_bytes(pickle.dumps(answer))
             status = 0

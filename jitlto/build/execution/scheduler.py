@@ -24,7 +24,7 @@ from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
-from jitlto.cuda import nvrtc
+from jitlto.cuda import diagnostics
 from jitlto.errors import CompileError, JitltoError
 from jitlto.model.headers import Source, split_leading_includes
 
@@ -240,7 +240,7 @@ class Scheduler:
         except CompileError as error:
             # An include through a macro, which no reading of the text can follow: send that header too.
             config = task.request.config
-            name = nvrtc.further_header(error, config.search, task.extra)
+            name = diagnostics.find_further_header(error, config.search, task.extra)
             if name is None:
                 self._fail(task, error)
             else:
@@ -303,6 +303,6 @@ class Scheduler:
 def _describe(error: JitltoError, rendered: RenderedSource) -> JitltoError:
     """An error of a compile in terms of the fragment: template, combination, lines of the source."""
     if isinstance(error, CompileError):
-        return nvrtc.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
+        return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
     error.where = error.where or rendered.origin
     return error

@@ -173,7 +173,7 @@ class LookupCache:
         """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
         from jitlto.cuda import toolkit
 
-        linker = toolkit.installed_linker()
+        linker = toolkit.find_installed_linker()
         status = _size_and_time(linker or "")
         if status is not None:
             signature = [(p.name, p.type, p.size, p.alignment) for p in chosen.signature]

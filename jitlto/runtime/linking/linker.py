@@ -145,7 +145,7 @@ def link_inputs(
     LinkError
         Or one of its kinds, if the inputs do not link.
     """
-    from jitlto.cuda.nvjitlink import InputKind, LinkInput, link, refuse_undefined_in  # not for a kernel that is found
+    from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link  # not for a kernel that is found
 
     begin = time.perf_counter()
     kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
@@ -160,7 +160,7 @@ def link_inputs(
         )
     linked = link(inputs, target.linked_for, flags, ptx=ptx or base is not None)
     if base and not ptx:
-        refuse_undefined_in(linked)
+        check_linked_ptx(linked)
     return LinkedKernel(linked.data, entry, target.code, linked.log, time.perf_counter() - begin)
 
 

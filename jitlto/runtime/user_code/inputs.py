@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import CompileError, LinkError, PlanError
@@ -108,7 +108,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
     try:
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
-        raise nvrtc.annotate(error, name, text, name) from None
+        raise diagnostics.annotate(error, name, text, name) from None
 
 
 def from_ptx(data: bytes | str, name: str) -> UserInput:

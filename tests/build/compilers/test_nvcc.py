@@ -17,7 +17,7 @@ from jitlto.build.compilers import nvcc
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvcc import Compiler
 from jitlto.build.pipeline import build
-from jitlto.cuda import nvrtc, toolkit
+from jitlto.cuda import diagnostics, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSearch, Source
@@ -131,7 +131,7 @@ def test_a_toolkit_elsewhere_gives_the_same_bytes(
     here = compile_text(compiler, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH)
     (tmp_path / "moved").symlink_to(compiler._top)
     found = str(tmp_path / "moved" / Path(compiler._nvcc).relative_to("toolkit"))
-    monkeypatch.setattr(toolkit, "binary", lambda name: found)
+    monkeypatch.setattr(toolkit, "find_binary", lambda name: found)
     moved = Compiler()
     assert moved._top == tmp_path / "moved"
     assert moved.identity == compiler.identity
@@ -261,7 +261,7 @@ def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
 def test_errors_have_the_form_of_nvrtcs_and_mark_the_line(compiler: Compiler, text: str, says: str) -> None:
     error = refused(compiler, text)
     assert f"{nvrtc.program_name(Source(text.encode(), {}))}(2): {says}" in error.log
-    assert ">    2 |" in nvrtc.annotate(error, "name.cu", text, "here").what
+    assert ">    2 |" in diagnostics.annotate(error, "name.cu", text, "here").what
 
 
 @pytest.mark.parametrize("line", ["int f() { return nope; }", "#error nope"])
@@ -273,8 +273,8 @@ def test_an_error_in_a_header_has_its_name(compiler: Compiler, line: str) -> Non
 
 def test_a_missing_header_is_named_and_hinted(compiler: Compiler) -> None:
     error = refused(compiler, '#define NAME "no/such.h"\n#include NAME\n')
-    assert nvrtc.missing_header(error.log) == "no/such.h"
-    assert str(error.hint).startswith("no/such.h is neither beside")
+    assert diagnostics.find_missing_header(error.log) == "no/such.h"
+    assert str(error.hint).startswith("no/such.h is not beside")
 
 
 def test_a_refused_option_is_a_compile_error_that_names_it(compiler: Compiler) -> None:
@@ -296,7 +296,7 @@ def test_a_missing_host_compiler_is_said(compiler: Compiler, tmp_path: Path) -> 
 
 
 def test_a_missing_nvcc_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toolkit, "binary", lambda name: None)
+    monkeypatch.setattr(toolkit, "find_binary", lambda name: None)
     with raises(ToolchainError, "toolchain-missing", "nvcc", hint="nvidia-cuda-nvcc"):
         Compiler()
 

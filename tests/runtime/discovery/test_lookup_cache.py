@@ -210,7 +210,7 @@ def test_another_nvjitlink_makes_a_process_plan(
 ) -> None:
     library = tmp_path / "libnvJitLink.so"
     library.write_bytes(b"one")
-    monkeypatch.setattr(toolkit, "installed_linker", lambda: str(library))
+    monkeypatch.setattr(toolkit, "find_installed_linker", lambda: str(library))
     for expected in (1, 1):
         launcher(path)
         assert len(opened) == expected
@@ -507,7 +507,7 @@ def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monk
     ):
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
         monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
-        assert toolkit.installed_linker() == (path if believed else None)
+        assert toolkit.find_installed_linker() == (path if believed else None)
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_a_launcher_shows_its_code(mini: KernelFamily) -> None:
     assert "op_name = twice" in text
     assert launcher.plan.digest in text
     assert "registers" in text
-    if toolkit.binary("nvdisasm"):
+    if toolkit.find_binary("nvdisasm"):
         assert "EXIT" in launcher.sass()
 
 

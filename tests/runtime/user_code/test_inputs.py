@@ -236,12 +236,12 @@ def test_toolkit_headers_can_be_included(planner: Planner) -> None:
 
 
 def test_a_missing_header_is_named(planner: Planner) -> None:
-    with raises(CompileError, None, hint="not_there.cuh"):
+    with raises(CompileError, "compile-missing-header", hint="not_there.cuh"):
         planner.add_source('#include "not_there.cuh"\n' + OP).plan()
 
 
 def test_a_host_header_gets_the_advice_to_include_its_cuda_twin(planner: Planner) -> None:
-    with raises(CompileError, None, hint="include <cuda/std/limits>"):
+    with raises(CompileError, "compile-missing-header", hint="include <cuda/std/limits>"):
         planner.add_source("#include <limits>\n" + OP).plan()
 
 
