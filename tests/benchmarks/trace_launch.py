@@ -40,11 +40,52 @@ TITLES = {
     "linked": "A cold launch of a kernel that has to be planned and linked",
     "build": "One fragment through a build",
 }
-#: The most modules that a cold launch may enter.
-MOST_FOR_A_LAUNCH = 15
+#: The number of modules that a cold launch stays below: of a kernel in the cache, and of one that is planned and linked
+#: first, which happens once for a user and a request.
+MOST_FOR_A_LAUNCH = {"found": 15, "linked": 30}
 
+_LAUNCH = {
+    ("*", "cuda.device"): "the driver is asked where it is about to be used",
+    ("*", "model.types"): "each value and each parameter is spelled by the one table of types",
+    ("*", "runtime.discovery.lookup_cache"): "the key of a request, its look-up, and its entry when it was planned",
+    ("*", "storage.files"): "files are opened safely in one place, for every reader",
+    (
+        "*",
+        "storage.cache_dir",
+    ): "one directory holds requests and kernels; a kernel is looked for again once it is claimed",
+    ("*", "runtime.session"): "each part of the session is made when it is first needed",
+    ("*", "runtime.events"): "an event is emitted where it happens",
+    (
+        "*",
+        "runtime.linking.cache_entry",
+    ): "keys, entries and linked kernels are values: what is asked of them is theirs",
+    ("runtime.linking.single_flight", "runtime.family"): "the single flight calls what loads, in one of its threads",
+    ("runtime.family", "runtime.launch.launcher"): "a class of its own for each launcher, then its instance",
+}
+_LINK = {
+    ("*", "model.fragment"): "fragments, keys, symbols and images are values: what is asked of them is theirs",
+    ("*", "model.versions"): "versions and architectures are values that compare and spell themselves",
+    ("*", "model.options"): "link options are values: they say what is ineffective, and their flags",
+    ("*", "model.resolve"): "the index is made once a family, then it resolves; a resolution is a value",
+    ("*", "model.configuration"): "parameters are checked when a planner is made, the link mode when it plans",
+    ("*", "model.compatibility"): "target, toolkit and images are decided by one set of rules",
+    ("runtime.family", "runtime.planning.planner"): "a planner is made, and then plans: callers add to it in between",
+    ("runtime.planning.planner", "runtime.family"): "the database is opened when planning needs it",
+    ("runtime.family", "storage.database"): "a family is read: its record, then its fragments",
+    (
+        "runtime.planning.plan",
+        "runtime.linking.linker",
+    ): "the target decides the images: one is asked without the other",
+    ("runtime.family", "runtime.planning.plan"): "the plan is loaded, which links it",
+    ("runtime.linking.kernel_cache", "runtime.linking.single_flight"): "of several threads one links: the inner flight",
+    ("runtime.linking.single_flight", "runtime.linking.kernel_cache"): "the single flight calls what links",
+    ("runtime.linking.kernel_cache", "runtime.linking.linker"): "a kernel that is not there is linked",
+    ("runtime.linking.linker", "storage.database"): "images are read when they are linked and not before",
+    ("storage.database", "storage.sqlite_reader"): "each image is a row of its own",
+    ("runtime.discovery.lookup_cache", "cuda.toolkit"): "an entry names the nvJitLink that was found",
+}
 #: Why a module is entered again: by way, caller and module, both without ``jitlto.``; ``*`` stands for every caller.
-REASONS: dict[str, dict[tuple[str, str], str]] = {"found": {}, "linked": {}, "build": {}}
+REASONS: dict[str, dict[tuple[str, str], str]] = {"found": _LAUNCH, "linked": _LAUNCH | _LINK, "build": {}}
 
 
 @dataclass
@@ -452,8 +493,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.calls:
             print(*(f"  {line}" for line in outline(trace)), sep="\n")
         problems += [f"no reason for {each}" for each in unexplained(way, trace)]
-        if way != "build" and len(trace.modules) >= MOST_FOR_A_LAUNCH:
-            problems.append(f"{way}: {len(trace.modules)} modules are entered, {MOST_FOR_A_LAUNCH - 1} may be")
+        if len(trace.modules) >= (most := MOST_FOR_A_LAUNCH.get(way, 1000)):
+            problems.append(f"{way}: {len(trace.modules)} modules are entered, {most - 1} may be")
     if options.output:
         write(options.output, traces)
     if problems:
