@@ -176,7 +176,7 @@ def changed(**files: str | bytes) -> Files:
     return MINI_BYTES | {name: text.encode() if isinstance(text, str) else text for name, text in given.items()}
 
 
-def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_skipped(tmp_path: Path) -> None:
     marked = {name: b"\xef\xbb\xbf" + content for name, content in changed().items() if isinstance(content, bytes)}
     plain = [r.text for r in render_family(declaration.load_family(write(tmp_path / "plain", MINI_BYTES)))]
     assert [r.text for r in render_family(declaration.load_family(write(tmp_path / "marked", marked)))] == plain
@@ -197,7 +197,7 @@ def test_an_interface_that_no_include_can_name_is_refused(tmp_path: Path, interf
 
 
 @pytest.mark.parametrize("number", ["0x" + "f" * 5000, "9" * 5000, "1" * 12])
-def test_numbers_beyond_all_measure_are_refused(tmp_path: Path, number: str) -> None:
+def test_absurd_numbers_are_refused(tmp_path: Path, number: str) -> None:
     files = changed(family__toml=MINI["family.toml"] + f"[link]\nmax_registers = {number}\n")
     with pytest.raises(FamilyError, match=r"family-(link-option|syntax)"):
         declaration.load_family(write(tmp_path, files))
@@ -208,18 +208,18 @@ def test_numbers_beyond_all_measure_are_refused(tmp_path: Path, number: str) -> 
     ["{{ 9 ** (9 ** 9) }}", "{{ 'a' * 10 ** 12 }}", "{% for i in range(10 ** 12) %}{% endfor %}", "{{ [0] * 10 ** 9 }}",
      "{{ range(10 ** 12)|sum }}", "{{ range(10 ** 6, 0, -1)|sum }}"],
 )  # fmt: skip
-def test_what_a_template_may_ask_for_is_bounded(tmp_path: Path, text: str) -> None:
+def test_lengths_in_templates_are_bounded(tmp_path: Path, text: str) -> None:
     with within(30), raises(RenderError, "render-failed", "limit", where="kern.cu.jinja:1"):
         list(render_family(declaration.load_family(write(tmp_path, changed(kern__cu__jinja=text)))))
 
 
-def test_a_family_of_more_combinations_than_anybody_can_build_is_refused(tmp_path: Path) -> None:
+def test_too_many_combinations_are_refused(tmp_path: Path) -> None:
     matrix = "{" + ",".join(f'"p{i}": ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"]' for i in range(30)) + "}"
     with within(30), raises(FamilyError, "family-too-many-combinations", "1,000,000"):
         list(render_family(declaration.load_family(write(tmp_path, changed(kern__json=matrix)))))
 
 
-def test_a_fifo_that_nobody_writes_to_is_not_waited_for(tmp_path: Path) -> None:
+def test_reading_a_fifo_without_a_writer_does_not_block(tmp_path: Path) -> None:
     write(tmp_path, {"fifo": Odd.FIFO})
     with within(30):
         with raises(FamilyError, "family-unreadable"):
@@ -239,7 +239,7 @@ def test_a_matrix_may_come_from_another_process() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["static {}", "namespace {{ {} }}"])
-def test_a_kernel_that_nobody_else_sees_is_said(tmp_path: Path, compilers: ProcessExecutor, kernel: str) -> None:
+def test_a_kernel_without_external_linkage_is_an_error(tmp_path: Path, compilers: ProcessExecutor, kernel: str) -> None:
     text = kernel.format("__global__ void kern({{data_type}}* x, unsigned n) { x[0] = 1; }")
     path = write(tmp_path, changed(kern__cu__jinja=text))
     with raises(BuildError, "build-no-kernel", hint="anonymous namespace"):

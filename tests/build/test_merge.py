@@ -335,7 +335,7 @@ def test_a_damaged_part_is_named(hand: Whole, tmp_path: Path) -> None:
         assert not (tmp_path / "merged").exists()
 
 
-def test_a_file_that_is_no_database_is_not_replaced(hand: Whole, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_replaced(hand: Whole, tmp_path: Path) -> None:
     (tmp_path / "notes").write_text("mine")
     with raises(DatabaseError, "database-overwrite"):
         merge_databases(hand.parts(tmp_path, 2), tmp_path / "notes")

@@ -1,4 +1,4 @@
-"""What must hold between fragments: one definition for one name, one layout for one interface."""
+"""Checks between fragments: one definition for one name, one layout for one interface."""
 
 from __future__ import annotations
 

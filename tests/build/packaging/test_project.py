@@ -42,7 +42,7 @@ def make(directory: Path, more: str = "", files: dict[str, str] = MINI) -> Path:
 
 
 @pytest.fixture
-def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Sets ``JITLTO_PREBUILT``; the settings are read anew."""
     config.current.cache_clear()
     yield monkeypatch
@@ -50,8 +50,8 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     config.current.cache_clear()
 
 
-def give(given: pytest.MonkeyPatch, path: Path) -> None:
-    given.setenv("JITLTO_PREBUILT", str(path))
+def set_prebuilt(environment: pytest.MonkeyPatch, path: Path) -> None:
+    environment.setenv("JITLTO_PREBUILT", str(path))
     config.current.cache_clear()
 
 
@@ -170,13 +170,13 @@ def other(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("where", ["ci.fragdb", "ci", "ci/package"])
 def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch, where: str
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch, where: str
 ) -> None:
     file = tmp_path / where if where.endswith(".fragdb") else tmp_path / where / "fragments.fragdb"
     file.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(mini_path, file)
-    give(given, tmp_path / where.split("/")[0])
-    given.setattr(pipeline, "build", None)
+    set_prebuilt(environment, tmp_path / where.split("/")[0])
+    environment.setattr(pipeline, "build", None)
     report = project.build_package(make(tmp_path), tmp_path / "out.fragdb")
     assert (report.compiled, len(report.fragments)) == (0, 6)
     assert report.path.read_bytes() == mini_path.read_bytes()
@@ -184,48 +184,48 @@ def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
 
 
 def test_a_database_that_was_built_into_its_place_stays_there(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     output = Path(shutil.copy(mini_path, tmp_path / "out.fragdb"))
-    give(given, output)
+    set_prebuilt(environment, output)
     project.build_package(make(tmp_path), output)
     assert output.read_bytes() == mini_path.read_bytes()
 
 
 def refused(
-    tmp_path: Path, database: Path, given: pytest.MonkeyPatch, *names: str, code: str = "differs", more: str = ""
+    tmp_path: Path, database: Path, environment: pytest.MonkeyPatch, *names: str, code: str = "differs", more: str = ""
 ) -> None:
     """Build with a database from CI that must not be taken: one error, and no file."""
-    give(given, database)
+    set_prebuilt(environment, database)
     with raises(ProjectError, f"project-prebuilt-{code}", *names, where=str(database)):
         project.build_package(make(tmp_path, more), tmp_path / "out.fragdb")
     assert not (tmp_path / "out.fragdb").exists()
 
 
 def test_a_database_from_ci_holds_the_declared_architectures(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
-    refused(tmp_path, mini_path, given, "compute_90a", more='archs = ["75", "90a"]')
+    refused(tmp_path, mini_path, environment, "compute_90a", more='archs = ["75", "90a"]')
 
 
 def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_compiler(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
-    refused(tmp_path, mini_path, given, "mini", "options", more='options = ["-DX=1"]')
-    refused(tmp_path, mini_path, given, "nvcc", more='toolchain = "nvcc"')
+    refused(tmp_path, mini_path, environment, "mini", "options", more='options = ["-DX=1"]')
+    refused(tmp_path, mini_path, environment, "nvcc", more='toolchain = "nvcc"')
 
 
-def test_a_database_from_ci_holds_every_fragment(tmp_path: Path, other: Path, given: pytest.MonkeyPatch) -> None:
-    refused(tmp_path, other, given, "3 missing, 0 too many")
+def test_a_database_from_ci_holds_every_fragment(tmp_path: Path, other: Path, environment: pytest.MonkeyPatch) -> None:
+    refused(tmp_path, other, environment, "3 missing, 0 too many")
 
 
 def test_a_database_from_ci_holds_the_declared_families_and_no_other(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     files = MINI | {"family.toml": MINI["family.toml"].replace('"mini"', '"maxi"')}
     write_family(tmp_path / "fragments" / "maxi", files)
     text = PYPROJECT.replace('"package.fragments"', '"package.fragments"\nmaxi = "package.fragments"')
-    give(given, mini_path)
+    set_prebuilt(environment, mini_path)
     (tmp_path / "pyproject.toml").write_text(text)
     write_family(tmp_path / MINI_FOLDER, MINI)
     with raises(ProjectError, "project-prebuilt-differs", "maxi"):
@@ -235,32 +235,32 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
 
 
 def test_a_changed_interface_makes_a_database_from_ci_another_one(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
-    give(given, mini_path)
+    set_prebuilt(environment, mini_path)
     path = make(tmp_path, files=MINI | {"op.cuh": "// changed\n" + MINI["op.cuh"]})
     with raises(ProjectError, "project-prebuilt-differs", "headers"):
         project.build_package(path, tmp_path / "out.fragdb")
 
 
 def test_a_database_from_ci_that_is_not_there_or_damaged_is_not_taken(
-    tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch
+    tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     damaged = tmp_path / "damaged.fragdb"
     damaged.write_bytes(mini_path.read_bytes()[:-5000])
-    give(given, damaged)
+    set_prebuilt(environment, damaged)
     with raises(DatabaseError, "database-damaged", where=str(damaged)):
         project.build_package(make(tmp_path), tmp_path / "out.fragdb")
-    refused(tmp_path, tmp_path / "nothing", given, "absolute path", code="missing")
+    refused(tmp_path, tmp_path / "nothing", environment, "absolute path", code="missing")
     (tmp_path / "empty").mkdir()
-    refused(tmp_path, tmp_path / "empty", given, "empty/fragments.fragdb", code="missing")
+    refused(tmp_path, tmp_path / "empty", environment, "empty/fragments.fragdb", code="missing")
 
 
 @pytest.mark.slow
-def test_a_part_from_ci_is_not_taken(tmp_path: Path, given: pytest.MonkeyPatch) -> None:
+def test_a_part_from_ci_is_not_taken(tmp_path: Path, environment: pytest.MonkeyPatch) -> None:
     mini = declaration.load_family(write_family(tmp_path / "mini", MINI))
     part = pipeline.build([mini], tmp_path / "part.fragdb", jobs=1, shard=Shard(1, 2)).path
-    refused(tmp_path, part, given, "part 1 of 2", "jitlto merge")
+    refused(tmp_path, part, environment, "part 1 of 2", "jitlto merge")
 
 
 # The command line.
@@ -281,9 +281,9 @@ def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
     assert output.read_bytes() == mini_path.read_bytes()
 
 
-def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, given: pytest.MonkeyPatch) -> None:
+def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch) -> None:
     make(tmp_path)
-    give(given, mini_path)
+    set_prebuilt(environment, mini_path)
     status, text = run("--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
     assert status == 0, text
     assert "taken from JITLTO_PREBUILT" in text

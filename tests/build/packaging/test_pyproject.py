@@ -1,4 +1,4 @@
-"""``[tool.jitlto]``: what it may say, and that every slip in it is told with file, key and remedy."""
+"""``[tool.jitlto]``: its keys, and errors with file, key and remedy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refusal(directory: Path, table: str, text: str = PROJECT) -> ProjectError:
     return caught.value
 
 
-def test_a_database_is_all_that_must_be_said(tmp_path: Path) -> None:
+def test_the_database_is_the_only_required_key(tmp_path: Path) -> None:
     path = project(tmp_path, TABLE)
     found = pyproject.load_config(path)
     assert found == pyproject.load_config(tmp_path)
@@ -54,7 +54,7 @@ def test_a_database_is_all_that_must_be_said(tmp_path: Path) -> None:
     assert found.root == tmp_path
 
 
-def test_everything_that_may_be_said(tmp_path: Path) -> None:
+def test_all_keys_are_read(tmp_path: Path) -> None:
     table = (
         TABLE + 'families = ["fragments/mini", "mini"]\narchs = ["90a", "80"]\ntoolchain = "nvcc"\noptions = ["-DX=1"]'
     )
@@ -90,7 +90,7 @@ def test_paths_are_relative_to_the_file_wherever_the_process_is(
         (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
     ],
 )
-def test_a_slip_is_told_with_its_key_and_what_to_write(
+def test_a_mistake_is_reported_with_its_key_and_a_remedy(
     tmp_path: Path, table: str, code: str, what: str, hint: str
 ) -> None:
     error = refusal(tmp_path, table)
@@ -104,7 +104,7 @@ def test_a_slip_is_told_with_its_key_and_what_to_write(
     ["fragments.fragdb", "a/b.db", "/a/b.fragdb", "../a/b.fragdb", "a//b.fragdb", "a/.fragdb", "a-b/c.fragdb",
      "a/b.c.fragdb", "a\\\\b.fragdb", "./a/b.fragdb", ""],
 )  # fmt: skip
-def test_a_database_lies_in_a_package_under_a_name_that_an_entry_point_can_say(tmp_path: Path, database: str) -> None:
+def test_a_database_is_in_a_package_and_has_a_name_that_an_entry_point_can_spell(tmp_path: Path, database: str) -> None:
     error = refusal(tmp_path, f'[tool.jitlto]\ndatabase = "{database}"')
     assert error.code == "project-invalid-value"
     assert repr(database.replace("\\\\", "\\")) in error.what
@@ -119,14 +119,14 @@ def test_an_entry_point_spells_the_path_of_the_database(parts: list[str]) -> Non
     assert found.entry_point.split(".") == parts
 
 
-def test_without_a_family_there_is_nothing_to_build(tmp_path: Path) -> None:
+def test_a_project_without_a_family_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT + TABLE)
     with raises(ProjectError, "project-no-families", where="pyproject.toml [tool.jitlto]"):
         pyproject.load_config(tmp_path)
 
 
 @pytest.mark.parametrize("content", [None, b"[tool.jitlto", b"\xff", b"tool = 1"])
-def test_a_file_that_cannot_be_used_is_said_to_be_none(tmp_path: Path, content: bytes | None) -> None:
+def test_an_unusable_file_has_no_config_and_is_an_error_to_load(tmp_path: Path, content: bytes | None) -> None:
     path = tmp_path / "pyproject.toml"
     if content is not None:
         path.write_bytes(content)
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_used_is_said_to_be_none(tmp_path: Path, content: 
         ({"rival": "r.f"}, ["no entry point for mini", "entry points of rival"]),
     ],
 )
-def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are_told(
+def test_entry_points_match_families_and_database_or_the_hint_has_the_lines_to_write(
     tmp_path: Path, points: dict[str, str], names: list[str]
 ) -> None:
     lines = "".join(f'{name} = "{value}"\n' for name, value in points.items())
@@ -158,13 +158,13 @@ def test_entry_points_agree_with_families_and_database_or_the_lines_to_write_are
     # A table that is there cannot be written a second time.
     assert first == ("replace the table by" if points else "add")
     assert told == '[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
-    # What it tells to write is right.
+    # The lines in the hint are right.
     pyproject.check_entry_points(
         pyproject.load_config(project(tmp_path, TABLE, f'[project]\nname = "p"\n{told}\n')), ["mini"]
     )
 
 
-def test_the_folder_src_is_no_part_of_a_databases_place(tmp_path: Path) -> None:
+def test_the_directory_src_is_not_part_of_the_path_of_a_database(tmp_path: Path) -> None:
     found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "src/my_package")))
     (tmp_path / "src" / "my_package").mkdir(parents=True)
     with raises(ProjectError, "project-invalid-value", hint='database = "my_package/fragments.fragdb"'):
@@ -172,7 +172,7 @@ def test_the_folder_src_is_no_part_of_a_databases_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["", "src"])
-def test_a_database_in_a_package_that_is_not_there_is_the_slip_and_not_the_entry_point(
+def test_of_a_package_that_does_not_exist_the_database_is_blamed_and_not_the_entry_point(
     tmp_path: Path, layout: str
 ) -> None:
     found = pyproject.load_config(project(tmp_path, TABLE.replace("my_package", "other")))
@@ -184,25 +184,25 @@ def test_a_database_in_a_package_that_is_not_there_is_the_slip_and_not_the_entry
         pyproject.check_entry_points(found, ["mini"])
 
 
-def test_a_path_without_a_family_is_told_with_where_it_was_looked_for(tmp_path: Path) -> None:
+def test_a_path_without_a_family_is_reported_in_full(tmp_path: Path) -> None:
     error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
     assert error.hint == f"there is no {tmp_path / 'fragments' / 'other' / 'family.toml'}"
 
 
-def test_a_name_with_a_dot_is_quoted_in_the_lines_to_write(tmp_path: Path) -> None:
+def test_a_name_with_a_dot_is_quoted_in_the_hint(tmp_path: Path) -> None:
     found = pyproject.load_config(project(tmp_path, TABLE))
     with raises(ProjectError, "project-entry-points", hint='"mini.two" = "my_package.fragments"'):
         pyproject.check_entry_points(found, ["mini", "mini.two"])
 
 
 @pytest.mark.parametrize("text", ["", '[project]\nname = "p"\ndynamic = ["entry-points"]\n'])
-def test_entry_points_that_another_file_declares_are_not_judged(tmp_path: Path, text: str) -> None:
+def test_entry_points_declared_elsewhere_are_not_checked(tmp_path: Path, text: str) -> None:
     found = pyproject.load_config(project(tmp_path, TABLE, text))
     assert found.entry_points is None
     pyproject.check_entry_points(found, ["mini"])
 
 
-def test_entry_points_that_are_no_table_of_texts_are_refused(tmp_path: Path) -> None:
+def test_entry_points_are_a_table_of_strings(tmp_path: Path) -> None:
     text = '[project]\nname = "p"\n[project.entry-points]\n"jitlto.fragments" = '
     assert refusal(tmp_path, TABLE, text + "1").code == "project-missing-table"
     assert refusal(tmp_path, TABLE, text + "{mini = 1}").code == "project-invalid-value"
