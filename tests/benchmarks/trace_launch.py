@@ -40,52 +40,75 @@ TITLES = {
     "linked": "A cold launch of a kernel that has to be planned and linked",
     "build": "One fragment through a build",
 }
-#: The number of modules that a cold launch stays below: of a kernel in the cache, and of one that is planned and linked
-#: first, which happens once for a user and a request.
-MOST_FOR_A_LAUNCH = {"found": 15, "linked": 30}
+#: A cold launch enters fewer modules than this, of the whole package and of a folder.
+LIMITS = {"found": {"": 15}, "linked": {"": 30, "runtime.": 15}}
 
-_LAUNCH = {
-    ("*", "cuda.device"): "the driver is asked where it is about to be used",
-    ("*", "model.types"): "each value and each parameter is spelled by the one table of types",
-    ("*", "runtime.discovery.lookup_cache"): "the key of a request, its look-up, and its entry when it was planned",
-    ("*", "storage.files"): "files are opened safely in one place, for every reader",
+#: Why a module is entered again, by caller and module, both without ``jitlto.``; ``*`` stands for every other caller.
+REASONS = {
+    # Values and pure rules, which are asked where they are needed.
+    ("*", "model.types"): "values: each C++ type is looked up, of configurations and of parameters",
+    ("*", "model.fragment"): "values: a fragment is asked for its key, its images or its symbols",
+    ("*", "model.versions"): "values: versions and architectures are compared and written out",
+    ("*", "model.options"): "values: the family's options, with the caller's over them, are checked and become flags",
+    ("*", "model.resolve"): "values: the resolution is asked for its fragments, in link order",
     (
         "*",
-        "storage.cache_dir",
-    ): "one directory holds requests and kernels; a kernel is looked for again once it is claimed",
-    ("*", "runtime.session"): "each part of the session is made when it is first needed",
-    ("*", "runtime.events"): "an event is emitted where it happens",
+        "model.headers",
+    ): "values: the headers that a source reaches; the families' own and all are different searches",
+    ("*", "model.mangling"): "values: symbols are demangled",
+    ("*", "model.type_spelling"): "each parameter's type is compared with the kernel's",
+    ("*", "model.compatibility"): "rules: target, link mode and image of each fragment are decided one after the other",
+    ("*", "model.ptx"): "each PTX that a compile makes is parsed: the image's, and the unoptimised one's",
+    ("*", "storage.declaration"): "values: the declaration is asked for the options of its sources and of the compiler",
+    ("*", "storage.files"): "every file is opened by the same rules",
+    ("*", "storage.sqlite_reader"): "one read for each image",
+    ("*", "storage.serialization"): "one encoding for each record: the families', then the fragments'",
+    ("*", "storage.cache_dir"): "one read or write for each entry; after a claim it is looked for again",
+    ("*", "cuda.device"): "the current device is asked for when it is needed, and may differ between threads",
+    ("*", "cuda.toolkit"): "the libraries' versions, found once a process, and asked for by each who needs one",
+    ("*", "runtime.events"): "each step emits its event when it is done",
+    ("*", "build.execution.events"): "the observer is told of each phase and of each fragment",
+    # A launch.
+    ("*", "runtime.session"): "the session makes what a process has one of when it is first asked for it",
+    ("runtime.family", "runtime.discovery.lookup_cache"): "the key of the request, the answer to it, and a new answer",
+    ("runtime.discovery.lookup_cache", "cuda.toolkit"): "a new answer names the nvJitLink that was found",
+    ("runtime.family", "runtime.planning.planner"): "a planner is made, and then asked for its plan",
+    ("runtime.planning.planner", "runtime.family"): "a family opens its database when it is first planned from",
+    ("runtime.planning.planner", "model.configuration"): "the values are normalised, then the link mode is checked",
+    ("*", "storage.database"): "the family's record and fragments; its images, which are read when they are linked and not before",
+    ("runtime.family", "runtime.planning.plan"): "a plan is asked for its digest, and linked if that is not loaded",
+    ("runtime.linking.kernel_cache", "runtime.planning.plan"): "a plan is linked only if it is in no cache",
+    ("*", "runtime.linking.linker"): "target, then images, for the digest; the link itself only if it is in no cache",
     (
         "*",
         "runtime.linking.cache_entry",
-    ): "keys, entries and linked kernels are values: what is asked of them is theirs",
-    ("runtime.linking.single_flight", "runtime.family"): "the single flight calls what loads, in one of its threads",
-    ("runtime.family", "runtime.launch.launcher"): "a class of its own for each launcher, then its instance",
-}
-_LINK = {
-    ("*", "model.fragment"): "fragments, keys, symbols and images are values: what is asked of them is theirs",
-    ("*", "model.versions"): "versions and architectures are values that compare and spell themselves",
-    ("*", "model.options"): "link options are values: they say what is ineffective, and their flags",
-    ("*", "model.resolve"): "the index is made once a family, then it resolves; a resolution is a value",
-    ("*", "model.configuration"): "parameters are checked when a planner is made, the link mode when it plans",
-    ("*", "model.compatibility"): "target, toolkit and images are decided by one set of rules",
-    ("runtime.family", "runtime.planning.planner"): "a planner is made, and then plans: callers add to it in between",
-    ("runtime.planning.planner", "runtime.family"): "the database is opened when planning needs it",
-    ("runtime.family", "storage.database"): "a family is read: its record, then its fragments",
+    ): "an entry of the cache is named by the digest of its key, decoded and encoded",
+    ("runtime.linking.kernel_cache", "runtime.linking.single_flight"): "one thread links what several ask for",
+    ("runtime.linking.single_flight", "*"): "the one thread that computes calls back what it is to compute",
     (
-        "runtime.planning.plan",
-        "runtime.linking.linker",
-    ): "the target decides the images: one is asked without the other",
-    ("runtime.family", "runtime.planning.plan"): "the plan is loaded, which links it",
-    ("runtime.linking.kernel_cache", "runtime.linking.single_flight"): "of several threads one links: the inner flight",
-    ("runtime.linking.single_flight", "runtime.linking.kernel_cache"): "the single flight calls what links",
-    ("runtime.linking.kernel_cache", "runtime.linking.linker"): "a kernel that is not there is linked",
-    ("runtime.linking.linker", "storage.database"): "images are read when they are linked and not before",
-    ("storage.database", "storage.sqlite_reader"): "each image is a row of its own",
-    ("runtime.discovery.lookup_cache", "cuda.toolkit"): "an entry names the nvJitLink that was found",
+        "runtime.family",
+        "runtime.launch.launcher",
+    ): "a class of its own for each launcher, then its instance",
+    ("runtime.launch.launcher", "runtime.launch.arguments"): "one converter for each parameter",
+    # A build.
+    ("build.matrix.rules", "build.matrix.tree"): "the strict rules walk the tree of the document",
+    ("build.templates", "build.matrix.document"): "the matrix is loaded, then asked for its combinations",
+    ("build.templates", "build.matrix.tree"): "the tree is asked for its combinations",
+    ("*", "build.templates"): "a rendered source is asked for its text, and for its place in messages",
+    ("*", "build.cache.keys"): "the key without headers, for the look-up; with them, for the entry that is written",
+    ("*", "build.cache.cache"): "looked up before a compile, once more after the claim, and written after it",
+    (
+        "*",
+        "build.compilers.nvrtc",
+    ): "the compiler is asked for its header directories, its identity, and then to compile",
+    ("cuda.nvrtc", "build.compilers.nvrtc"): "called back to run each step of a compile, perhaps from a snapshot",
+    ("*", "build.compilers.base"): "the worker finds the compiler by name, in a process of its own",
+    ("*", "build.compilers.snapshot"): "each run of a compile may go on from a snapshot: LTO-IR, PTX, unoptimised PTX",
+    ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
+    ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
+    ("build.pipeline", "build.execution.scheduler"): "a scheduler is made, then run",
+    ("build.pipeline", "build.validate"): "interfaces are checked first, then everything across fragments",
 }
-#: Why a module is entered again: by way, caller and module, both without ``jitlto.``; ``*`` stands for every caller.
-REASONS: dict[str, dict[tuple[str, str], str]] = {"found": _LAUNCH, "linked": _LAUNCH | _LINK, "build": {}}
 
 
 @dataclass
@@ -120,6 +143,10 @@ class Trace:
     def modules(self) -> list[str]:
         """The modules entered, in the order of their first entries."""
         return list(dict.fromkeys(step.module for step in self.steps))
+
+    def count(self, folder: str = "") -> int:
+        """How many modules of a folder are entered."""
+        return sum(module.startswith(folder) for module in self.modules)
 
     @property
     def returns(self) -> Counter[tuple[str, str]]:
@@ -158,7 +185,7 @@ class Tracer:
         step = None
         if own and not importing and not _makes_a_value(frame):
             caller = self._stack[-1][0].f_globals["__name__"] if self._stack else ""
-            if caller != name and not self._goes_on(frame):
+            if caller != name and not self._goes_on(frame) and frame.f_code.co_name != "<genexpr>":
                 step = Step(_short(caller), _short(name), frame.f_code.co_qualname)
                 self.trace.steps.append(step)
         self._stack.append((frame, step, importing))
@@ -316,10 +343,10 @@ def collect(place: Path) -> dict[str, Trace]:
     return {way: traces[way] for way in TITLES}
 
 
-def reason(way: str, caller: str, module: str) -> str | None:
+def reason(caller: str, module: str) -> str | None:
     """Why a module is entered again; None if nothing is written down."""
-    table = REASONS[way]
-    return table.get((caller, module)) or table.get(("*", module))
+    names = [(caller, module), (caller, "*"), ("*", module)]
+    return next((REASONS[name] for name in names if name in REASONS), None)
 
 
 def unexplained(way: str, trace: Trace) -> list[str]:
@@ -327,8 +354,20 @@ def unexplained(way: str, trace: Trace) -> list[str]:
     return [
         f"{way}: {caller} -> {module} ({times} times)"
         for (caller, module), times in trace.returns.items()
-        if reason(way, caller, module) is None
+        if reason(caller, module) is None
     ]
+
+
+def exceeds(way: str, trace: Trace) -> bool:
+    """Whether a way enters more modules than it may."""
+    return any(trace.count(folder) >= limit for folder, limit in LIMITS.get(way, {}).items())
+
+
+def summarize(trace: Trace) -> str:
+    """What was counted, in words: modules by folder, and returns."""
+    folders = Counter(module.partition(".")[0] for module in trace.modules)
+    parts = ", ".join(f"{count} of `{folder}`" for folder, count in folders.most_common())
+    return f"{len(trace.modules)} modules ({parts}), {trace.returns.total()} returns"
 
 
 # Drawing.
@@ -421,13 +460,13 @@ def describe(way: str, trace: Trace) -> str:
         "",
         f"![{TITLES[way]}]({way}.svg)",
         "",
-        f"{len(trace.modules)} modules are entered; {returns.total()} entries return to one that was entered before.",
+        f"Entered: {summarize(trace)}.",
         "",
     ]
     if returns:
         lines += ["| # | from | to | times | reason |", "|---|---|---|---|---|"]
         lines += [
-            f"| {number} | `{caller}` | `{module}` | {times} | {reason(way, caller, module) or '**none given**'} |"
+            f"| {number} | `{caller}` | `{module}` | {times} | {reason(caller, module) or '**none given**'} |"
             for number, ((caller, module), times) in enumerate(returns.items(), start=1)
         ]
         lines.append("")
@@ -489,12 +528,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         traces = collect(Path(directory))
     problems = []
     for way, trace in traces.items():
-        print(f"{way}: {len(trace.modules)} modules, {trace.returns.total()} returns")
+        print(f"{way}: {summarize(trace)}")
         if options.calls:
             print(*(f"  {line}" for line in outline(trace)), sep="\n")
         problems += [f"no reason for {each}" for each in unexplained(way, trace)]
-        if len(trace.modules) >= (most := MOST_FOR_A_LAUNCH.get(way, 1000)):
-            problems.append(f"{way}: {len(trace.modules)} modules are entered, {most - 1} may be")
+        if exceeds(way, trace):
+            problems.append(f"{way}: more modules are entered than {LIMITS[way]}")
     if options.output:
         write(options.output, traces)
     if problems:

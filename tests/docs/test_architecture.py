@@ -71,7 +71,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, trace_launch.T
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["found", "linked"])
 def test_a_cold_launch_goes_through_few_modules(way: str, traces: dict[str, trace_launch.Trace]) -> None:
-    assert len(traces[way].modules) < trace_launch.MOST_FOR_A_LAUNCH[way], trace_launch.outline(traces[way])
+    assert not trace_launch.exceeds(way, traces[way]), trace_launch.outline(traces[way])
 
 
 @pytest.mark.slow
