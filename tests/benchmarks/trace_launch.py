@@ -75,7 +75,10 @@ REASONS = {
     ("runtime.family", "runtime.planning.planner"): "a planner is made, and then asked for its plan",
     ("runtime.planning.planner", "runtime.family"): "a family opens its database when it is first planned from",
     ("runtime.planning.planner", "model.configuration"): "the values are normalised, then the link mode is checked",
-    ("*", "storage.database"): "the family's record and fragments; its images, which are read when they are linked and not before",
+    (
+        "*",
+        "storage.database",
+    ): "the family's record and fragments; its images, which are read when they are linked and not before",
     ("runtime.family", "runtime.planning.plan"): "a plan is asked for its digest, and linked if that is not loaded",
     ("runtime.linking.kernel_cache", "runtime.planning.plan"): "a plan is linked only if it is in no cache",
     ("*", "runtime.linking.linker"): "target, then images, for the digest; the link itself only if it is in no cache",
