@@ -15,7 +15,7 @@ from jitlto import cli, config
 from jitlto.build import pipeline
 from jitlto.build.packaging import prebuilt, project
 from jitlto.build.shards import Shard
-from jitlto.errors import DatabaseError, JitltoError, ProjectError
+from jitlto.errors import CompileError, DatabaseError, JitltoError, ProjectError
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
@@ -85,10 +85,8 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
 
 
 def test_options_that_a_compiler_refuses_may_be_those_of_the_project(tmp_path: Path) -> None:
-    with pytest.raises(JitltoError, match="compile-options") as caught:
+    with raises(CompileError, "compile-options", "family.toml", "[tool.jitlto]"):
         project.build_package(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
-    assert "family.toml" in str(caught.value.hint)
-    assert "[tool.jitlto]" in str(caught.value.hint)
 
 
 def test_the_toolchain_of_the_project_is_taken(tmp_path: Path) -> None:
@@ -309,7 +307,8 @@ def test_a_project_says_itself_which_families_are_built(tmp_path: Path) -> None:
     make(tmp_path)
     status, text = run("mini", "--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
     assert status == 2
-    assert "name no others" in text
+    assert "--project" in text
+    assert "FAMILY" in text
     status, text = run("--project", str(tmp_path / "fragments"), "-o", str(tmp_path / "out.fragdb"))
     assert status == 1
     assert "pyproject.toml" in text
