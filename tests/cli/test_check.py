@@ -45,7 +45,9 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
 def test_what_does_not_hold_is_said_with_status_1(build_family: BuildFamily) -> None:
     path = build_family(BROKEN).path
     done = jitlto("check", path)
-    fails(done, 1, "nothing provides double mini::op<double>(double)", "provides float mini::op<float>(float)")
+    fails(
+        done, 1, "[plan-missing-provider]", "double mini::op<double>(double)", "provides float mini::op<float>(float)"
+    )
     assert "at mini/kern: data_type=double" in done.stderr
     assert "mini: 3 fragments, 1 kernel: DOES NOT HOLD" in done.stdout
     described = json.loads(jitlto("check", path, "--json").stdout)
@@ -91,7 +93,14 @@ def test_failed_links_are_grouped_by_cause(build_family: BuildFamily) -> None:
         {**MINI, "family.toml": MINI["family.toml"].replace('"mini"\n', '"mini"\narchs = ["90"]\n', 1)}
     ).path
     done = jitlto("check", path, "--link", "sm_80", "--link", "sm_90")
-    fails(done, 1, "link for sm_80", "was compiled for compute_90, which does not run on sm_80", "(4 times")
+    fails(
+        done,
+        1,
+        "[link-architecture]",
+        "link for sm_80",
+        "was compiled for compute_90, which does not run on sm_80",
+        "(4 times",
+    )
     assert done.stderr.count("error: ") == 1
     assert "mini: linked 4 kernels, for sm_80, sm_90: 4 of 8 links fail" in done.stdout
     (cause,) = json.loads(jitlto("check", path, "--link", "sm_80", "--json").stdout)["link"]["families"][0]["failures"]
@@ -135,8 +144,8 @@ def test_usage_errors_have_status_2(mini_path: Path) -> None:
 
 
 def test_what_cannot_be_read_is_said_with_status_1(mini_path: Path, tmp_path: Path) -> None:
-    fails(jitlto("check", tmp_path / "none.fragdb"), 1, "no such file")
-    fails(jitlto("check", mini_path, "mimi"), 1, "did you mean 'mini'?")
+    fails(jitlto("check", tmp_path / "none.fragdb"), 1, "[database-not-found]")
+    fails(jitlto("check", mini_path, "mimi"), 1, "[registry-unknown-family]", "'mini'")
 
 
 def test_without_link_no_cuda_library_is_needed(mini_path: Path) -> None:

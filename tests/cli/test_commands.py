@@ -35,7 +35,7 @@ def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: P
         for target in (database, pack):
             fails(jitlto("verify", target), 1, str(pack), "[jitlto-damaged-pack]", "jitlto warm")
         assert json.loads(jitlto(*why).stdout)["layer"] != "pack"
-    fails(jitlto("verify", tmp_path / "none.pack"), 1, "none.pack", "no such file")
+    fails(jitlto("verify", tmp_path / "none.pack"), 1, "[jitlto-damaged-pack]", "none.pack")
 
 
 def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_path: Path) -> None:
@@ -104,22 +104,22 @@ def test_without_a_name_build_takes_the_families_of_this_directory(tmp_path: Pat
 
 
 def test_what_cannot_be_built_is_said_with_status_1(tmp_path: Path) -> None:
-    fails(jitlto("build", "serach", "-o", tmp_path / "x.fragdb"), 1, "serach", "did you mean 'search'?")
-    fails(jitlto("build", "transform", "-o", tmp_path / "no" / "x.fragdb"), 1, "does not exist")
+    fails(jitlto("build", "serach", "-o", tmp_path / "x.fragdb"), 1, "[family-not-found]", "serach", "'search'")
+    fails(jitlto("build", "transform", "-o", tmp_path / "no" / "x.fragdb"), 1, "[build-no-directory]")
     broken = write_family(tmp_path / "broken", MINI | {"op.cuh": "int f( {\n"})
     fails(jitlto("build", broken, "-o", tmp_path / "x.fragdb"), 1, "op.cuh(1): error", "data_type=")
     assert not (tmp_path / "x.fragdb").exists()
 
 
 def test_databases_that_cannot_be_read_are_said_with_status_1(tmp_path: Path, mini_path: Path) -> None:
-    fails(jitlto("ls", tmp_path / "none.fragdb"), 1, "none.fragdb", "no such file")
+    fails(jitlto("ls", tmp_path / "none.fragdb"), 1, "[database-not-found]", "none.fragdb")
     other = tmp_path / "other.fragdb"
     other.write_text("something else")
-    fails(jitlto("verify", other), 1, "not a fragment database")
+    fails(jitlto("verify", other), 1, "[database-foreign]")
     other.write_bytes(mini_path.read_bytes()[:20_000])
-    fails(jitlto("verify", other), 1, "damaged")
-    fails(jitlto("show", mini_path, "mini/op[data_type=int]"), 1, "jitlto ls")
-    fails(jitlto("show", mini_path, "nonsense"), 1, "invalid fragment key")
+    fails(jitlto("verify", other), 1, "[database-damaged]")
+    fails(jitlto("show", mini_path, "mini/op[data_type=int]"), 1, "[database-no-such-fragment]", "jitlto ls")
+    fails(jitlto("show", mini_path, "nonsense"), 1, "nonsense")
 
 
 def test_plan_says_what_a_kernel_is_made_of_and_links_it(mini_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_plan_dumps_json_ptx_and_cubin(mini_path: Path, tmp_path: Path) -> None:
     assert cubin[:4] == b"\x7fELF"
     assert jitlto(*base, "cubin", "-o", tmp_path / "k.cubin").returncode == 0
     assert (tmp_path / "k.cubin").read_bytes() == cubin
-    fails(jitlto(*base, "ptx", "--link-mode", "ptx"), 1, "no PTX")
+    fails(jitlto(*base, "ptx", "--link-mode", "ptx"), 1, "[link-no-ptx]")
 
 
 def test_plan_dumps_sass_where_nvdisasm_is_found(mini_path: Path) -> None:
@@ -155,11 +155,11 @@ def test_configurations_that_do_not_resolve_are_said_with_status_1(mini_path: Pa
     def plan(*settings: str) -> Result:
         return jitlto("plan", "mini", *settings, "--db", mini_path, "--arch", "sm_90")
 
-    fails(plan("data_typ=float"), 1, "did you mean 'data_type'?")
-    fails(plan("data_type=flaot"), 1, "did you mean 'float'?")
-    fails(plan("data_type=float"), 1, "op_name (square, twice)")
-    fails(jitlto("plan", "mni", "--db", mini_path), 1, "did you mean 'mini'?")
-    fails(jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_20"), 1, "sm_20")
+    fails(plan("data_typ=float"), 1, "[plan-unknown-parameter]", "'data_type'")
+    fails(plan("data_type=flaot"), 1, "[plan-unknown-value]", "'float'")
+    fails(plan("data_type=float"), 1, "[plan-ambiguous]", "op_name (square, twice)")
+    fails(jitlto("plan", "mni", "--db", mini_path), 1, "[registry-unknown-family]", "'mini'")
+    fails(jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_20"), 1, "[link-architecture]", "sm_20")
 
 
 @pytest.mark.slow

@@ -10,13 +10,14 @@ from click.testing import CliRunner, Result
 
 from jitlto.build.merge import merge_databases
 from jitlto.cli import cli
-from jitlto.errors import JitltoError
+from jitlto.errors import JitltoError, RegistryError
 from jitlto.runtime import session
 from jitlto.storage.database import FragmentDatabase
 from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.commands import fails, jitlto
 from tests.support.distributions import install
+from tests.support.errors import raises
 
 __all__ = ["site"]  # a fixture
 KEY = "mini/op[data_type=float,op_name=twice]"
@@ -66,7 +67,7 @@ def test_a_command_takes_an_installed_family_by_name_or_by_package_and_name(
     rewritten(mini_path, second, options=("-DOTHER",))
 
     session.default.reset()
-    with pytest.raises(JitltoError, match="several installed packages bring the family 'mini'"):
+    with raises(RegistryError, "registry-ambiguous-package", "'mini'", "my-package", "another"):
         run(*("mini" if part == "FAMILY" else part for part in command))
     run(*("my-package:mini" if part == "FAMILY" else part for part in command))
     session.default.reset()
@@ -99,13 +100,13 @@ def test_a_file_wins_over_a_family_of_its_name(
 
 def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
     install_mini(site, mini_path)
-    fails(jitlto("ls", "mimi"), 1, "no database holds the family 'mimi'", "did you mean 'mini'?")
-    fails(jitlto("verify", "other:mini"), 1, "no installed package 'other'", "my-package")
-    fails(jitlto("ls", tmp_path / "mini"), 1, "no such file")
+    fails(jitlto("ls", "mimi"), 1, "[registry-unknown-family]", "'mimi'", "'mini'")
+    fails(jitlto("verify", "other:mini"), 1, "[registry-unknown-package]", "'other'", "my-package")
+    fails(jitlto("ls", tmp_path / "mini"), 1, "[database-not-found]")
     fails(jitlto("ls"), 2, "--installed")
     fails(jitlto("ls", "mini", "--installed"), 2, "--installed")
     fails(jitlto("plan", "a:mini", "--db", mini_path), 2, "--db and the package 'a' exclude")
-    fails(jitlto("warm", "a.b:mini"), 1, "no installed package 'a.b'")
+    fails(jitlto("warm", "a.b:mini"), 1, "[registry-unknown-package]", "'a.b'")
 
 
 def test_installed_families_are_listed_with_their_versions_and_what_they_are(site: Path, mini_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_report_and_manifest_take_an_installed_family_and_its_database(
         assert "family1" not in text, "the family that is named, and no other"
         run("manifest", name, "-o", site / "SHA256SUMS")
         assert str(place.relative_to(site)) in (site / "SHA256SUMS").read_text()
-    with pytest.raises(JitltoError, match="did you mean 'mini'"):
+    with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="'mini'"):
         run("report", "mimi", "-o", "page.html")
     run("report", place, "-o", "page.html")
     assert 'id="family1">other' in (tmp_path / "page.html").read_text()

@@ -45,6 +45,7 @@ from jitlto.storage.check_result import (
 )
 from jitlto.storage.database import FragmentDatabase, write
 from tests.support.commands import jitlto, python
+from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
 
@@ -282,8 +283,8 @@ def test_sizes_add_up_from_fragments_to_the_database(search: KernelFamily) -> No
         assert family_view.size.total == sum(group.size.total for group in family_view.groups)
         for group_view in family_view.groups:
             assert group_view.size.total == sum(view.size.total for view in group_view.fragments)
-        assert sum(made.size for made in family_view.making) == family_view.size.total
-        assert {made.architecture for made in family_view.making} == {"75"}
+        assert sum(made.size for made in family_view.image_sets) == family_view.size.total
+        assert {made.architecture for made in family_view.image_sets} == {"75"}
     assert report.stored <= report.size.total
     numbers = [v.number for family_view in report.families for g in family_view.groups for v in g.fragments]
     assert sorted(numbers) == list(range(len(fragments)))
@@ -296,7 +297,7 @@ def test_times_are_added_where_they_are_known(mini_path: Path) -> None:
         assert (report.timed, report.seconds) == (2, 3.5)
         assert group(report, "kern").seconds == 1.5
         assert describe(database).seconds is None
-        with pytest.raises(JitltoError, match="of other fragments"):
+        with raises(JitltoError, "jitlto-other-database"):
             describe(database, seconds={"mini/gone[]": 9.0})
 
 
@@ -391,7 +392,7 @@ def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
 def test_a_check_of_another_database_is_refused(mini_path: Path) -> None:
     with (
         FragmentDatabase(mini_path) as database,
-        pytest.raises(JitltoError, match="of another database, with digest abc"),
+        raises(JitltoError, "jitlto-other-database", "abc", hint="jitlto check"),
     ):
         describe(database, check=CheckResult("abc", True, (), None))
 
@@ -624,7 +625,7 @@ def test_a_report_is_written_with_timings_and_a_check(tmp_path: Path) -> None:
         (("m.fragdb", "-o", "r.html", "--check", "bad.json"), 1, ["bad.json", "[jitlto-malformed-file]"]),
         (("m.fragdb", "-o", "r.html", "--check", "list.json"), 1, ["list.json", "[jitlto-malformed-file]"]),
         (("m.fragdb", "-o", "r.html", "--check", "{}.json"), 1, ["[jitlto-malformed-file]", "digest"]),
-        (("m.fragdb", "-o", "r.html", "--timings", "list.json"), 1, ["list.json", "no timings"]),
+        (("m.fragdb", "-o", "r.html", "--timings", "list.json"), 1, ["list.json", "[build-invalid-timings]"]),
     ],
 )
 def test_what_cannot_be_reported_is_one_message(

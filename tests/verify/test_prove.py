@@ -23,6 +23,7 @@ from jitlto.verify.findings import Kind, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
 from jitlto.verify.prove import FamilyProof, prove
 from tests.model.test_resolve import FAMILY, HELPER, OP, OP_DOUBLE, fragment, function, kernel
+from tests.support.errors import raises
 
 Prove = Callable[..., FamilyProof]
 KERN = "f/kern[data_type=float]"
@@ -335,14 +336,12 @@ def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: K
 
     require_readable(mini.database.fragments("mini"), "lto", "x.fragdb")
     require_readable(made(ltoir, ptx), "ptx", "x.fragdb")
-    with pytest.raises(VersionError, match=r"its fragments hold LTO-IR made by CUDA 99\.0") as caught:
+    with raises(VersionError, "link-version-unreadable", "LTO-IR", "CUDA 99.0", where="x.fragdb", hint="--mode ptx"):
         require_readable(made(ltoir, ptx), "lto", "x.fragdb")
-    assert caught.value.where == "x.fragdb"
-    assert "--mode ptx" in (caught.value.hint or "")
-    with pytest.raises(VersionError) as caught:
+    with raises(VersionError, "link-version-unreadable") as caught:
         require_readable(made(ltoir, unreadable_ptx), "lto", "x.fragdb")
     assert "--mode ptx" not in (caught.value.hint or "")
-    with pytest.raises(VersionError, match="hold no PTX"):
+    with raises(VersionError, "link-version-unreadable", "PTX", hint="--mode lto"):
         require_readable(made(ltoir), "ptx", "x.fragdb")
 
 
