@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.model.text import pluralize
+from jitlto.model.text import pluralize, suggest
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,9 @@ from jitlto.model.text import pluralize
 )
 def test_a_number_of_things(count: int, what: str, said: str) -> None:
     assert pluralize(count, what) == said
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    assert suggest("optn", ["options", "option", "key"]) == "did you mean 'option'?"
+    assert suggest("zzz", ["option"]) == ""
+    assert suggest("zzz", ["option"], "the keys are option") == "the keys are option"

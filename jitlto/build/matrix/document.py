@@ -83,31 +83,29 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     MatrixError
         The file cannot be read, is not JSON (``where`` gives line and column), or breaks a rule.
     """
+
+    def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:
+        return MatrixError(what, code=code, where=f"{path}{place}", hint=hint)
+
     try:
         data = files.read(path)
         text = data.decode("utf-8-sig")
-    except OSError as error:
-        raise MatrixError(
-            f"cannot read the matrix: {error.strerror}", code="matrix-unreadable", where=str(path)
-        ) from error
-    except UnicodeDecodeError as error:
-        where = f"{path}:{data.count(10, 0, error.start) + 1}"
-        what = f"invalid UTF-8: {error.reason}"
-        raise MatrixError(what, code="matrix-not-json", where=where, hint="save the file as UTF-8") from error
+    except OSError as why:
+        raise error(f"cannot read the matrix: {why.strerror}", code="matrix-unreadable") from why
+    except UnicodeDecodeError as why:
+        line = data.count(10, 0, why.start) + 1
+        raise error(f"invalid UTF-8: {why.reason}", "save the file as UTF-8", place=f":{line}") from why
     if not text.strip():
-        hint = 'write a JSON object, such as {"n": ["1"]}'
-        raise MatrixError("the file is empty", code="matrix-not-json", where=str(path), hint=hint)
+        raise error("the file is empty", 'write a JSON object, such as {"n": ["1"]}')
     try:
         value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
-    except json.JSONDecodeError as error:
-        where = f"{path}:{error.lineno}:{error.colno}"
-        raise MatrixError(f"invalid JSON: {error.msg}", code="matrix-not-json", where=where) from error
-    except RecursionError as error:
+    except json.JSONDecodeError as why:
+        raise error(f"invalid JSON: {why.msg}", place=f":{why.lineno}:{why.colno}") from why
+    except RecursionError as why:
         hint = "flatten arrays within arrays, and objects within objects"
-        raise MatrixError("nested too deeply", code="matrix-too-large", where=str(path), hint=hint) from error
-    except ValueError as error:  # of int() alone, which limits the number of digits
-        hint = "write long numbers as strings"
-        raise MatrixError("number with too many digits", code="matrix-too-large", where=str(path), hint=hint) from error
+        raise error("nested too deeply", hint, code="matrix-too-large") from why
+    except ValueError as why:  # of int() alone, which limits the number of digits
+        raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
     return Matrix(value, lenient=lenient, path=path, text=text)
 
 
