@@ -152,6 +152,7 @@ def test_variables_that_change_what_is_compiled_are_not_heard(
     assert compile_text(Compiler(), text).provides == ()
 
 
+@pytest.mark.slow
 def test_what_a_compile_gives(compiler: Compiler) -> None:
     text = """__device__ float other(float);
 __device__ int counter = 1;
@@ -327,6 +328,7 @@ def test_an_nvcc_that_is_killed_says_so(compiler: Compiler, tmp_path: Path) -> N
         compile_text(killed, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link_mode", ["lto", "ptx"])
 def test_a_family_made_with_nvcc_is_planned_and_linked(
     compiler: Compiler, nvcc_mini: KernelFamily, link_mode: Literal["lto", "ptx"]

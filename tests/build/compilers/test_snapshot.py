@@ -15,7 +15,8 @@ from jitlto.build.compilers import snapshot
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
 from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots, available
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvrtc, toolkit
+from jitlto.cuda.nvrtc import Step
 from jitlto.errors import CompileError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSearch, Source
@@ -88,6 +89,16 @@ def plainly(text: str, headers: dict[str, bytes] = HEADERS) -> CompiledSource:
 def children(process: int) -> set[int]:
     """The processes that a process has started."""
     return {int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()}
+
+
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_a_step_from_a_snapshot_gives_what_a_plain_one_gives(tmp_path: Path) -> None:
+    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
+    step, snapshots = Step.of("ptx", Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
+    output = snapshots.run(source, step, LEAST_SHARERS)
+    snapshots.close()
+    assert (snapshots.made, snapshots.used) == (1, 1)
+    assert output == nvrtc.run_step(source, step)
 
 
 @pytest.mark.slow

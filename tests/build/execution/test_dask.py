@@ -138,6 +138,7 @@ def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
     assert len(cluster.scheduler_info["workers"]) == 2
 
 
+@pytest.mark.slow
 def test_another_compiler_is_refused_before_anything_is_compiled(executor: DaskExecutor) -> None:
     identity = base.find_toolchain("nvrtc").identity
     executor.check({"nvrtc": identity})
@@ -187,6 +188,7 @@ def test_a_worker_with_another_jitlto_is_refused_at_once(bare: Any, other: Path)
         connect(url(bare))
 
 
+@pytest.mark.slow
 def test_a_worker_without_jitlto_is_refused_at_once(bare: Any, tmp_path: Path) -> None:
     (tmp_path / "jitlto").mkdir()
     (tmp_path / "jitlto" / "__init__.py").write_text("raise ImportError('no jitlto here')")
