@@ -23,6 +23,7 @@ def purpose(path: Path) -> str:
     """The first sentence of a module's docstring, without its full stop."""
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     first = " ".join(text.partition("\n\n")[0].split())
+    first = re.sub(r":\w+:`[~.]?([^`]+)`", r"`\1`", first)
     return re.sub(r"\.$", "", first).replace("``", "`").replace("|", "\\|")
 
 
