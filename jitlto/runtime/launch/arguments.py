@@ -24,15 +24,7 @@ _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 
 
 class ArgumentConverter:
-    """Converts the arguments of one kernel.
-
-    Parameters
-    ----------
-    kernel : str
-        The kernel's name in messages.
-    signature : sequence of Parameter
-        Its parameters.
-    """
+    """Converts the arguments of one kernel, which messages call ``kernel``."""
 
     def __init__(self, kernel: str, signature: Sequence[Parameter]) -> None:
         self._kernel = kernel

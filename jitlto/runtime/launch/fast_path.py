@@ -64,14 +64,7 @@ def compile_call(
 ) -> Callable[..., None]:
     """Generate the method ``__call__`` of launchers whose kernels have a signature.
 
-    Parameters
-    ----------
-    signature : sequence of Parameter
-        The kernels' parameters.
-    convert : ArgumentConverter
-        Their converters.
-    namespace : dict
-        Globals of the generated code, in which it looks up ``launch``, ``Stream``, ``as_stream`` and ``JitltoError``.
+    The generated code looks up ``launch``, ``Stream``, ``as_stream`` and ``JitltoError`` in ``namespace``.
     """
     constants: dict[str, Any] = {"has_cheap_address": _has_cheap_address}
     lines: list[str] = []

@@ -20,15 +20,7 @@ _granting = threading.Lock()
 
 
 class ConfigMaker:
-    """Makes launch configurations of one kernel.
-
-    Parameters
-    ----------
-    kernel : cuda.core.Kernel
-        The loaded kernel.
-    name : str
-        Its name in messages.
-    """
+    """Makes launch configurations of one loaded kernel, which messages call ``name``."""
 
     def __init__(self, kernel: Kernel, name: str) -> None:
         self._kernel = kernel
@@ -44,33 +36,18 @@ class ConfigMaker:
         cooperative: bool,
         programmatic: bool,
     ) -> LaunchConfig:
-        """Make a launch configuration; see :meth:`Launcher.__call__ <jitlto.Launcher.__call__>` for the parameters.
-
-        Raises
-        ------
-        LaunchError
-            If it is impossible.
-        """
+        """Make a configuration from the arguments of :meth:`Launcher.__call__ <jitlto.Launcher.__call__>`."""
         blocks, threads = parse_extent("grid", grid), parse_extent("block", block)
         clusters = None
         if cluster is not None:
             clusters = parse_extent("cluster", cluster)
             # cuda.core counts a grid with clusters in clusters; CUDA and jitlto count it in blocks.
             if any(extent % part for extent, part in zip(blocks, clusters, strict=True)):
-                raise LaunchError(
-                    f"grid {grid} is not divisible by cluster {cluster}",
-                    code="launch-config",
-                    where=self._name,
-                    hint="the grid counts blocks, with clusters too",
-                )
+                what = f"grid {grid} is not divisible by cluster {cluster}"
+                raise self._error(what, "the grid counts blocks, with clusters too")
             blocks = (blocks[0] // clusters[0], blocks[1] // clusters[1], blocks[2] // clusters[2])
         if shared_memory < 0:
-            raise LaunchError(
-                f"invalid shared_memory {shared_memory}",
-                code="launch-config",
-                where=self._name,
-                hint="pass a number of bytes",
-            )
+            raise self._error(f"invalid shared_memory {shared_memory}", "pass a number of bytes")
         try:
             self.grant(shared_memory)
             return LaunchConfig(
@@ -84,21 +61,14 @@ class ConfigMaker:
         except LaunchError:
             raise
         except Exception as error:
-            raise LaunchError(
-                f"invalid launch configuration: {error}",
-                code="launch-config",
-                where=self._name,
-                hint=f"grid {grid}, block {block}, cluster {cluster}, {shared_memory} bytes of shared memory",
-            ) from error
+            hint = f"grid {grid}, block {block}, cluster {cluster}, {shared_memory} bytes of shared memory"
+            raise self._error(f"invalid launch configuration: {error}", hint) from error
+
+    def _error(self, what: str, hint: str) -> LaunchError:
+        return LaunchError(what, code="launch-config", where=self._name, hint=hint)
 
     def grant(self, size: int) -> None:
-        """Request dynamic shared memory on every device of this architecture: they share launchers.
-
-        Raises
-        ------
-        LaunchError
-            If a device does not grant it.
-        """
+        """Request dynamic shared memory on every device of this architecture: they share launchers."""
         if size <= self._granted:
             return
         current = device.current()
@@ -124,13 +94,7 @@ class ConfigMaker:
 
 
 def parse_extent(name: str, value: Extent) -> tuple[int, int, int]:
-    """Return an extent in three dimensions.
-
-    Raises
-    ------
-    LaunchError
-        If it is not one to three positive integers.
-    """
+    """Return an extent in three dimensions; raise :class:`LaunchError` unless it is one to three positive integers."""
     parts = tuple(value) if isinstance(value, tuple | list) else (value,)
     if not 1 <= len(parts) <= 3 or not all(isinstance(p, int) and not isinstance(p, bool) and p > 0 for p in parts):
         raise LaunchError(f"invalid {name} {value!r}", code="launch-config", hint="pass one to three positive integers")

@@ -1,4 +1,4 @@
-"""How many kernels are loaded at once: the oldest make room, where a bound is set."""
+"""Bound on the number of kernels that are loaded at once: the oldest make room."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jitlto.runtime.events import Events, Kind
 
 
 class Owner(Protocol):
-    """What holds launchers by the digest of their plan."""
+    """Holder of launchers by the digest of their plan."""
 
     name: str
 
@@ -20,12 +20,12 @@ class Owner(Protocol):
 
 
 class Loaded:
-    """The kernels that this process has loaded through families, the oldest first.
+    """Kernels that families of a session have loaded, the oldest first.
 
     Parameters
     ----------
     limit : int
-        How many may be held at once.
+        The largest number of kernels held at once.
     events : Events
         Where evictions are counted.
     """
@@ -37,9 +37,9 @@ class Loaded:
         self._lock = threading.Lock()
 
     def add(self, owner: Owner, digest: str) -> None:
-        """Take note of a kernel that was loaded, and have the oldest forgotten beyond the bound.
+        """Register a loaded kernel, and drop the oldest ones beyond the bound.
 
-        A launcher that somebody still holds goes on to work; its code is unloaded when nobody does.
+        A launcher that is still referenced keeps working; its code is unloaded with the last reference.
         """
         with self._lock:
             self._held[id(owner), digest] = weakref.ref(owner)

@@ -1,4 +1,4 @@
-"""Streams of any library, as ``cuda.core.launch`` takes them."""
+"""Conversion of any library's streams to what ``cuda.core.launch`` takes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from cuda.core import Stream
 
 from jitlto.cuda import device
 
-# How libraries call the handle of a stream: CuPy, PyTorch, Numba; for versions that do not speak __cuda_stream__.
+# Attributes with a stream's handle in CuPy, PyTorch and Numba, for versions without __cuda_stream__.
 _HANDLES = ("ptr", "cuda_stream", "handle")
 _known: weakref.WeakKeyDictionary[Any, Stream] = weakref.WeakKeyDictionary()
 
 
 def as_stream(stream: Any) -> Any:
-    """A stream of another library, a handle or None, as ``cuda.core`` takes it; what it may take is left to it.
+    """Convert another library's stream, a handle or None for ``cuda.core``; leave other objects for it to judge.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def as_stream(stream: Any) -> Any:
         return Stream.from_handle(stream)
     try:
         return _known[stream]
-    except (KeyError, TypeError):  # TypeError: nothing that a weak reference can be made to
+    except (KeyError, TypeError):  # TypeError: no weak reference to it is possible
         pass
     handle = _handle(stream)
     if handle is None:

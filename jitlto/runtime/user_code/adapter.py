@@ -86,34 +86,12 @@ template <typename... P> struct adapt<void, P...> {
 def compile_adapter(
     symbol: Symbol, group: str, where: str, family: FamilyRecord, base: Architecture, store: CacheDir | None
 ) -> tuple[nvrtc.Compiled, Symbol]:
-    """Compile the adapter for a symbol.
-
-    Parameters
-    ----------
-    symbol : Symbol
-        What the kernel requires.
-    group : str
-        The group whose interface declares it.
-    where : str
-        The Python function's name in messages.
-    family : FamilyRecord
-        The family of the group.
-    base : Architecture
-        What to compile for.
-    store : CacheDir or None
-        The user's cache, where there is one.
-
-    Returns
-    -------
-    compiled : Compiled
-        The adapter.
-    inner : Symbol
-        The symbol that it calls, which the Python function is to define.
+    """Compile the adapter for a symbol of a group; return it and the symbol that the Python function is to define.
 
     Raises
     ------
     PlanError
-        If the interface does not declare the symbol, or it cannot be defined beside it.
+        If the group's interface does not declare the symbol, or it cannot be defined beside it.
     """
     name = "f_" + re.sub(r"\W", "_", symbol.name)
     record = family.group(group)
@@ -123,21 +101,13 @@ def compile_adapter(
         compiled = compile_once(text.encode(), family.headers, base, family.options, store)
     except CompileError as error:
         reason = re.search(r"error: (.*)", error.log)
-        raise PlanError(
-            f"{demangle(symbol.name)} cannot be defined beside the interface of {group}: "
-            f"{reason[1] if reason else error.what}",
-            code="plan-python-interface",
-            where=where,
-            hint=USE_CPP,
-        ) from error
+        what = f"{demangle(symbol.name)} cannot be defined beside the interface of {group}"
+        what = f"{what}: {reason[1] if reason else error.what}"
+        raise PlanError(what, code="plan-python-interface", where=where, hint=USE_CPP) from error
     inner = next((s for s in compiled.module.requires if name in s.name), None)
     if inner is None or symbol.name not in {s.name for s in compiled.module.provides}:
-        raise PlanError(
-            f"the interface of {group} does not declare {demangle(symbol.name)}",
-            code="plan-python-interface",
-            where=where,
-            hint=USE_CPP,
-        )
+        what = f"the interface of {group} does not declare {demangle(symbol.name)}"
+        raise PlanError(what, code="plan-python-interface", where=where, hint=USE_CPP)
     return compiled, inner
 
 

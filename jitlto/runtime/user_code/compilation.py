@@ -79,23 +79,8 @@ def compile_once(
 ) -> nvrtc.Compiled:
     """Compile CUDA C++ with NVRTC, or return what this or another process made of the same text, headers and options.
 
-    Parameters
-    ----------
-    text : bytes
-        The source.
-    headers : tuple of (str, str)
-        Name and text of headers beside the toolkit's.
-    architecture : Architecture
-        What to compile for.
-    options : tuple of str
-        Compiler options.
-    store : CacheDir or None
-        The user's cache, where there is one.
-
-    Raises
-    ------
-    CompileError
-        If NVRTC rejects it; ``log`` names the source ``<sha256>.cu``.
+    Headers are those beside the toolkit's, by name and text. Raises :class:`~jitlto.errors.CompileError`, whose ``log``
+    names the source ``<sha256>.cu``.
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
     key = entry_key(

@@ -89,17 +89,7 @@ class _FunctionEntry(Entry):
 def compile_function(
     function: PythonFunction, symbol: Symbol, base: Architecture, store: CacheDir | None
 ) -> CompiledFunction:
-    """Compile a Python function under the name and for the types of the symbol that its adapter calls.
-
-    Parameters
-    ----------
-    function : PythonFunction
-    symbol : Symbol
-        The symbol to define; its name spells the types as template arguments.
-    base : Architecture
-        What to compile for.
-    store : CacheDir or None
-        The user's cache, where there is one.
+    """Compile a Python function for the types of the symbol that its adapter calls, and under that symbol's name.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""What a Python function computes, as plain values: its bytecode, constants and all that it refers to.
+"""Fingerprints of Python functions: bytecode, constants and everything that they refer to, as plain values.
 
 Two functions with equal fingerprints compile to the same code under one version of Python and of the libraries that
-they use. Where that cannot be told, there is no fingerprint.
+they use. Where that cannot be decided, there is no fingerprint.
 """
 
 from __future__ import annotations
@@ -12,23 +12,24 @@ import struct
 import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
-#: What belongs to a library is what its name says, as long as the library's version is the same.
+#: Objects of these libraries are identified by name: the libraries' versions stand for their content.
 _LIBRARIES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "numba"})
 
 
-class _UntoldError(Exception):
-    """Something whose value cannot be told."""
+class _OpaqueError(Exception):
+    """A value that cannot be described."""
 
 
 def fingerprint(function: FunctionType) -> object | None:
-    """What determines the function's behaviour, as plain JSON values; None if something in it cannot be told.
+    """Return everything that determines a function's behaviour, as plain JSON values; None if that is not possible.
 
-    Code, constants, defaults, closure and global values are told; so are functions, types and modules of the standard
-    library's ``math``, ``cmath`` and ``operator``, of NumPy and of Numba. Other functions, objects and modules are not.
+    Code, constants, defaults, closure and global values can be described; so can functions, types and modules of the
+    standard library's ``math``, ``cmath`` and ``operator``, of NumPy and of Numba. Other functions, objects and modules
+    cannot.
     """
     try:
         return _function(function)
-    except _UntoldError:
+    except _OpaqueError:
         return None
 
 
@@ -37,7 +38,7 @@ def _function(function: FunctionType) -> object:
     try:
         cells = [cell.cell_contents for cell in function.__closure__ or ()]
     except ValueError:  # a name that is not bound yet
-        raise _UntoldError from None
+        raise _OpaqueError from None
     loads = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
     return {
         "python": sys.version,
@@ -54,7 +55,7 @@ def _global(function: FunctionType, name: str) -> object:
         return _value(function.__globals__[name])
     if hasattr(builtins, name):
         return ["builtin", name]
-    raise _UntoldError
+    raise _OpaqueError
 
 
 def _code(code: CodeType) -> object:
@@ -71,7 +72,7 @@ def _code(code: CodeType) -> object:
 
 
 def _value(value: object) -> object:
-    """A value by type and content; floats by their bits, so that NaN and -0.0 are themselves."""
+    """Describe a value by type and content; floats by their bits, so that NaN and -0.0 keep their identity."""
     if value is None or value is Ellipsis:
         return str(value)
     if type(value) in (bool, int, str):
@@ -88,15 +89,15 @@ def _value(value: object) -> object:
 
 
 def _of_library(value: object) -> object:
-    """A module, or what a module of a library calls by a name, by that name; a NumPy scalar or array by its content."""
+    """Describe a library's module or object by its name, a NumPy scalar or array by its content."""
     if isinstance(value, ModuleType):
         if value.__name__.partition(".")[0] in _LIBRARIES:
             return ["module", value.__name__]
-        raise _UntoldError
+        raise _OpaqueError
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, (numpy.generic, numpy.ndarray)):
         if value.dtype.hasobject or value.dtype.names:
-            raise _UntoldError
+            raise _OpaqueError
         return ["array", value.dtype.str, list(value.shape), value.tobytes().hex()]
     if isinstance(value, (type, BuiltinFunctionType)):
         owner, name = value.__module__, value.__name__
@@ -107,4 +108,4 @@ def _of_library(value: object) -> object:
     # The library must know the very same thing by that name.
     if owner.partition(".")[0] in _LIBRARIES and getattr(sys.modules.get(owner), name, None) is value:
         return ["of", owner, name]
-    raise _UntoldError
+    raise _OpaqueError
