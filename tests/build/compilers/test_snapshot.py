@@ -94,7 +94,7 @@ def children(process: int) -> set[int]:
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_step_from_a_snapshot_gives_what_a_plain_one_gives(tmp_path: Path) -> None:
     source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
-    step, snapshots = Step.of("ptx", Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
+    step, snapshots = Step.from_options("ptx", Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
     output = snapshots.run(source, step, LEAST_SHARERS)
     snapshots.close()
     assert (snapshots.made, snapshots.used) == (1, 1)
