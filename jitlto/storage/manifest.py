@@ -1,7 +1,7 @@
-"""Manifests: which bytes files have, in the form that ``sha256sum`` writes and checks, and who says so.
+"""Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
 
-One line a file: the SHA-256 of its bytes in hexadecimal, two blanks, its name relative to the manifest. A signature is
-OpenSSH's, in a file of its own beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
+One line per file: the SHA-256 in hexadecimal, two blanks, the name relative to the manifest. A signature is OpenSSH's,
+in a file of its own beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from jitlto.errors import ManifestError
 from jitlto.storage import files
 
-#: What a signature is for: one that was made for something else does not count.
+#: Namespace of signatures: one made for another purpose does not count.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
@@ -28,14 +28,14 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says.
+    """The content of a manifest.
 
     Parameters
     ----------
     path : Path
-        Where it lies; names are relative to its directory.
+        The file; names are relative to its directory.
     text : bytes
-        All that it says: what a signature signs.
+        The whole text, which a signature signs.
     digests : mapping of str to str
         SHA-256 in hexadecimal, by name.
     """
@@ -51,28 +51,28 @@ class Manifest:
         Raises
         ------
         ManifestError
-            If it cannot be read, a line is none of ``sha256sum``'s, or a name is given twice or leads elsewhere.
+            If it cannot be read, a line is not in the format, or a name is repeated or leads out of its directory.
         """
         text = bytes_of(path)
         digests: dict[str, str] = {}
         try:
             lines = text.decode().removesuffix("\n").split("\n") if text else []
         except UnicodeDecodeError as error:
-            raise _no_manifest(f"{path}", "it is not UTF-8") from error
+            raise _invalid(f"{path}", "not UTF-8") from error
         for number, line in enumerate(lines, 1):
             match = _LINE.fullmatch(line)
             if not match:
-                raise _no_manifest(f"{path}:{number}", "no SHA-256 and name")
+                raise _invalid(f"{path}:{number}", "expected a SHA-256 and a name")
             name = match[2].removeprefix("./")
             if name in digests or not _is_inside(name):
-                raise _no_manifest(f"{path}:{number}", f"{name!r} is given twice, or is no plain relative path")
+                raise _invalid(f"{path}:{number}", f"{name!r} is repeated, or is not a plain relative path")
             digests[name] = match[1]
         if not digests:
-            raise _no_manifest(f"{path}", "it is empty")
+            raise _invalid(f"{path}", "empty")
         return cls(path, text, digests)
 
     def name_of(self, file: Path) -> str | None:
-        """The name under which a file is listed: the longest that its path ends with; None if it is not."""
+        """Return the name under which a file is listed: the longest that its path ends with; None if it is not."""
         parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
         ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
         return next((end for end in ends if end in self.digests), None)
@@ -89,22 +89,24 @@ class Manifest:
         if name is None:
             raise ManifestError(
                 f"is not listed in {self.path}, so nobody vouches for it",
+                code="manifest-not-listed",
                 where=str(file),
-                hint=f"the manifest lists {_some(self.digests)}; take the one that was published with the file",
+                hint=f"the manifest lists {_list_some(self.digests)}; take the one that was published with the file",
             )
-        found = sha256(file)
-        if found != self.digests[name]:
+        actual = sha256(file)
+        if actual != self.digests[name]:
             raise ManifestError(
-                f"is not the file that {self.path} lists as {name}: its SHA-256 is {found}, "
+                f"is not the file that {self.path} lists as {name}: its SHA-256 is {actual}, "
                 f"the manifest says {self.digests[name]}",
+                code="manifest-mismatch",
                 where=str(file),
                 hint="do not use it; fetch it again, with its manifest, from where it was published",
             )
-        return found
+        return actual
 
 
 def write(path: Path, listed: Iterable[Path]) -> Manifest:
-    """Write the manifest of some files, which lie beside it or below; an existing manifest is replaced.
+    """Write the manifest of files in its directory or below; an existing manifest is replaced.
 
     Raises
     ------
@@ -119,34 +121,38 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
         if not name.isprintable():
             raise ManifestError(
                 f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line",
+                code="manifest-invalid-name",
                 where=repr(str(file)),
                 hint="rename it",
             )
         if not _is_inside(name):
             raise ManifestError(
-                f"cannot be listed in {path}: it does not lie beside the manifest or below",
+                f"cannot be listed in {path}: it is not in the directory of the manifest or below",
+                code="manifest-outside",
                 where=str(file),
                 hint="write the manifest with -o into a directory that holds all the files",
             )
         digests[name] = sha256(file)
     text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
-    if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_head(path)))):
-        raise ManifestError("exists and is no manifest: it is not replaced", where=str(path), hint="give another -o")
+    if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_first_line(path)))):
+        what, hint = "exists and is not a manifest: not overwritten", "give another name with -o"
+        raise ManifestError(what, code="manifest-overwrite", where=str(path), hint=hint)
     try:
         with files.replacing(path) as temporary, temporary.open("xb") as output:
             output.write(text)
     except OSError as error:
-        raise ManifestError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        what, hint = f"cannot be written: {error.strerror}", "give a path that you may write with -o"
+        raise ManifestError(what, code="manifest-unwritable", where=str(path), hint=hint) from error
     return Manifest(path, text, digests)
 
 
 def with_packs(databases: Iterable[Path]) -> list[Path]:
-    """Databases, each with the packs beside it: what a process that opens it may load."""
+    """Return databases, each with the packs beside it: all that a process that opens them may load."""
     return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
 
 
 def sha256(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hexadecimal.
+    """Return the SHA-256 of a file, in hexadecimal.
 
     Raises
     ------
@@ -164,7 +170,7 @@ def sha256(path: Path) -> str:
 
 
 def sign(path: Path, key: Path) -> Path:
-    """Sign a manifest with an SSH key, as ``ssh-keygen -Y sign`` does; returns the signature's file.
+    """Sign a manifest with an SSH key, as ``ssh-keygen -Y sign`` does; return the signature's file.
 
     Parameters
     ----------
@@ -180,17 +186,13 @@ def sign(path: Path, key: Path) -> Path:
     """
     signature = signature_of(path)
     if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
-        raise ManifestError(f"cannot be signed: {key} is no regular file", where=str(path), hint=_KEY)
+        raise _unsignable(path, f"{key} is not a regular file")
     signature.unlink(missing_ok=True)  # else ssh-keygen asks
     command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key)]  # noqa: PTH100
     command.append(os.path.abspath(path))  # noqa: PTH100
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
     if done.returncode or not signature.is_file():
-        raise ManifestError(
-            f"cannot be signed: {done.stderr.strip() or 'ssh-keygen fails'}",
-            where=str(path),
-            hint=_KEY,
-        )
+        raise _unsignable(path, done.stderr.strip() or "ssh-keygen failed")
     return signature
 
 
@@ -220,26 +222,29 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     path = signature_of(manifest.path)
     if not path.exists():
         raise ManifestError(
-            "is not signed: it has no signature beside it", where=str(manifest.path), hint=f"fetch {path} too"
+            "is not signed: there is no signature beside it",
+            code="manifest-unsigned",
+            where=str(manifest.path),
+            hint=f"fetch {path} too",
         )
     for file in (path, signers):
-        bytes_of(file)  # says what is wrong with it, which ssh-keygen does not always
+        bytes_of(file)  # explains what is wrong with it, which ssh-keygen does not always
     common = [program, "-Y"], ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
     if signer is None:
-        found = subprocess.run(
+        principals = subprocess.run(
             [*common[0], "find-principals", *common[1]], capture_output=True, text=True, errors="replace", check=False
         )
-        signer = re.split("[,\n]", found.stdout, maxsplit=1)[0].strip()
-    refused = ManifestError(
-        f"the signature in {path} is not one by "
-        + (signer or "anybody")
-        + f" whom {signers} trusts for these bytes and the namespace {NAMESPACE!r}",
+        signer = re.split("[,\n]", principals.stdout, maxsplit=1)[0].strip()
+    untrusted = ManifestError(
+        f"the signature in {path} is not by {signer or 'anybody'} whom {signers} trusts for this manifest and the "
+        f"namespace {NAMESPACE!r}",
+        code="manifest-untrusted",
         where=str(manifest.path),
         hint="do not use the files; fetch manifest and signature again, or get the signer's new public key from the "
         "signer",
     )
     if not signer:
-        raise refused
+        raise untrusted
     done = subprocess.run(
         [*common[0], "verify", *common[1], "-n", NAMESPACE, "-I", signer],
         input=manifest.text,
@@ -247,12 +252,12 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         check=False,
     )
     if done.returncode:
-        raise refused
+        raise untrusted
     return signer
 
 
 def signature_of(path: Path) -> Path:
-    """Where the signature of a manifest lies."""
+    """Return the path of a manifest's signature."""
     return path.parent / f"{path.name}.sig"
 
 
@@ -260,7 +265,9 @@ def _ssh_keygen() -> str:
     program = shutil.which("ssh-keygen")
     if program is None:
         raise ManifestError(
-            "signatures need ssh-keygen, which is not found", hint="install OpenSSH (openssh-client), 8.2 or later"
+            "signatures need ssh-keygen, which is not installed",
+            code="manifest-no-ssh-keygen",
+            hint="install OpenSSH (openssh-client), 8.2 or later",
         )
     return program
 
@@ -273,7 +280,7 @@ def _is_inside(name: str) -> bool:
 
 
 def bytes_of(path: Path) -> bytes:
-    """What a manifest, a signature or a list of signers says.
+    """Return the content of a manifest, a signature or a list of signers.
 
     Raises
     ------
@@ -283,26 +290,32 @@ def bytes_of(path: Path) -> bytes:
     try:
         with files.open_regular(path) as (file, status):
             if status.st_size > _LARGEST:
-                raise _no_manifest(f"{path}", f"it is longer than {_LARGEST >> 20} MiB")
+                raise _invalid(f"{path}", f"longer than {_LARGEST >> 20} MiB")
             return file.read(_LARGEST)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
 
-def _head(path: Path) -> str:
+def _first_line(path: Path) -> str:
     with files.open_regular(path) as (file, _):
         return file.read(200).decode("utf-8", "replace").partition("\n")[0]
 
 
 def _unreadable(path: Path, error: Exception) -> ManifestError:
     why = getattr(error, "strerror", None) or str(error)
-    return ManifestError(f"cannot be read: {why}", where=str(path), hint="give the path of a file that is there")
+    what, hint = f"cannot be read: {why}", "give the path of a file that exists"
+    return ManifestError(what, code="manifest-unreadable", where=str(path), hint=hint)
 
 
-def _no_manifest(where: str, why: str) -> ManifestError:
-    return ManifestError(f"is no manifest: {why}", where=where, hint="`jitlto manifest DB -o FILE` writes one")
+def _unsignable(path: Path, why: str) -> ManifestError:
+    return ManifestError(f"cannot be signed: {why}", code="manifest-unsignable", where=str(path), hint=_KEY)
 
 
-def _some(names: Iterable[str]) -> str:
+def _invalid(where: str, why: str) -> ManifestError:
+    hint = "`jitlto manifest DB -o FILE` writes one"
+    return ManifestError(f"is not a manifest: {why}", code="manifest-invalid", where=where, hint=hint)
+
+
+def _list_some(names: Iterable[str]) -> str:
     listed = sorted(names)
     return ", ".join(listed[:5]) + (f" and {len(listed) - 5} more" if len(listed) > 5 else "")
