@@ -79,7 +79,9 @@ def _summarise(plan: Plan) -> None:
     for item in plan.supplied:
         click.echo(f"  {item.symbols.name}")
     click.echo(f"digest {plan.digest}")
-    click.echo(f"links for {plan.code} ({plan.link_mode}) in {1000 * linked.seconds:.0f} ms: {len(linked.cubin)} bytes")
+    click.echo(
+        f"links for {plan.link_target.code} ({plan.link_mode}) in {1000 * linked.seconds:.0f} ms: {len(linked.cubin)} bytes"
+    )
     if plan.link_mode == "lto":
         left = plan.calls_left()
         click.echo(f"calls left: {', '.join(left)}" if left else "no call between fragments is left")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Launcher
 
     class DispatchedFamily(Protocol):
-        """What a dispatcher uses of a family."""
+        """The parts of a family that a dispatcher uses."""
 
         name: str
         parameters: Mapping[str, tuple[str, ...]]

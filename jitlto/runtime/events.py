@@ -15,7 +15,7 @@ from jitlto.frozen import Frozen
 
 
 class Kind:
-    """What can happen to a kernel."""
+    """The kinds of events."""
 
     #: A configuration was resolved.
     PLANNED = "planned"
@@ -74,7 +74,7 @@ class Events:
         self._subscribers: dict[object, Subscriber] = {}
 
     def counters(self) -> Mapping[str, int]:
-        """How often each kind of event has happened.
+        """The number of events of each kind.
 
         Finding a launcher in memory is no event: it costs less than counting it.
         """

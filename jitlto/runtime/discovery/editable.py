@@ -221,7 +221,7 @@ def _record(path: Path) -> Path:
 
 
 def _is_current(path: Path, state: str | None) -> bool:
-    """Whether a database is there that was made from this."""
+    """True if there is a database made from sources in this state."""
     if state is None:
         return False
     try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class LinkKey(Frozen):
-    """All that determines linked code, and what it is called.
+    """The inputs that determine linked code, and its name.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ class LinkedKernel(Frozen):
 
     @property
     def is_ptx(self) -> bool:
-        """Whether it is PTX."""
+        """True for PTX, false for a cubin."""
         return self.target.startswith("compute_")
 
     def _value(self) -> tuple[object, ...]:

@@ -54,7 +54,7 @@ class LinkTarget:
 
     @property
     def code(self) -> str:
-        """What code is made for, ``sm_90``, or ``compute_90`` for PTX."""
+        """The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX."""
         return self.jit_base.compute if self.jit_base else self.architecture.sm
 
 
@@ -86,7 +86,7 @@ def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architect
 def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: LinkOptions) -> tuple[Image, ...]:
     """Select the image of each fragment, in link order.
 
-    What differs from the link that was requested is said on the log, once in a process.
+    A warning on the log, once in a process, names what differs from the link that was requested.
 
     Raises
     ------

@@ -53,13 +53,13 @@ class Pack:
                 raise ValueError("not a pack of linked kernels")
             _, sha, length = _HEAD.unpack(head)
             self._start = _HEAD.size + length
-            left = os.fstat(file.fileno()).st_size - self._start
-            if left < 0:
+            size = os.fstat(file.fileno()).st_size - self._start
+            if size < 0:
                 raise ValueError("truncated")
             index = file.read(length)
             if hashlib.sha256(index).digest() != sha:
                 raise ValueError("damaged")
-            self._index = _entries(index, left)
+            self._index = _entries(index, size)
 
     @contextmanager
     def _closed_if_wrong(self) -> Iterator[BinaryIO]:

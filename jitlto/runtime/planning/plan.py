@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # what a plan whose kernel is found need not load
     from jitlto.runtime.user_code.inputs import UserInput
 
     class Services(Protocol):
-        """What plans and planners use of a session."""
+        """The parts of a session that plans and planners use."""
 
         @property
         def events(self) -> Events: ...
@@ -127,19 +127,6 @@ class Plan:
         return self.link_target.architecture
 
     @property
-    def jit_base(self) -> Architecture | None:
-        """What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target itself.
-
-        The driver, which knows its device, compiles that PTX when the kernel is loaded.
-        """
-        return self.link_target.jit_base
-
-    @property
-    def code(self) -> str:
-        """What code is made for, ``sm_90``, or ``compute_90`` for PTX."""
-        return self.link_target.code
-
-    @property
     def link_mode(self) -> str:
         """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors."""
         return self.link_target.link_mode
@@ -177,7 +164,7 @@ class Plan:
 
     @cached_property
     def link_key(self) -> LinkKey:
-        """All that determines the linked code, which the digest stands for."""
+        """The inputs of the link, for which the digest stands."""
         target, resolution = self.link_target, self.resolution
         content = {
             "schema": _DIGEST_SCHEMA,
@@ -201,7 +188,7 @@ class Plan:
 
     @cached_property
     def chosen(self) -> Chosen:
-        """What launching its kernel takes."""
+        """The kernel, as far as launching it needs."""
         return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
@@ -222,21 +209,18 @@ class Plan:
         if arch is not None:
             return self.for_arch(arch).link(use_cache=use_cache)
         if not use_cache:
-            return self._link()
+            return self._linking()()
         key, cache = self.link_key, self.services.kernel_cache
         self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
         return cache.get_or_link(key, self._linking(), self.database.location)
 
     def _linking(self, *, ptx: bool = False) -> Callable[[], LinkedKernel]:
-        """A link of what is known now, which comes back to the plan for nothing."""
+        """The link, with all its inputs at hand."""
         target = self.link_target
         inputs = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
         images = zip(self.fragments, self.images, strict=True)
         entry = self.resolution.entry.entry
         return partial(link_inputs, images, self.database.read, inputs, target, self.flags, entry=entry, ptx=ptx)
-
-    def _link(self, *, ptx: bool = False) -> LinkedKernel:
-        return self._linking(ptx=ptx)()
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """The PTX that link-time optimisation makes of the plan, to read and to check.
@@ -254,7 +238,7 @@ class Plan:
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self._link(ptx=True).cubin.decode()
+        return self._linking(ptx=True)().cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """The functions of fragments and of the caller that link-time optimisation has not inlined, demangled.
@@ -285,7 +269,7 @@ class Plan:
             "supplied": [item.symbols.name for item in self.supplied],
             "signature": [str(parameter) for parameter in self.entry.signature],
             "arch": self.target.sm,
-            "code": self.code,
+            "code": self.link_target.code,
             "link_mode": self.link_mode,
             "flags": list(self.flags),
             "images": [{"kind": i.kind.value, "arch": str(i.architecture), "sha256": i.sha256} for i in self.images],

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
     from jitlto.storage.database import FragmentDatabase
 
     class PlannedFamily(Protocol):
-        """What a planner uses of a family."""
+        """The parts of a family that a planner uses."""
 
         name: str
         parameters: Mapping[str, tuple[str, ...]]
@@ -110,8 +110,8 @@ class Planner(Generic[Loaded]):
         name : str
             What error messages call it.
         """
-        for what, given in (("source", text), ("source's name", name)):
-            if not isinstance(given, str):
+        for what, value in (("source", text), ("source's name", name)):
+            if not isinstance(value, str):
                 raise PlanError(
                     f"the {what} is not text",
                     code="plan-invalid-input",

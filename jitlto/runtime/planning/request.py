@@ -14,7 +14,7 @@ SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
 
 
 class Request(NamedTuple):
-    """What a planner was asked for: all that is needed to plan it again elsewhere.
+    """The caller's words to a planner: all that is needed to plan them again elsewhere.
 
     A named tuple, not a dataclass: every program that plans makes this class at its start.
 
