@@ -80,7 +80,7 @@ def _summarise(plan: Plan) -> None:
         click.echo(f"  {item.symbols.name}")
     click.echo(f"digest {plan.digest}")
     click.echo(
-        f"links for {plan.link_target.code} ({plan.link_mode}) in {1000 * linked.seconds:.0f} ms: {len(linked.cubin)} bytes"
+        f"links for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.0f} ms: {len(linked.cubin)} bytes"
     )
     if plan.link_mode == "lto":
         left = plan.calls_left()
