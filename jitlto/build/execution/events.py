@@ -22,15 +22,12 @@ class Span:
         Seconds from the start of the build to the start of this compile.
     seconds : float
         Wall time of the compile.
-    steps : mapping of str to float
-        Seconds of each of its steps, in order, such as ``{"ltoir": 0.2, "ptx": 0.1, "symbols": 0.3}``.
     """
 
     key: FragmentKey
     worker: str
     start: float
     seconds: float
-    steps: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

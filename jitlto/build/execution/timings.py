@@ -78,7 +78,6 @@ def to_json(timings: Timings) -> str:
                 "worker": span.worker,
                 "start": round(span.start, _DIGITS),
                 "seconds": round(span.seconds, _DIGITS),
-                "steps": {step: round(seconds, _DIGITS) for step, seconds in span.steps.items()},
             }
             for span in spans
         ],
