@@ -38,6 +38,9 @@ def cases_in(tree: ast.Module) -> set[str]:
         for helper in helpers
         if "case" in [argument.arg for argument in helper.args.args]
     }
+    for helper in helpers:
+        keywords = zip(helper.args.kwonlyargs, helper.args.kw_defaults, strict=True)
+        values += [default for argument, default in keywords if argument.arg == "case" and default]
     for call in ast.walk(tree):
         if isinstance(call, ast.Call):
             values += [word.value for word in call.keywords if word.arg == "case"]
