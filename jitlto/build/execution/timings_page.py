@@ -11,7 +11,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from jitlto.build.execution.events import Span, Timings
+from jitlto.build.execution.events import Phase, Span, Timings
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _LANE = 1000, 130, 65, 10, 22  # pixels; right of the plot are the phases' seconds
 _GAP = 1.0  # pixels between two fragments of a worker
@@ -52,7 +52,7 @@ def _template(name: str) -> jinja2.Template:
 
 def _plot(timings: Timings) -> dict[str, Any]:
     # A worker of another machine has another clock, which may run ahead of ours.
-    parts = [*timings.phases, *timings.spans]
+    parts: list[Phase | Span] = [*timings.phases, *timings.spans]
     end = max([timings.total_seconds, _SHORTEST, *(part.start + part.seconds for part in parts)])
     scale = (_WIDTH - _LEFT - _RIGHT) / end
 
