@@ -1,4 +1,4 @@
-"""``jitlto render`` and ``jitlto build``: from a family's declaration to sources and to a database."""
+"""``jitlto render`` and ``jitlto build``: make sources, and a database, from declarations of families."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import pluralize
 from jitlto.storage import declaration
 
-if TYPE_CHECKING:  # what the other commands need not wait for
+if TYPE_CHECKING:  # imports that other commands need not wait for
     from concurrent.futures import Executor
 
     from jitlto.build.cache.cache import Cache
@@ -37,7 +37,9 @@ _LONGEST_NAME = 200  # file systems take 255 bytes
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
 @click.argument("name", metavar="FAMILY")
-@click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="Where to write.")
+@click.option(
+    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="The directory to write to."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON: key, path, combination.")
 def render(name: str, output: Path, as_json: bool) -> None:
     """Render FAMILY's templates into DIR, one .cu file for each combination.
@@ -94,9 +96,9 @@ Example:
 @click.option(
     "--cache-dir",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The cache directory, in the place of JITLTO_CACHE_DIR.",
+    help="The cache directory, instead of JITLTO_CACHE_DIR.",
 )
-@click.option("--no-cache", is_flag=True, help="Compile everything, and keep nothing.")
+@click.option("--no-cache", is_flag=True, help="Neither use nor fill the build cache.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile all that compiles, then report failures by cause.")
 @click.option("--shard", metavar="I/N", callback=_shard, help="Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
@@ -106,12 +108,12 @@ Example:
     multiple=True,
     help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
 )
-@click.option("--explain", metavar="KEY", help="Print why a fragment would be compiled, field by field.")
-@click.option("--dry-run", is_flag=True, help="Print what would be compiled.")
+@click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
+@click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
 @click.option(
     "--timings",
     type=FILE,
-    help="Write where the time went: .json, .html or .svg.",
+    help="Write a time profile of the build: .json, .html or .svg.",
 )
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -1,4 +1,4 @@
-"""``jitlto demo``: the whole way once, on the shipped family ``search``: build, plan, link, and with a GPU run."""
+"""``jitlto demo``: build, plan, link and, with a GPU, run the shipped family ``search``."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _ROWS, _QUERIES, _DIM = 20_000, 64, 96
 
 
 @click.command(epilog="Example: jitlto demo")
-@click.option("-o", "--output", type=FILE, help="Keep the database there.")
+@click.option("-o", "--output", type=FILE, help="Keep the database in this file.")
 @click.option("--arch", help=f"Link for this architecture [default: the device's, or {_WITHOUT_DEVICE} without one].")
 def demo(output: Path | None, arch: str | None) -> None:
     """Build the family `search`, plan and link some of its 96 kernels, and run them if there is a GPU.
 
-    Exit status 0 if all held: the build, every link, no call left between fragments, and the results.
+    Exit status 0 if the build and every link succeed, no call between fragments is left, and the results are right.
     """
     target = None if arch is None else Architecture.parse(arch)
     if target is not None and not can_link_for(toolkit.nvjitlink_version(), target):
@@ -81,7 +81,7 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
     except NoDeviceError as error:
         device_arch, reason = None, error.what
     target = arch or device_arch or _WITHOUT_DEVICE
-    # Loading the linker's library is no part of a link.
+    # The first link loads the library, which is not to be measured.
     search.planner(**_CONFIGURATIONS[0]).plan(arch=target).link(use_cache=False)
     held = True
     for configuration in _CONFIGURATIONS:
@@ -155,7 +155,7 @@ def _agrees(
     allowed: npt.NDArray[np.bool_],
     distance_name: str,
 ) -> bool:
-    """Compare with float64: each row found must be as close as the closest, up to single precision's rounding."""
+    """Compare with float64: each row found must be as close as the closest, up to rounding in single precision."""
     rows, wanted = dataset.astype(np.float64), queries.astype(np.float64)
     products = wanted @ rows.T
     if distance_name == "euclidean":

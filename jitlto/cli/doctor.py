@@ -32,16 +32,16 @@ _WAYS = {
 
 @click.command(epilog="Example: jitlto doctor search.fragdb --arch sm_90 --driver 12.4")
 @click.argument("database", metavar=f"[{DATABASE}]", required=False, type=PATH)
-@click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90; several times.")
-@click.option("--driver", "cuda", metavar="VERSION", help="Suppose a driver for this CUDA, e.g. 12.4.")
+@click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90. Repeatable.")
+@click.option("--driver", "cuda", metavar="VERSION", help="Assume a driver for this CUDA version, e.g. 12.4.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_json: bool) -> None:
     """Show the toolchain, driver, devices, caches, databases and installed families found, and what is wrong.
 
     Exit status 1 if building or linking cannot work.
 
-    With DB, show instead which of its fragments link here, how, and why not: for the targets given, or the current
-    device's, or without a device all that this nvJitLink links for. Exit status 1 if fragments cannot be used.
+    With DB, show instead which of its fragments link here, how, and why not: for the given targets, by default the
+    current device, or without a device all that this nvJitLink supports. Exit status 1 if fragments cannot be used.
     """
     if database is not None:
         conclude(lambda: _assess(locate(database)[0], archs, cuda, as_json))

@@ -1,4 +1,4 @@
-"""Families and databases as commands take them: by path, by name, or as ``PACKAGE:FAMILY`` of an installed package."""
+"""Families and databases as arguments: by path, by name, or as ``PACKAGE:FAMILY`` of an installed package."""
 
 from __future__ import annotations
 

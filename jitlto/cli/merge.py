@@ -1,4 +1,4 @@
-"""``jitlto merge``: from the parts of a sharded build to one fragment database."""
+"""``jitlto merge``: join the parts of a sharded build into one fragment database."""
 
 from __future__ import annotations
 
@@ -16,11 +16,9 @@ from jitlto.model.text import pluralize
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
 @click.option("-o", "--output", type=FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
-@click.option("--allow-mixed", is_flag=True, help="Take parts that different compilers made.")
-@click.option(
-    "--prefer", type=click.Choice(["first", "last"]), help="Where PARTs differ about one thing, which of them to take."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print what was merged as JSON.")
+@click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
+@click.option("--prefer", type=click.Choice(["first", "last"]), help="Which PART to take where they differ.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def merge(
     parts: tuple[Path, ...],
     output: Path,
@@ -31,8 +29,8 @@ def merge(
 ) -> None:
     """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
 
-    The database is byte for byte that of a build in one piece. Complete databases of different families are joined
-    too. It appears when everything has held, or not at all.
+    The result is byte for byte that of a build in one piece. Complete databases of different families are joined too.
+    The database is written at the end, whole, or not at all.
     """
     from jitlto.build.merge import merge_databases
 

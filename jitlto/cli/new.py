@@ -1,4 +1,4 @@
-"""``jitlto new``: a small working package that carries a family."""
+"""``jitlto new``: write a small working package with a kernel family."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def _name(_: click.Context, __: click.Parameter, value: str) -> str:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None:
-    """Write a small package NAME that carries a kernel family: to build, to test, and to change into your own.
+    """Write a small package NAME with a kernel family, to build, test and adapt.
 
-    It holds a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
+    It has a family with matrices, templates and device headers, a pyproject.toml whose build hook compiles it, a
     Python module that launches it, tests, and a workflow for CI. No existing file is overwritten.
     """
     from jitlto.build.packaging.scaffold import write_package

@@ -12,7 +12,7 @@ import msgspec
 
 from jitlto.model.text import pluralize
 
-if TYPE_CHECKING:  # what other commands need not wait for
+if TYPE_CHECKING:  # imports that other commands need not wait for
     from jitlto.build.merge import MergeReport
     from jitlto.build.pipeline import BuildReport
     from jitlto.storage.check_result import Cause

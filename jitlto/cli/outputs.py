@@ -13,7 +13,7 @@ from jitlto.errors import DatabaseError, JitltoError
 from jitlto.storage import files
 from jitlto.storage.database import is_database
 
-if TYPE_CHECKING:  # what other commands need not wait for
+if TYPE_CHECKING:  # imports that other commands need not wait for
     from jitlto.storage.declaration import FamilyDeclaration
 
 
@@ -43,11 +43,11 @@ def check_outputs(
     seen: dict[str, Path] = {}
     for option, path in paths.items():
         for other, taken in seen.items():
-            if _same(path, taken):
+            if _is_same(path, taken):
                 raise click.UsageError(f"{other} and {option} name one file, {path}: use two names")
         seen[option] = path
         for source in read:
-            if _same(path, source):
+            if _is_same(path, source):
                 raise click.UsageError(f"{option} {path} would overwrite an input of this command: use another name")
         if option != database and os.path.isfile(path) and _holds_database(path):  # noqa: PTH113 - long names
             raise DatabaseError(
@@ -59,7 +59,7 @@ def check_outputs(
 
 
 def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
-    """The files that families are declared in, matrices and templates too."""
+    """Return the declarations, matrices and templates of families."""
     found: list[Path] = []
     for family in families:
         found.append(family.path)
@@ -92,8 +92,8 @@ def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> No
         ) from error
 
 
-def _same(one: Path, other: Path) -> bool:
-    """Whether two names lead to one file, be it there yet or not."""
+def _is_same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to the same file, which may not exist yet."""
     try:
         return one.samefile(other)
     except OSError:
@@ -104,4 +104,4 @@ def _holds_database(path: Path) -> bool:
     try:
         return is_database(path)
     except OSError:
-        return False  # it cannot be written either, or is told where it is
+        return False  # writing it fails too, with the reason

@@ -1,4 +1,4 @@
-"""``jitlto report``: a database as a page to look at."""
+"""``jitlto report``: a database as an HTML page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from jitlto.model.text import pluralize
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
 @click.argument("database", metavar=DATABASE, type=PATH)
 @click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
-@click.option(
-    "--timings", type=FILE, multiple=True, help="What `jitlto build --timings FILE.json` wrote; several times."
-)
-@click.option("--check", "check_file", type=FILE, help="What `jitlto check --json` printed of DB.")
+@click.option("--timings", type=FILE, multiple=True, help="Output of `jitlto build --timings FILE.json`. Repeatable.")
+@click.option("--check", "check_file", type=FILE, help="Output of `jitlto check DB --json`.")
 def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
-    """Write a page that shows DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
+    """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
 
-    One HTML file that loads nothing. With --timings it shows compile times, with --check what was found.
+    The page is one file that loads nothing. With --timings it shows compile times, with --check the result of a check.
     """
     from jitlto.build.execution.costs import read_seconds
     from jitlto.report import page
