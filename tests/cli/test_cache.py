@@ -87,7 +87,9 @@ def test_one_cache_is_cleared_without_the_other(own: dict[str, str], tmp_path: P
     assert _info(own)["cubins"]["entries"] == {}
 
 
-def test_a_cache_that_is_off_or_cannot_be_used_is_said(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+def test_a_cache_that_is_off_or_cannot_be_used_is_reported(
+    mini_copy: Path, own: dict[str, str], tmp_path: Path
+) -> None:
     assert "JITLTO_CACHE=off" in jitlto("cache", "info", JITLTO_CACHE="off", **own).stdout
     assert _info(own, JITLTO_CACHE="off")["cubins"]["usable"] is False
     assert "JITLTO_CACHE=readonly" in jitlto("cache", "info", JITLTO_CACHE="readonly", **own).stdout
@@ -107,7 +109,7 @@ def test_a_cache_that_is_off_or_cannot_be_used_is_said(mini_copy: Path, own: dic
     assert "is not a directory" in str(_info(under)["cubins"]["note"])
 
 
-def test_why_a_cache_cannot_be_used_is_said_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+def test_why_a_cache_cannot_be_used_is_reported_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     _warm(mini_copy, own)
     place = tmp_path / "cache" / "cubins"
     place.chmod(0o777)

@@ -42,7 +42,7 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
     assert "search" not in one
 
 
-def test_what_does_not_hold_is_said_with_status_1(build_family: BuildFamily) -> None:
+def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
     path = build_family(BROKEN).path
     done = jitlto("check", path)
     fails(
@@ -143,7 +143,7 @@ def test_usage_errors_have_status_2(mini_path: Path) -> None:
     fails(jitlto("check", mini_path, "--link", "sm_50", "--link", "sm_98"), 2, "does not link for sm_")
 
 
-def test_what_cannot_be_read_is_said_with_status_1(mini_path: Path, tmp_path: Path) -> None:
+def test_unreadable_databases_have_status_1(mini_path: Path, tmp_path: Path) -> None:
     fails(jitlto("check", tmp_path / "none.fragdb"), 1, "[database-not-found]")
     fails(jitlto("check", mini_path, "mimi"), 1, "[registry-unknown-family]", "'mini'")
 

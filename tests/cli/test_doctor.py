@@ -76,7 +76,7 @@ def test_settings_that_are_none_are_findings_among_the_others() -> None:
     found = _findings(1, JITLTO_CACHE="sometimes", JITLTO_MAX_LOADED="-1", JITLTO_CACHE_SIZE="much")
     bad = {f["name"]: f for f in found if not f["ok"] and f["required"]}
     assert set(bad) == {"JITLTO_CACHE", "JITLTO_MAX_LOADED", "JITLTO_CACHE_SIZE"}
-    assert bad["JITLTO_CACHE"]["remedy"] == "one of on, readonly, off"
+    assert "readonly" in str(bad["JITLTO_CACHE"]["remedy"])
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
 
 

@@ -98,7 +98,7 @@ def test_a_file_wins_over_a_family_of_its_name(
     assert KEY.replace("mini/", "other/") in run("ls", "mini").stdout
 
 
-def test_what_is_not_there_is_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
+def test_unknown_families_and_packages_are_one_message(site: Path, mini_path: Path, tmp_path: Path) -> None:
     install_mini(site, mini_path)
     fails(jitlto("ls", "mimi"), 1, "[registry-unknown-family]", "'mimi'", "'mini'")
     fails(jitlto("verify", "other:mini"), 1, "[registry-unknown-package]", "'other'", "my-package")
@@ -147,7 +147,7 @@ def test_installed_families_are_listed_with_their_versions_and_what_they_are(sit
     assert "is not a fragment database" in text
 
 
-def test_an_empty_list_is_said(site: Path) -> None:
+def test_an_empty_list_is_reported(site: Path) -> None:
     listed = json.loads(run("ls", "--installed", "--json").stdout)["families"]
     done = run("ls", "--installed")
     assert bool(listed) == bool(done.stdout)

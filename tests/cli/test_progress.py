@@ -203,7 +203,7 @@ def test_known_costs_of_zero_do_not_divide() -> None:
         (4320, "1 h 12 min"),
     ],
 )
-def test_durations_are_said_as_people_say_them(seconds: float, text: str) -> None:
+def test_durations_are_written_as_people_write_them(seconds: float, text: str) -> None:
     assert duration(seconds) == text
 
 

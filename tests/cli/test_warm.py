@@ -144,7 +144,7 @@ def test_a_pack_holds_what_was_asked_and_takes_over_what_is_there(shipped: Path,
 
 
 @pytest.mark.slow
-def test_a_pack_that_would_not_be_found_is_said(shipped: Path, tmp_path: Path) -> None:
+def test_a_pack_with_a_name_that_is_not_found_gets_advice(shipped: Path, tmp_path: Path) -> None:
     command = ("warm", "search", "out_type=float", "veclen=16", "--arch", "sm_90", "--db", shipped, "-o")
     assert "kernels.pack or kernels.*.pack" in jitlto(*command, tmp_path / "other.pack").stdout
     assert "to be found" not in jitlto(*command, tmp_path / "kernels.h200.pack").stdout
@@ -158,7 +158,7 @@ def test_kernels_that_need_callers_code_are_left_out_and_said(shipped: Path) -> 
 
 
 @pytest.mark.slow
-def test_what_fails_is_said_by_cause_and_the_rest_is_linked(shipped: Path, tmp_path: Path) -> None:
+def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.jsonl"
     whole = {"out_type": "float", "idx_type": "uint32_t", "distance_name": "euclidean", "filter_name": "filter_none"}
     lines = [_line("search", data_type="float", veclen=size, **whole) for size in ("4", "1", "3", "5")]
@@ -195,7 +195,7 @@ def test_a_cache_that_keeps_nothing_is_an_error(mini_path: Path, tmp_path: Path)
     assert jitlto(*command, "-o", tmp_path / "mini.pack", JITLTO_CACHE_DIR=str(tmp_path / "file")).returncode == 0
 
 
-def test_what_cannot_be_asked_is_one_message(mini_path: Path, tmp_path: Path) -> None:
+def test_invalid_requests_are_one_message(mini_path: Path, tmp_path: Path) -> None:
     base = ("warm", "mini", "--db", mini_path)
     fails(jitlto(*base, "--arch", "sm_20"), 2, "sm_20")
     fails(jitlto(*base, "--arch", "ninety"), 2, "--arch", "ninety")

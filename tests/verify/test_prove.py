@@ -130,7 +130,7 @@ def test_a_combination_of_values_that_a_third_group_lacks_is_a_failure(proof: Pr
     assert failures(found) == [("requirement", {"a": "2", "b": "2"})]
 
 
-def test_one_hole_is_said_once_whatever_else_can_be_chosen(proof: Prove) -> None:
+def test_one_hole_is_reported_once_whatever_else_is_chosen(proof: Prove) -> None:
     filtered = "_Z6filterv"
     found = proof(
         kernel(OP, HELPER, filtered),
@@ -307,7 +307,7 @@ def test_links_that_fail_for_one_reason_have_one_cause(mini: KernelFamily) -> No
     assert [(cause.archs, cause.count) for cause in causes] == [(("sm_50", "sm_70"), 8)]
 
 
-def test_whoever_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> None:
+def test_a_caller_that_stops_does_not_wait_for_the_rest(mini: KernelFamily) -> None:
     (first, *_) = prove(mini).kernels
     taken = []
 
