@@ -50,7 +50,8 @@ nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|concurrent\.futures|enum|os|pathlib)\..*"),
     ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence"),
     ("py:class", r"\(\w+|\w+\)"),  # of "tuple of (str, str)"
-    ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily|Project)"),
+    ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),
+    ("py:class", r"([\w.]+\.)?RenderedFamilies"),
     ("py:class", r"([\w.]+\.)?(Chosen|RenderedSource|Resolution|Services|SuppliedInput|UserInput)"),
 ]
 

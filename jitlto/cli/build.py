@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # imports that other commands need not wait for
     from jitlto.build.execution.events import Observer
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.packaging.project import Package
-    from jitlto.build.pipeline import Project
+    from jitlto.build.rendered_families import RenderedFamilies
     from jitlto.build.shards import Shard
 
 _LONGEST_NAME = 200  # file systems take 255 bytes
@@ -140,7 +140,7 @@ def build(
     Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only what has changed is compiled
     again. The database is written at the end, whole, or not at all.
 
-    With --project, families and compiler options are those of the package in that directory, whose entry points are
+    With --rendered, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
@@ -149,7 +149,7 @@ def build(
     from jitlto.build.execution import timings as record
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
-    from jitlto.build.pipeline import Project
+    from jitlto.build.rendered_families import RenderedFamilies
 
     builds = plan_shards is None and explain is None and not dry_run
     if builds and output is None:
@@ -171,17 +171,17 @@ def build(
             return
     families = package.families if package else [declaration.load_family(path) for path in _paths(names)]
     check_outputs(outputs, family_sources(families), database="-o")
-    project = Project(families, keep_going=keep_going)
+    rendered = RenderedFamilies(families, keep_going=keep_going)
     cache = None if no_cache else open_cache(cache_dir)
     if plan_shards is not None:
-        _print_shards(project, plan_shards, recorded, as_json)
+        _print_shards(rendered, plan_shards, recorded, as_json)
     elif explain is not None:
-        _print_reasons(project, FragmentKey.parse(explain), cache, as_json)
+        _print_reasons(rendered, FragmentKey.parse(explain), cache, as_json)
     elif dry_run:
-        _print_uncached(project, cache, as_json)
+        _print_uncached(rendered, cache, as_json)
     elif output is not None:
         options = _BuildOptions(jobs, executor, keep_going, shard, recorded, timings, quiet)
-        _build(project, output, cache, options, as_json)
+        _build(rendered, output, cache, options, as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +195,16 @@ class _BuildOptions:
     quiet: bool
 
 
-def _build(project: Project, output: Path, cache: Cache | None, options: _BuildOptions, as_json: bool) -> None:
+def _build(
+    rendered: RenderedFamilies, output: Path, cache: Cache | None, options: _BuildOptions, as_json: bool
+) -> None:
     from jitlto.build import pipeline
     from jitlto.build.failures import FailedFragmentsError
 
     try:
         with _observer(options.timings, options.quiet) as observer, _executor(options.executor) as pool:
             report = pipeline.build(
-                project,
+                rendered,
                 output,
                 jobs=options.jobs,
                 executor=pool,
@@ -269,10 +271,10 @@ def _executor(url: str | None) -> Iterator[Executor | None]:
         yield pool
 
 
-def _print_shards(project: Project, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
+def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
     from jitlto.build import shards
 
-    document = shards.make_ci_matrix(project.shard_items(recorded), count)
+    document = shards.make_ci_matrix(rendered.shard_items(recorded), count)
     if as_json:
         # On one line: what a job writes to $GITHUB_OUTPUT.
         click.echo(json.dumps(document))
@@ -281,8 +283,8 @@ def _print_shards(project: Project, count: int, recorded: Mapping[str, int], as_
         click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
 
 
-def _print_reasons(project: Project, key: FragmentKey, cache: Cache | None, as_json: bool) -> None:
-    reasons = project.explain_rebuild(key, cache)
+def _print_reasons(rendered: RenderedFamilies, key: FragmentKey, cache: Cache | None, as_json: bool) -> None:
+    reasons = rendered.explain_rebuild(key, cache)
     if as_json:
         print_json({"key": str(key), "reasons": reasons})
     else:
@@ -306,11 +308,11 @@ def _print_failures(error: FailedFragmentsError) -> None:
     )
 
 
-def _print_uncached(project: Project, cache: Cache | None, as_json: bool) -> None:
-    missing = project.find_uncached(cache)
+def _print_uncached(rendered: RenderedFamilies, cache: Cache | None, as_json: bool) -> None:
+    missing = rendered.find_uncached(cache)
     if as_json:
-        print_json({"fragments": len(project.keys), "compile": [str(key) for key in missing]})
+        print_json({"fragments": len(rendered.keys), "compile": [str(key) for key in missing]})
         return
     for key in missing:
         click.echo(str(key))
-    click.echo(f"{len(missing)} of {pluralize(len(project.keys), 'fragment')} would be compiled", err=True)
+    click.echo(f"{len(missing)} of {pluralize(len(rendered.keys), 'fragment')} would be compiled", err=True)

@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 from jitlto import config
 from jitlto.build import matrix
 from jitlto.build.execution.workers import ProcessExecutor
-from jitlto.build.pipeline import build, family_record
+from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import family_record
 from jitlto.build.templates import render_family
 from jitlto.cli import cli
 from jitlto.errors import BuildError, FamilyError, JitltoError, MatrixError, RenderError

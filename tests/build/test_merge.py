@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.build.merge import merge_databases
-from jitlto.build.pipeline import Project, build
+from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard, make_part_record
 from jitlto.build.templates import render_family
 from jitlto.cli import cli
@@ -109,7 +110,7 @@ def mini(mini_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     own = HeaderSearch(loaded.include)
     rendered = list(render_family(loaded))
     includes = {source.key: own.reachable(source.source.encode()) for source in rendered}
-    return whole(path, includes, Project([loaded]).source_digests())
+    return whole(path, includes, RenderedFamilies([loaded]).source_digests())
 
 
 # --- A family by hand, for what need not be compiled ---

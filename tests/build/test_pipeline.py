@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.execution.events import Observer, Span
-from jitlto.build.pipeline import build, family_record
+from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import family_record
 from jitlto.cuda import nvrtc, toolkit
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.model.fragment import FragmentKey, Role

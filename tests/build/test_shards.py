@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from jitlto.build.pipeline import Project
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import (
     Shard,
     ShardItem,
@@ -142,7 +142,7 @@ def test_shards_do_not_depend_on_the_hash_seed() -> None:
 
 def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
     loaded = declaration.load_family(write_family(directory, files))
-    return Project([loaded]).source_digests()
+    return RenderedFamilies([loaded]).source_digests()
 
 
 def test_the_whole_is_named_by_what_the_author_wrote_and_not_by_where_it_lies(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ def _plot(timings: Timings) -> dict[str, Any]:
     top = _TOP
     for name in dict.fromkeys(phase.name for phase in timings.phases):
         phases = [phase for phase in timings.phases if phase.name == name]
-        bars = [{"title": "", "x": at(p.start), "width": round(p.seconds * scale, 2)} for p in phases]
+        bars: list[dict[str, Any]] = [
+            {"title": "", "x": at(p.start), "width": round(p.seconds * scale, 2)} for p in phases
+        ]
         right = max(bar["x"] + bar["width"] for bar in bars) + 5
         note = {"x": right, "text": _seconds(sum(phase.seconds for phase in phases))}
         lanes.append({"name": name, "style": "phase", "y": top, "bars": bars, "note": note})

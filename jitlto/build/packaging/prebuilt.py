@@ -10,7 +10,8 @@ from pathlib import Path
 
 from jitlto import config
 from jitlto.build.packaging.pyproject import PackageConfig
-from jitlto.build.pipeline import BuildReport, family_record
+from jitlto.build.pipeline import BuildReport
+from jitlto.build.rendered_families import family_record
 from jitlto.build.templates import render_family
 from jitlto.errors import DatabaseError, ProjectError
 from jitlto.model.fragment import ImageKind

@@ -22,7 +22,8 @@ import pytest
 from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.build.failures import FailedFragmentsError
-from jitlto.build.pipeline import BuildReport, Project, build
+from jitlto.build.pipeline import BuildReport, build
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import toolkit
 from jitlto.errors import BuildError, CompileError, ToolchainError
 from jitlto.model.fragment import FragmentKey
@@ -310,7 +311,7 @@ def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: M
 @pytest.mark.slow
 def test_the_most_expensive_are_compiled_first(tmp_path: Path, cache: Cache) -> None:
     path = write_family(tmp_path / "family", MINI)
-    keys = [str(key) for key in Project([declaration.load_family(path)]).keys]
+    keys = [str(key) for key in RenderedFamilies([declaration.load_family(path)]).keys]
     costs = {key: float(number) for number, key in enumerate(keys)}
     cache.record_costs(costs)
     order: list[str] = []
@@ -473,7 +474,7 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
 
     def explain(files: dict[str, str], *, built: bool = False) -> str:
         shutil.rmtree(tmp_path / "family", ignore_errors=True)
-        project = Project([declaration.load_family(write_family(tmp_path / "family", files))])
+        project = RenderedFamilies([declaration.load_family(write_family(tmp_path / "family", files))])
         if built:
             build(project, tmp_path / "x.fragdb", cache=cache, executor=workers)
         return "\n".join(project.explain_rebuild(key, cache))
@@ -487,7 +488,7 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
     source = explain(changed(op__json=MINI["op.json"].replace("a + a", "a + a + a")))
     assert "return a + a + a;" in source
     with raises(BuildError, "build-unknown-fragment"):
-        Project([declaration.load_family(tmp_path / "family" / "family.toml")]).explain_rebuild(
+        RenderedFamilies([declaration.load_family(tmp_path / "family" / "family.toml")]).explain_rebuild(
             FragmentKey.parse("mini/op[x=1]"), cache
         )
 

@@ -1,0 +1,195 @@
+"""Families that are built together, rendered, with how each of their sources is compiled."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from jitlto.build import shards
+from jitlto.build.cache import rebuild_reason
+from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.compilers.base import Toolchain, find_toolchain
+from jitlto.build.execution.costs import costs, estimate
+from jitlto.build.execution.scheduler import CompileRequest
+from jitlto.build.failures import Failure
+from jitlto.build.shards import Shard
+from jitlto.build.templates import RenderedSource, render_family
+from jitlto.errors import BuildError, FamilyError, JitltoError
+from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.fragment import FragmentKey
+from jitlto.model.headers import HeaderSearch
+from jitlto.storage.declaration import FamilyDeclaration
+
+_CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
+
+
+class RenderedFamilies:
+    """Families that are built together, rendered, with how each is compiled.
+
+    Matrices are parsed, templates rendered and headers read once, whatever is then asked of it.
+
+    Parameters
+    ----------
+    families : sequence of FamilyDeclaration
+        With distinct names.
+    keep_going : bool
+        Keep what cannot be rendered in ``failures`` instead of raising the first.
+
+    Raises
+    ------
+    JitltoError
+        If a matrix, a template or an interface is invalid, or a compiler is missing.
+    """
+
+    def __init__(self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False) -> None:
+        names = [family.name for family in families]
+        for family in families:
+            if names.count(family.name) > 1:
+                raise FamilyError(
+                    f"duplicate family {family.name!r}",
+                    code="family-duplicate",
+                    where=str(family.path),
+                    hint="give each family a name of its own",
+                )
+        toolchains: dict[str, Toolchain] = {}
+        self.requests: list[CompileRequest] = []
+        self.failures: list[Failure] = []
+        self.advice: list[str] = []
+        for family in families:
+            toolchain = toolchains.get(family.toolchain) or find_toolchain(family.toolchain)
+            toolchains[family.toolchain] = toolchain
+            search, own = HeaderSearch([*family.include, *toolchain.header_roots()]), HeaderSearch(family.include)
+            options, images = family.compiler_options(), family.images
+            config = CompileConfig(toolchain, search, own, family.architectures, options, images)
+            on_error = self._add_failure if keep_going else None
+            rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
+            self.requests += [CompileRequest(source, config) for source in rendered]
+        self.records = {family.name: family_record(family) for family in families}
+
+    def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
+        self.failures.append(Failure(rendered, error))
+
+    @cached_property
+    def keys(self) -> tuple[FragmentKey, ...]:
+        """All fragments, in the order of rendering."""
+        return tuple(request.rendered.key for request in self.requests)
+
+    def check_reproducible(self) -> None:
+        """Check that neither a template nor a header of the families uses the clock.
+
+        Raises
+        ------
+        BuildError
+            At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
+        """
+        checked: set[tuple[str, str]] = set()  # headers that an earlier source includes
+        for request in self.requests:
+            rendered, source = request.rendered, request.config.own_closure(request.rendered.source)
+            headers = {n: text for n, text in source.headers.items() if (rendered.key.family, n) not in checked}
+            checked.update((rendered.key.family, name) for name in headers)
+            for name, text in ((str(rendered.group.template), source.text), *headers.items()):
+                if match := _CLOCK.search(text):
+                    raise BuildError(
+                        f"{match[0].decode()} makes every build different",
+                        code="build-not-reproducible",
+                        where=f"{name}:{text[: match.start()].count(bytes([10])) + 1}",
+                        hint="pass the value through the matrix, or as an option -DNAME=value",
+                    )
+
+    def source_digests(self) -> dict[FragmentKey, str]:
+        """What the author wrote of each fragment, see :func:`jitlto.build.shards.digest_source`."""
+        return {r.rendered.key: shards.digest_source(r.rendered, r.config) for r in self.requests}
+
+    def toolchain_identities(self) -> dict[str, str]:
+        """The identity of each family's compiler."""
+        return {r.rendered.key.family: r.config.toolchain.identity for r in self.requests}
+
+    def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
+        """What :mod:`~jitlto.build.shards` balances: each fragment with its compile and cost.
+
+        Parameters
+        ----------
+        recorded : mapping of str to int
+            Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
+        """
+        estimates = {
+            str(r.rendered.key): estimate(r.config.closure(r.rendered.source), len(r.config.architectures))
+            for r in self.requests
+        }
+        cost = costs(estimates, recorded)
+        return [
+            shards.ShardItem(key, f"{key.family} {r.config.source_key(r.rendered.source)}", cost[str(key)])
+            for key, r in zip(self.keys, self.requests, strict=True)
+        ]
+
+    def select(self, shard: Shard | None, recorded: Mapping[str, int]) -> list[CompileRequest]:
+        """The requests of one shard, or all."""
+        if shard is None:
+            return self.requests
+        keys = shards.select_fragments(self.shard_items(recorded), shard)
+        return [request for request in self.requests if request.rendered.key in keys]
+
+    def find_uncached(self, cache: Cache | None) -> list[FragmentKey]:
+        """The fragments that a build would compile."""
+        return [request.rendered.key for request in self.requests if not _is_cached(request, cache)]
+
+    def explain_rebuild(self, key: FragmentKey, cache: Cache | None) -> list[str]:
+        """Explain why a fragment would be compiled, field by field.
+
+        Raises
+        ------
+        BuildError
+            If no family has such a fragment.
+        """
+        request = next((request for request in self.requests if request.rendered.key == key), None)
+        if request is None:
+            raise BuildError(
+                f"no fragment {key}",
+                code="build-unknown-fragment",
+                hint="`jitlto build --dry-run` lists the fragments of a build",
+            )
+        if cache is None:
+            return ["there is no cache: everything is compiled"]
+        now: dict[str, str | dict[str, str]] = {**request.config.fields(request.rendered.source)}
+        before = cache.history(key)
+        if before is not None:
+            headers = before.get("headers", {})
+            now["headers"] = request.config.current_headers(headers) if isinstance(headers, dict) else {}
+        return rebuild_reason.explain(before, now, is_cached=_is_cached(request, cache))
+
+
+def _is_cached(request: CompileRequest, cache: Cache | None) -> bool:
+    if cache is None:
+        return False
+    return cache.find(request.config.source_key(request.rendered.source), request.config) is not None
+
+
+def family_record(family: FamilyDeclaration) -> FamilyRecord:
+    """Return what the run side must know of a family: its groups, and the headers of its own behind its interfaces.
+
+    Raises
+    ------
+    FamilyError
+        If an interface header is not in the family's include directories.
+    """
+    search = HeaderSearch(family.include)
+    for group in family.groups:
+        if group.interface and search.find(group.interface) is None:
+            raise FamilyError(
+                f"interface {group.interface!r} does not exist",
+                code="family-interface",
+                where=f"{family.path} [{group.role}.{group.name}]",
+                hint=f"looked for in {', '.join(map(str, family.include))}",
+            )
+    include = "".join(f'#include "{name}"\n' for name in family.interfaces)
+    headers = search.closure(include.encode()).headers
+    return FamilyRecord(
+        family.name,
+        family.source_options(),
+        family.link,
+        family.architectures,
+        tuple(GroupRecord(g.name, g.role, g.key, g.interface, g.template is None) for g in family.groups),
+        tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
+    )
