@@ -15,6 +15,7 @@ import numpy as np
 
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
+from jitlto.runtime.launch.streams import as_stream
 
 # Above this, cuda.core does not take a Python int: it sends it as 8 bytes, signed.
 _LARGEST = (1 << 63) - 1
@@ -64,9 +65,9 @@ def compile_call(
 ) -> Callable[..., None]:
     """Generate the method ``__call__`` of launchers whose kernels have a signature.
 
-    The generated code looks up ``launch``, ``Stream``, ``as_stream`` and ``JitltoError`` in ``namespace``.
+    The generated code looks up ``launch``, ``Stream`` and ``JitltoError`` in ``namespace``.
     """
-    constants: dict[str, Any] = {"has_cheap_address": _has_cheap_address}
+    constants: dict[str, Any] = {"has_cheap_address": _has_cheap_address, "as_stream": as_stream}
     lines: list[str] = []
     for number, (parameter, converter) in enumerate(zip(signature, convert.converters, strict=True)):
         constants[f"convert{number}"] = converter

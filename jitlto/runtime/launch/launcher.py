@@ -9,7 +9,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
-from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch  # noqa: F401 - Stream: for the fast path
+from cuda.core import Kernel, LaunchConfig, ObjectCode, Stream, launch
 
 from jitlto.cuda import device
 from jitlto.errors import JitltoError, LaunchError
@@ -17,7 +17,6 @@ from jitlto.model.types import Parameter
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.launch_config import ConfigMaker, Extent, parse_extent
-from jitlto.runtime.launch.streams import as_stream
 from jitlto.runtime.linking.cache_entry import LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
@@ -51,7 +50,7 @@ class Launcher:
 
     _has_launched = False  # of a signature's class: whether a kernel of that signature has
 
-    def __new__(cls, chosen: Chosen, *_: object) -> Launcher:
+    def __new__(cls, chosen: Chosen, *_: object, **_more: object) -> Launcher:
         """Make a launcher of the signature's own class, which is where Python looks for the fast ``__call__``."""
         return object.__new__(_signature_class(cls, chosen.signature))  # type: ignore[arg-type]  # a class can be hashed
 
@@ -235,10 +234,16 @@ class Launcher:
         ArgumentError, LaunchError
             As :meth:`__call__`.
         """
-        device.current()
+        current = device.current()
         values = self._convert(args)
         config = self._config_maker.make(grid, block, shared_memory, cluster, cooperative, programmatic)
-        prepared = (as_stream(stream), config, self.kernel, *values)
+        if stream is None:
+            stream = current.default_stream
+        elif type(stream) is not Stream:
+            from jitlto.runtime.launch.streams import as_stream  # which many first launches do not need
+
+            stream = as_stream(stream)
+        prepared = (stream, config, self.kernel, *values)
 
         def bound() -> None:
             try:
