@@ -220,24 +220,10 @@ class Planner(Generic[Loaded]):
             target = None if arch is None else Architecture.parse(str(arch))
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
-        request = None  # a Python function cannot be written down
-        if not self._functions:
-            pinned = tuple(str(fragment.key) for fragment in self._pinned)
-            requested = dict(link_options or {})
-            request = Request(
-                family.name, self._entry, self._configuration, pinned, tuple(self._supplied), link_mode, requested
-            )
+        request = self._request(link_mode, link_options or {})
+        inputs = tuple(supplied)
         plan = Plan(
-            family.name,
-            resolution,
-            tuple(supplied),
-            options,
-            built,
-            link_mode,
-            target,
-            database,
-            self._services,
-            request,
+            family.name, resolution, inputs, options, built, link_mode, target, database, self._services, request
         )
         self._services.events.emit(Kind.PLANNED, str(resolution.entry.key), seconds=time.perf_counter() - begin)
         return plan
@@ -254,20 +240,18 @@ class Planner(Generic[Loaded]):
         PlanError
             If the database does not have one of the fragments any more.
         """
-        from jitlto.cuda.nvjitlink import InputKind
-
         for key in request.pinned:
             self.add(key)
-        for name, data, kind in request.supplied:
-            if isinstance(data, str):
-                self.add_source(data, name) if kind is None else self.add_ptx(data, name)
-            elif kind is InputKind.PTX:
-                self.add_ptx(data, name)
-            elif kind is InputKind.LTOIR:
-                self.add_ltoir(data, name)
-            else:
-                self.add_binary(data, str(kind), name)
+        self._supplied += request.supplied
         return self
+
+    def _request(self, link_mode: str, link_options: Mapping[str, object]) -> Request | None:
+        """The request that is planned; None with a Python function, which cannot be written down."""
+        if self._functions:
+            return None
+        pinned = tuple(str(fragment.key) for fragment in self._pinned)
+        supplied, options = tuple(self._supplied), dict(link_options)
+        return Request(self._family.name, self._entry, self._configuration, pinned, supplied, link_mode, options)
 
     def _inputs(self, database: FragmentDatabase, record: FamilyRecord) -> list[inputs.UserInput]:
         if not self._supplied and not self._functions:

@@ -203,6 +203,6 @@ def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
 
     kind = None if content["kind"] is None else InputKind(content["kind"])
     data = content["text"] if "text" in content else base64.b64decode(content["base64"], validate=True)
-    if not isinstance(data, str if kind is None else str | bytes):
-        raise TypeError("a source is text")
+    if not isinstance(data, {None: str, InputKind.PTX: str | bytes}.get(kind, bytes)):
+        raise TypeError("a source is text, and a binary input is not")
     return (str(content["name"]), data, kind)
