@@ -222,11 +222,12 @@ class WarmTarget:
         JitltoError
             If the pack cannot be written.
         """
-        claimed: dict[str, WarmJob] = {}
+        claimed: dict[str, object] = {}
 
         def work(job: WarmJob) -> WarmOutcome | None:
             plan = job.plan()
-            if claimed.setdefault(plan.digest, job) is not job:
+            claim = object()
+            if claimed.setdefault(plan.digest, claim) is not claim:  # one step for all threads
                 return None
             kernel = self._to_cache(plan) if self._output is None else self._to_pack(plan)
             return WarmOutcome(job, plan.target.sm, plan.link_key, plan.database.path, kernel.layer)

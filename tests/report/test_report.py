@@ -397,67 +397,6 @@ def test_a_check_of_another_database_is_refused(mini_path: Path) -> None:
         describe(database, check=CheckResult("abc", True, (), None))
 
 
-_CAUSE = {
-    "kind": "link",
-    "archs": ["sm_90"],
-    "message": "m",
-    "hint": None,
-    "log": "",
-    "at": [{"subject": "f", "configuration": {"a": "b"}, "arch": None}],
-}
-_RESULT = {
-    "digest": "d",
-    "holds": False,
-    "families": [
-        {
-            "family": "f",
-            "holds": True,
-            "kernels": 2,
-            "completed_by_callers": 0,
-            "failures": [],
-            "notes": [{"kind": "gap", "message": "m", "subject": "f", "configuration": {}}],
-        }
-    ],
-    "link": {
-        "archs": ["sm_90"],
-        "mode": "lto",
-        "nvjitlink": "13.0",
-        "families": [
-            {"family": "f", "holds": False, "linked": 1, "kernels": 2, "cover": 1, "tuples": 3, "failures": [_CAUSE]}
-        ],
-    },
-}
-
-
-def _places(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """The way to every part of a document."""
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [at, *(place for name, part in inner for place in _places(part, (*at, name)))]
-
-
-_JUNK = st.sampled_from([None, True, -1, 1.5, "", "\ud800", [], [None], {}, {"a": []}])
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.sampled_from(_places(_RESULT)[1:]), _JUNK)
-def test_what_is_no_result_of_a_check_is_one_clear_error(place: tuple[str | int, ...], junk: object) -> None:
-    document = json.loads(json.dumps(_RESULT))
-    inner = document
-    for name in place[:-1]:
-        inner = inner[name]
-    inner[place[-1]] = junk
-    with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory) / "check.json"
-        file.write_text(json.dumps(_RESULT))
-        whole = read_check_result(file)
-        file.write_text(json.dumps(document))
-        try:
-            assert read_check_result(file) != whole or document == _RESULT or place[-1] in ("holds", "arch")
-        except JitltoError as error:
-            assert error.where == str(file)
-            assert "jitlto check" in (error.hint or "")
-
-
 # --- the page
 
 

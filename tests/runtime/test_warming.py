@@ -1,0 +1,59 @@
+"""Linking ahead as library calls: which kernels, where they go, and what is not linked again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.errors import JitltoError
+from jitlto.model.versions import Architecture
+from jitlto.runtime.cache_lookup import look_up
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking.packs import Pack
+from jitlto.runtime.warming import WarmTarget, family_jobs
+from tests.support.errors import raises
+
+SM_90 = Architecture(90)
+
+
+def test_settings_select_kernels_and_repeated_names_add_up(mini: KernelFamily) -> None:
+    def count(*settings: tuple[str, str]) -> int:
+        return len(family_jobs(mini, settings, [SM_90]).jobs)
+
+    assert count() == 4
+    assert count(("data_type", "float")) == 2
+    assert count(("data_type", "float,double")) == count(("data_type", "float"), ("data_type", "double")) == 4
+
+
+def test_values_that_no_kernel_has_together_are_an_error(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitlto.runtime.warming._allowed_values", lambda *_: {"data_type": {"int"}})
+    with raises(JitltoError, "jitlto-no-such-kernel", where="mini"):
+        family_jobs(mini, [], [SM_90])
+
+
+def test_a_pack_is_written_and_its_kernels_are_not_linked_again(
+    mini: KernelFamily, empty_cache: Path, tmp_path: Path
+) -> None:
+    pack = tmp_path / "mini.pack"
+    jobs = family_jobs(mini, [("op_name", "twice")], [SM_90]).jobs
+    first = WarmTarget(pack).link([*jobs, *jobs])
+    assert (first.linked, first.found, first.packed) == (2, 0, 2)
+    assert list(Pack(pack).digests) == sorted(outcome.job.plan().digest for outcome in first.outcomes)
+    again = WarmTarget(pack).link(jobs)
+    assert (again.linked, again.found, again.failures) == (0, 2, [])
+
+
+def test_a_kernel_in_the_cache_is_a_hit_and_another_configuration_the_nearest_miss(
+    mini: KernelFamily, empty_cache: Path
+) -> None:
+    jobs = family_jobs(mini, [("op_name", "twice"), ("data_type", "float")], [SM_90]).jobs
+    (outcome,) = WarmTarget().link(jobs).outcomes
+    assert outcome.layer == "link"
+    hit = look_up(mini.plan(arch="sm_90", data_type="float", op_name="twice")).hit
+    assert hit is not None
+    assert hit.layer == "disk"
+    missed = look_up(mini.plan(arch="sm_90", data_type="float", op_name="square"))
+    assert missed.hit is None
+    assert missed.nearest is not None
+    assert [(d.field, d.there, d.here) for d in missed.nearest.differences] == [("op_name", "twice", "square")]

@@ -1,0 +1,49 @@
+"""The user's caches: their state without making them, and what is removed from them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.errors import JitltoError
+from jitlto.storage.user_caches import Removed, UserCache, user_caches
+from tests.support.errors import raises
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> UserCache:
+    return UserCache("cubins", "linked kernels", tmp_path / "cache" / "cubins", 1 << 20)
+
+
+def test_the_caches_are_those_of_the_settings(empty_cache: Path) -> None:
+    assert [(each.name, each.directory) for each in user_caches()] == [
+        ("cubins", empty_cache / "cubins"),
+        ("build", empty_cache / "build"),
+    ]
+
+
+def test_looking_at_a_cache_does_not_make_it(cache: UserCache) -> None:
+    assert (cache.problem(), cache.usage().entries) == (None, {})
+    assert cache.remove(everything=True) == Removed(0, 0, 0)
+    assert not cache.directory.exists()
+
+
+def test_a_cache_is_cleared_or_pruned_to_a_bound(cache: UserCache) -> None:
+    directory = cache.open()
+    for key in ("ab", "cd", "ef"):
+        directory.put("kernels", key * 32, b"payload")
+    size = cache.usage().size
+    assert cache.remove() == Removed(0, 0, size)
+    pruned = cache.remove(bound=size - 1)
+    assert pruned.removed == 1
+    assert pruned.bytes + pruned.bytes_left == size
+    assert cache.remove(everything=True).bytes_left == 0
+
+
+def test_a_directory_that_cannot_be_used_is_an_error_that_names_it(cache: UserCache) -> None:
+    cache.directory.parent.mkdir()
+    cache.directory.touch()
+    assert "is not a directory" in str(cache.problem())
+    with raises(JitltoError, "jitlto-unusable-cache", where="cubins", hint="JITLTO_CACHE_DIR"):
+        cache.open()
