@@ -113,9 +113,9 @@ def test_real_transforms_have_one_direction(fft: KernelFamily) -> None:
     callbacks = {"load": "identity", "store": "identity"}
     plan = fft.plan(kind="r2c", data_type="float", size=32, **callbacks)
     assert plan.configuration["direction"] == "forward"
-    with raises(UnknownValueError, None, "direction", "inverse"):
+    with raises(UnknownValueError, "plan-unknown-value-combination", "direction", "inverse"):
         fft.plan(kind="r2c", direction="inverse", data_type="float", size=32, **callbacks)
-    with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "direction"):
+    with raises(AmbiguousConfigurationError, None, "direction"):
         fft.plan(kind="c2c", data_type="float", size=32, **callbacks)
 
 
@@ -174,7 +174,7 @@ def test_another_result_contradicts_the_interface(fft: KernelFamily) -> None:
 @pytest.mark.parametrize(("data", "result"), [("__half2", "float2"), ("float", "float")])
 def test_a_callback_for_other_data_leaves_the_callback_open(fft: KernelFamily, data: str, result: str) -> None:
     source = f"__device__ {result} fft_load(const {data}* data, unsigned, unsigned, unsigned, void*) {{ return {{}}; }}"
-    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "fft_load(float2 const*"):
+    with raises(AmbiguousConfigurationError, None, "fft_load(float2 const*"):
         fft.planner(**CHOSEN, store="identity").add_source(source).plan(arch="sm_90")
 
 
@@ -191,12 +191,12 @@ def test_one_source_may_define_the_callbacks_of_several_kernels(fft: KernelFamil
 
 def test_two_sources_for_one_callback_are_an_error(fft: KernelFamily) -> None:
     source = LOAD + "{ return {}; }"
-    with raises(PlanError, None, "fft_load", "a.cu", "b.cu"):
+    with raises(PlanError, "plan-duplicate-definition", "fft_load", "a.cu", "b.cu"):
         fft.planner(**CHOSEN, store="identity").add_source(source, "a.cu").add_source(source, "b.cu").plan(arch="sm_90")
 
 
 def test_without_a_load_callback_the_error_names_those_there_are(fft: KernelFamily) -> None:
-    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "load", "identity, pad, scale, window"):
+    with raises(AmbiguousConfigurationError, None, "load", "identity, pad, scale, window"):
         fft.plan(arch="sm_90", **CHOSEN, store="identity")
 
 

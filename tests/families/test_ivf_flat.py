@@ -112,7 +112,7 @@ def test_a_data_type_decides_its_accumulator(ivf_flat: KernelFamily) -> None:
 
 
 def test_a_vector_length_of_another_type_is_an_error(ivf_flat: KernelFamily) -> None:
-    with raises(UnknownValueError, None, "veclen"):
+    with raises(UnknownValueError, "plan-unknown-value-combination", "veclen=16", hint="1, 4"):
         ivf_flat.plan(arch="sm_90", **{**KERNELS[0], "veclen": "16"})
 
 

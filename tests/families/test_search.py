@@ -154,12 +154,12 @@ def test_callers_see_the_declared_names_and_types(search: KernelFamily) -> None:
 
 
 def test_an_output_type_that_a_data_type_does_not_have_is_an_error(search: KernelFamily) -> None:
-    with raises(UnknownValueError, None, "out_type=double"):
+    with raises(UnknownValueError, "plan-unknown-value-combination", "out_type=double", "data_type=__half"):
         search.plan(**{**KERNELS[0], "data_type": "__half", "out_type": "double"})
 
 
 def test_a_vector_length_of_the_other_kind_is_an_error(search: KernelFamily) -> None:
-    with raises(UnknownValueError, None, "veclen"):
+    with raises(UnknownValueError, "plan-unknown-value-combination", "veclen=8"):
         search.plan(**{**KERNELS[0], "veclen": "8"})
 
 
@@ -170,8 +170,7 @@ def test_leaving_out_what_the_rest_does_not_decide_names_it(search: KernelFamily
     if missing == "optimized_name":
         assert search.plan(**configuration).configuration == KERNELS[0]
     else:
-        of = "fragments" if missing in ("distance_name", "filter_name") else "entrypoint"
-        with raises(AmbiguousConfigurationError, f"plan-ambiguous-{of}", missing):
+        with raises(AmbiguousConfigurationError, None, missing, hint=f"give {missing}"):
             search.plan(**configuration)
 
 

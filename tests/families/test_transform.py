@@ -97,7 +97,7 @@ def test_a_source_that_does_not_compile_is_shown_in_its_own_lines(transform: Ker
 
 
 def test_a_source_that_defines_something_else_says_so(transform: KernelFamily) -> None:
-    with raises(PlanError, None, "user_transfrom(float)", "user_transform(float)"):
+    with raises(PlanError, "plan-unused-input", "user_transfrom(float)", "user_transform(float)"):
         planned(transform, "__device__ float user_transfrom(float x) { return x; }")
 
 
