@@ -1,7 +1,7 @@
-"""Every kernel of a family: from its fragments to all configurations, each planned by the planner itself.
+"""Enumerates every kernel of a family: all configurations that its fragments offer, each resolved.
 
-From each entrypoint on, a parameter that the fragments in reach leave open is decided in every way that they offer,
-until the planner finds one fragment for each requirement, or none. Nothing is read and nothing is linked here.
+Starting at each entrypoint, a parameter that the fragments in reach leave open takes every value that they offer, until
+there is one fragment for each requirement, or none. Pure: nothing is read and nothing is linked here.
 """
 
 from __future__ import annotations
@@ -17,24 +17,23 @@ from jitlto.model.headers import HeaderSearch
 from jitlto.model.mangling import base_name
 from jitlto.model.resolve import Index, Resolution, UserSymbols, resolve
 
-# Comments and includes: words in them declare nothing.
+# Comments and includes, which declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel of a family, planned.
+    """A kernel of a family, resolved.
 
     Parameters
     ----------
     configuration : mapping of str to str
-        What chooses it: every parameter on which its plan depends. (Where two of its fragments differ in one parameter,
-        only what has to be said.)
+        Every parameter on which its plan depends; where two of its fragments differ in one, only those that are needed.
     resolution : Resolution
         Its fragments.
     user_symbols : tuple of Symbol
-        What callers supply to it at run time.
+        The symbols that callers supply at run time.
     """
 
     configuration: Mapping[str, str]
@@ -44,7 +43,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class DeadEnd:
-    """A configuration that fragments offer and that does not lead to one kernel.
+    """A configuration that fragments offer and that does not resolve to one kernel.
 
     Parameters
     ----------
@@ -53,9 +52,9 @@ class DeadEnd:
     configuration : mapping of str to str
         The combination of values for which something is missing or undecided.
     error : PlanError
-        The planner's own words.
+        Why it does not resolve.
     fragments : tuple of Fragment
-        Those that could take part in a kernel of this configuration, if there were one.
+        The fragments that could take part in such a kernel.
     """
 
     entry: Fragment
@@ -65,7 +64,7 @@ class DeadEnd:
 
 
 def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
-    """All kernels of a family, each once, by entrypoint and then by parameter values; and what leads to none.
+    """Yield all kernels of a family, each once, by entrypoint and then by parameter values; and the dead ends.
 
     Parameters
     ----------
@@ -79,10 +78,10 @@ def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Itera
 
 
 def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
-    """The symbols that callers supply at run time: no fragment provides them, and a supplied group declares them.
+    """Return the symbols that callers supply at run time: no fragment provides them, a supplied group declares them.
 
-    A group that callers supply has an interface header and no fragments. A symbol is its if its name stands in that
-    header, or in one that it includes and no other group's interface does.
+    A group that callers supply has an interface header and no fragments. A symbol belongs to it if its name occurs in
+    that header, or in one that it includes and no other group's interface does.
     """
     supplied = {group.interface for group in record.groups if group.supplied and group.interface}
     built = {group.interface for group in record.groups if not group.supplied and group.interface}
@@ -130,7 +129,7 @@ def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a configuration decides: fragments chosen, symbols still open with their candidates, symbols left."""
+    """What a configuration decides: chosen fragments, open symbols with their candidates, callers' symbols."""
 
     chosen: tuple[Fragment, ...]
     open: Mapping[str, Sequence[Fragment]]
@@ -141,7 +140,7 @@ class _Step:
 
 
 def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user_symbols: Collection[str]) -> _Step:
-    """Choose what the configuration decides, and go on with what that requires, until nothing more is decided."""
+    """Choose the fragments that the configuration decides, and those that they require, until none is decided."""
     chosen = [entry]
     candidates: dict[str, list[Fragment]] = {}
     waiting: dict[str, Symbol] = {}
@@ -168,9 +167,9 @@ def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user
 
 
 def _choice(step: _Step, configuration: Mapping[str, str]) -> tuple[str, list[str]] | None:
-    """The first parameter that would decide between the candidates of one symbol, and all values offered for it.
+    """Return the first parameter that would decide between candidates of one symbol, and all values offered for it.
 
-    What the chosen fragments say is offered too: a candidate may have to follow them, and not be there.
+    Values of the chosen fragments count too: a candidate may have to follow them, and not exist.
     """
     deciding: set[str] = set()
     offered: dict[str, set[str]] = {}
@@ -193,10 +192,10 @@ def _choice(step: _Step, configuration: Mapping[str, str]) -> tuple[str, list[st
 def _concerned(
     index: Index, step: _Step, configuration: Mapping[str, str], missing: Sequence[str]
 ) -> Mapping[str, str] | None:
-    """Of a configuration, the values for which something is missing or undecided.
+    """Return the values of a configuration for which something is missing or undecided.
 
-    A value counts if the entrypoint or another fragment that could take part has it. None: so far as they go there are
-    providers, and the combination is merely one that a provider's own matrix leaves out.
+    A value counts if the entrypoint or another fragment that could take part has it. None: there are providers for
+    these, and the combination is merely one that a provider's own matrix leaves out.
     """
     entry = {name for name, _ in step.chosen[0].key.parameters}
     offered = {name for fragment in (*step.chosen, *step.candidates()) for name, _ in fragment.key.parameters}

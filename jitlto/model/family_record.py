@@ -11,9 +11,9 @@ from jitlto.model.versions import Architecture
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """What the run side knows of a group: its name, role, key parameters and interface header.
+    """What the run side needs of a group's declaration: name, role, key parameters and interface header.
 
-    ``supplied`` says that callers supply its definition at run time.
+    ``supplied``: callers supply its definition at run time.
     """
 
     name: str
@@ -25,7 +25,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRecord:
-    """What the run side knows of a family.
+    """What the run side needs of a family's declaration.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class FamilyRecord:
     link : LinkOptions
         Options of every link.
     architectures : tuple of Architecture
-        What its LTO-IR was made for, sorted.
+        The architectures of its LTO-IR, sorted.
     groups : tuple of GroupRecord
         Sorted by name.
     headers : tuple of (str, str)
@@ -56,29 +56,29 @@ class FamilyRecord:
         return tuple(sorted({group.interface for group in self.groups if group.interface}))
 
     def group(self, name: str) -> GroupRecord | None:
-        """The group called ``name``, if there is one."""
+        """Return the group called ``name``, None if there is none."""
         return next((group for group in self.groups if group.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class PartRecord:
-    """What makes a database one part of a sharded build, and what merging must know that no fragment records.
+    """What a part of a sharded build records beside its fragments, for merging.
 
     Parameters
     ----------
     number, count : int
         It is part ``number`` of ``count``, counted from 1.
     whole : str
-        SHA-256 of all that is built, by content: only parts with the same one belong together.
+        SHA-256 of the whole build, by content: only parts with the same one belong together.
     keys : tuple of FragmentKey
         Every fragment of the whole, sorted.
     toolchains : tuple of (str, str)
-        Each family's name and its compiler, with all that tells it from another one; sorted.
+        Each family's name and the identity of its compiler; sorted.
     includes : tuple of (FragmentKey, tuple of str)
         The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
         fragments that reach none.
     advice : tuple of str
-        What the build advises on the families' matrices.
+        The build's advice on the families' matrices.
     """
 
     number: int

@@ -265,7 +265,7 @@ class WarmTarget:
         if self._cache.find(outcome.key.digest, outcome.database) is not None:
             return outcome
         place = user_caches()[0]
-        refused = self._cache.store.refused if self._cache.store else None
+        refused = self._cache.store.write_error if self._cache.store else None
         if refused:
             reason = f"{place.directory}: {refused}"
             hint = "make room there, set JITLTO_CACHE_DIR to another directory, or write a pack: -o PACK"

@@ -1,8 +1,8 @@
 """A directory of checksummed entries by key: shared between processes, bounded in size, never the cause of a failure.
 
-One file an entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory and
-renamed, so that a reader sees all of it or nothing. A file that does not check is a miss, and is replaced. What was
-used longest ago goes first when the directory outgrows its bound.
+One file per entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory
+and renamed, so that a reader sees all of it or nothing. A damaged file is a miss, and is replaced. When the directory
+outgrows its bound, the least recently used entries are removed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
-_TOUCHED = 3600.0  # seconds: an entry's time of use is no finer than this
-_STRIPES = 3  # hexadecimal digits of a key that choose its lock: 4096 lock files and no more
-_ROOT = 0  # the user
-_LINKS = 40  # as many as Linux follows (path_resolution(7))
+_TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
+_LOCK_DIGITS = 3  # hexadecimal digits of a key that choose its lock: at most 4096 lock files
+_ROOT = 0  # user id
+_MAX_LINKS = 40  # as many as Linux follows (path_resolution(7))
 _STALE = 86400.0  # seconds: a temporary file older than this has lost its writer
 _TEMPORARY = ".jitlto-"
 _HEXADECIMAL = frozenset("0123456789abcdef")
@@ -68,29 +68,29 @@ class CacheDir:
     Parameters
     ----------
     directory : Path
-        Made if it is missing, with mode 0700.
+        Created if it is missing, with mode 0700.
     size : int
         Bytes that :meth:`prune` leaves at most.
     readonly : bool
-        Whether entries are read only; the directory then need not be writable, is not made, and nothing in it changes.
+        Whether entries are only read: the directory need not be writable, is not created, and does not change.
 
     Raises
     ------
     OSError
-        If the directory cannot be made or written, or is not this user's own; see :func:`open_cache_dir`.
+        If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
     """
 
     def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
         self.directory = directory = directory.absolute()  # whatever becomes the current directory later
         self.size = size
         self.readonly = readonly
-        #: Why the last entry that could not be written could not be; None before there is one.
-        self.refused: str | None = None
+        #: Why an entry could not be written the last time; None if all could.
+        self.write_error: str | None = None
         self._warn_once = WarnOnce(__name__)
-        self._written: int | None = None  # bytes since the store was last pruned; None before the first time
+        self._written: int | None = None  # bytes since the last pruning; None before the first
         require_owned_path(str(directory))
         if not readonly:
-            make(str(directory))
+            make_private(str(directory))
         status = directory.stat()
         if hasattr(os, "getuid") and status.st_uid != os.getuid():
             raise PermissionError(f"{directory} belongs to user {status.st_uid}")
@@ -101,11 +101,11 @@ class CacheDir:
             raise PermissionError(f"{directory} cannot be written")
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """The payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
+        """Return the payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
         path = self._path(kind, key)
         try:
             with open_regular(path, follow=False) as (file, status):
-                # Who could put another directory in the place of ours cannot put entries there that are this user's.
+                # Whoever could replace our directory cannot create entries in it that belong to this user.
                 if status.st_uid != self._owner or status.st_mode & 0o022:
                     return None
                 data = file.read()
@@ -114,46 +114,46 @@ class CacheDir:
             return None
         payload = data[_HEAD:]
         if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
-            self._warn_once(path, "%s is damaged and is not used", path)
+            self._warn_once(path, "%s is damaged and is ignored", path)
             return None
-        if age > _TOUCHED and not self.readonly:
+        if age > _TOUCH_INTERVAL and not self.readonly:
             with contextlib.suppress(OSError):
                 os.utime(path)
         return payload
 
     def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Store a payload; a directory that takes no more is said once on the log. Nothing if it is read only."""
+        """Store a payload, unless the directory is read only; a failure is logged once."""
         if self.readonly:
             return
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
             if path.is_dir() and not path.is_symlink():
-                import shutil  # 3 ms, for what does not happen
+                import shutil  # 3 ms, for a case that does not occur
 
-                shutil.rmtree(path)  # nothing of ours: an entry is a file
+                shutil.rmtree(path)  # not ours: an entry is a file
             _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
-            self.refused = error.strerror or str(error)
-            self._warn_once(self.directory, "%s takes no more entries: %s", self.directory, self.refused)
+            self.write_error = error.strerror or str(error)
+            self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
 
     def claim(self, key: str) -> BaseFileLock | None:
-        """Claim ``key`` for this process until the lock that is returned is released; None if another one has it.
+        """Claim ``key`` for this process until the returned lock is released; return None if another process has it.
 
-        Never waits. A claim ends with its process. It only saves work: where locks do not work, or the store is read
-        only, everybody gets one.
+        Never waits. A claim ends with its process. It only saves work: where locks do not work, or the directory is
+        read only, everybody gets one.
         """
-        import filelock  # a tenth of a second in some releases, and whoever only reads needs none of it
+        import filelock  # a tenth of a second in some releases, and readers do not need it
 
-        path = self.directory / "locks" / f"{key[:_STRIPES]}.lock"
+        path = self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
         lock = filelock.FileLock(path, timeout=0, thread_local=False)
         if self.readonly:
             return lock
         try:
             self._make("locks")
-            if path.is_symlink():  # through which filelock before 3.20.1 would cut a file
+            if path.is_symlink():  # through which filelock before 3.20.1 would truncate a file
                 raise OSError(f"{path} is a link")
             lock.acquire()
         except filelock.Timeout:
@@ -165,7 +165,7 @@ class CacheDir:
         return lock
 
     def prune_if_due(self) -> None:
-        """Prune if it may be necessary: at a process's first call, and when it has written a sixteenth of the bound."""
+        """Prune at a process's first call, and whenever it has written a sixteenth of the bound."""
         if self._written is None or self._written > self.size // 16:
             self._written = 0
             self.prune()
@@ -208,7 +208,7 @@ class CacheDir:
         return removed
 
     def clear(self) -> int:
-        """Remove every entry; returns how many there were."""
+        """Remove every entry; return how many there were."""
         return self.prune(-1)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
@@ -224,8 +224,8 @@ class CacheDir:
                             yield path, path.lstat()
 
     def _make(self, *names: str) -> None:
-        """Make directories below this one; no further where somebody else, or a link, has taken the place of ours."""
-        make(str(self.directory))  # should it have been removed meanwhile
+        """Create directories below this one, unless a link or somebody else's directory has replaced one of them."""
+        make_private(str(self.directory))  # it may have been removed
         directory, status = self.directory, self.directory.stat()
         for name in (*names, None):
             if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
@@ -241,7 +241,7 @@ class CacheDir:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    import tempfile  # 5 ms, and whoever only reads needs none of it
+    import tempfile  # 5 ms, and readers do not need it
 
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
     try:
@@ -255,7 +255,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 
 def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> CacheDir | None:
-    """The store in ``directory``; None, and a warning on the log, if it cannot be used."""
+    """Open the cache in ``directory``; return None, and log a warning, if it cannot be used."""
     try:
         return CacheDir(directory, size, readonly=readonly)
     except OSError as error:
@@ -264,37 +264,37 @@ def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> Cac
         import logging
 
         logging.getLogger(__name__).warning(
-            "the cache in %s cannot be used, so this goes without: %s", directory, error.strerror or error
+            "the cache in %s cannot be used and is ignored: %s", directory, error.strerror or error
         )
         return None
 
 
 def require_owned_path(path: str) -> None:
-    """Check that no user but this one and root decides what a directory's path leads to.
+    """Check that no user but this one and root controls where a directory's path leads.
 
-    On the way to it, a directory that everybody may write to has the sticky bit, as ``/tmp`` has, and what stands in
-    such a one, links too, belongs to this user or root. Owners of the other directories above are trusted so far:
-    what they put in the place of entries is not used, for it does not belong to this user.
+    A directory on the way that everybody may write to must have the sticky bit, as ``/tmp`` has, and its entry on the
+    path, a link too, must belong to this user or root. Owners of the other directories are trusted so far: entries
+    that they replace are ignored, for they do not belong to this user.
 
     Parameters
     ----------
     path : str
-        Absolute. What is not there yet is no matter.
+        Absolute; it need not exist yet.
 
     Raises
     ------
     PermissionError
-        If that does not hold.
+        If another user could change where it leads.
     OSError
-        If the links on the way are too many.
+        If the path has too many links.
     """
     if not hasattr(os, "getuid"):
         return
     own = (_ROOT, os.getuid())
     place, open_to_all, links = "/", False, 0
-    left = [part for part in path.split("/") if part][::-1]
-    while left:
-        part = left.pop()
+    pending = [part for part in path.split("/") if part][::-1]
+    while pending:
+        part = pending.pop()
         if part == "..":  # of a link's target
             place, open_to_all = os.path.dirname(place), False  # noqa: PTH120
             continue
@@ -307,12 +307,12 @@ def require_owned_path(path: str) -> None:
             raise PermissionError(f"{below} belongs to user {status.st_uid}, and {place} can be written by all")
         if stat.S_ISLNK(status.st_mode):
             links += 1
-            if links > _LINKS:
-                raise OSError(f"{path} is a circle of links")
+            if links > _MAX_LINKS:
+                raise OSError(f"{path}: too many symbolic links")
             target = os.readlink(below)  # noqa: PTH115
             if target.startswith("/"):
                 place, open_to_all = "/", False
-            left += [part for part in target.split("/") if part not in ("", ".")][::-1]
+            pending += [part for part in target.split("/") if part not in ("", ".")][::-1]
             continue
         place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
         if open_to_all and not status.st_mode & stat.S_ISVTX:
@@ -321,13 +321,13 @@ def require_owned_path(path: str) -> None:
             )
 
 
-def make(path: str) -> None:
-    """Make a directory and those above it that are missing, for this user alone."""
+def make_private(path: str) -> None:
+    """Create a directory and its missing parents, for this user alone."""
     if os.path.isdir(path):  # noqa: PTH112
         return
     above = os.path.dirname(path)  # noqa: PTH120
     if above != path:
-        make(above)
+        make_private(above)
     try:
         os.mkdir(path, 0o700)  # noqa: PTH102
     except FileExistsError:

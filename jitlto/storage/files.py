@@ -1,4 +1,4 @@
-"""Files: which one it is, which database it holds, what stands beside it, and how another takes its place."""
+"""Files: identity, safe reading, atomic replacement, and a database's digest without SQLite."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _APPLICATION_ID = b"jlto"  # at offset 68 of the header
 _ROW = b"digest"
 _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
-#: What a database's file name ends in, which an entry point's value leaves out.
+#: Suffix of a database's file name, which an entry point's value leaves out.
 SUFFIX = ".fragdb"
-#: The group of entry points by which an installed package says which families it brings, and in which file.
+#: Group of the entry points by which installed packages declare their families and databases.
 GROUP = "jitlto.fragments"
 
-#: What tells a file from any other that stands, or has stood, under its name.
+#: Distinguishes a file from any other that has or had its name.
 Identity: TypeAlias = "tuple[int, ...]"
 
 
 def identity(status: os.stat_result) -> Identity:
-    """Device, inode, size in bytes, times of the last write and of the last change in nanoseconds."""
+    """Return device, inode, size in bytes, and times of the last write and the last change in nanoseconds."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 @contextmanager
 def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Open a file for reading, and tell its status; without waiting for a writer, should a FIFO be there.
+    """Open a regular file for reading, and yield it with its status; a FIFO is not waited for.
 
     Parameters
     ----------
@@ -50,12 +50,12 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
     with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(None, "it is no regular file", str(path))
+            raise OSError(None, "not a regular file", str(path))
         yield file, status
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, or what a process writes (``<(command)``); a FIFO that nobody writes to is not waited for.
+    """Read a file, or the output of a process (``<(command)``); a FIFO that nobody writes to is not waited for.
 
     Raises
     ------
@@ -65,19 +65,19 @@ def read(path: str | os.PathLike[str]) -> bytes:
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # some devices never end
-            raise OSError(None, "it is no file", str(path))
+            raise OSError(None, "not a file", str(path))
         os.set_blocking(file.fileno(), True)
         data = file.read()
     if stat.S_ISFIFO(mode) and not data:
-        raise OSError(None, "it is a FIFO that nobody writes to", str(path))
+        raise OSError(None, "a FIFO that nobody writes to", str(path))
     return data
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to: the file takes the place of ``path`` at the end, whole, or leaves nothing.
+    """Yield a temporary name beside ``path`` to write to, which replaces ``path`` at the end or leaves nothing.
 
-    Not mkstemp's, which nobody else may read: here umask decides.
+    Unlike mkstemp's, the mode is that of umask.
     """
     temporary = path.parent / f".jitlto-{os.urandom(8).hex()}"
     try:
@@ -89,7 +89,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def beside(path: Path, suffix: str) -> list[Path]:
-    """The files ``STEM.suffix`` and ``STEM.*.suffix`` in the directory of ``path``, whose stem is ``STEM``; sorted."""
+    """Return the files ``STEM.suffix`` and ``STEM.*.suffix`` beside ``path``, whose stem is ``STEM``; sorted."""
     try:
         names = os.listdir(path.parent)  # noqa: PTH208 - names are what is asked for
     except OSError:
@@ -99,14 +99,14 @@ def beside(path: Path, suffix: str) -> list[Path]:
 
 
 def site_packages() -> list[str]:
-    """The directories into which packages of this interpreter are installed."""
+    """Return the directories into which packages of this interpreter are installed."""
     return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
 
 
 def digest_of(path: Path) -> str | None:
-    """The digest that a fragment database bears, read without SQLite; None of a file that jitlto has not written so.
+    """Return a fragment database's digest without SQLite; None if the file is not as jitlto writes it.
 
-    The digest says what was written, not that it is still whole: that is seen when the database is opened.
+    The digest says what was written, not that it is undamaged: that is checked when the database is opened.
     """
     try:
         with open_regular(path) as (file, status):
@@ -116,8 +116,8 @@ def digest_of(path: Path) -> str | None:
     if data[:18] != b"SQLite format 3\0" + _PAGE.to_bytes(2, "big") or data[68:72] != _APPLICATION_ID:
         return None
     if status.st_size != _PAGE * int.from_bytes(data[28:32], "big"):
-        return None  # cut off
-    # Twice: whoever edited the file has left the old row there too.
+        return None  # truncated
+    # A second row: the file was edited, and the old row is still there.
     _, _, rest = data[_PAGE:].partition(_ROW)
     digest = rest[:64]
     if _ROW in rest or len(digest) < 64 or not _HEXADECIMAL.issuperset(digest):

@@ -35,6 +35,7 @@ from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
+from tests.support.errors import raises
 
 # --- A small content ---
 
@@ -263,7 +264,7 @@ def test_a_changed_part_record_is_noticed_at_opening(tmp_path: Path, statement: 
     path = tmp_path / "part"
     database.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
     change_meta(path, statement)
-    with pytest.raises(DatabaseError, match="is damaged") as caught:
+    with raises(DatabaseError, "database-damaged") as caught:
         FragmentDatabase(path)
     assert caught.value.where == str(path)
 
@@ -288,7 +289,7 @@ def test_flipped_bits_never_make_another_part_nor_a_whole(tmp_path: Path) -> Non
 def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
     with closing(sqlite3.connect(copy)) as connection, connection:
         connection.execute("INSERT INTO meta VALUES ('part', '{}')")
-    with pytest.raises(DatabaseError, match="is damaged"):
+    with raises(DatabaseError, "database-damaged"):
         FragmentDatabase(copy)
 
 
@@ -309,7 +310,7 @@ def test_a_changed_list_of_gaps_is_noticed_at_opening(tmp_path: Path, statement:
     with FragmentDatabase(path) as opened:
         assert opened.gaps == tuple(sorted(gaps))
     change_meta(path, statement)
-    with pytest.raises(DatabaseError, match="is damaged") as caught:
+    with raises(DatabaseError, "database-damaged") as caught:
         FragmentDatabase(path)
     assert caught.value.where == str(path)
 
@@ -358,7 +359,7 @@ def test_a_database_is_readable_as_the_umask_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["no/such/directory/x.fragdb", "directory"])
 def test_what_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path, target: str) -> None:
     (tmp_path / "directory").mkdir()
-    with pytest.raises(DatabaseError, match="cannot be written") as caught:
+    with raises(DatabaseError, "database-unwritable") as caught:
         database.write(tmp_path / target, FAMILIES, FRAGMENTS, BLOBS)
     assert caught.value.where == str(tmp_path / target)
     assert [path.name for path in tmp_path.iterdir()] == ["directory"]
@@ -390,7 +391,7 @@ def test_a_closed_database_says_so(small: Path) -> None:
     opened.close()
     opened.close()
     for action in (opened.verify, lambda: opened.read(FRAGMENTS[0].images[0])):
-        with pytest.raises(DatabaseError, match="cannot be read"):
+        with raises(DatabaseError, "database-unreadable"):
             action()
 
 
@@ -409,22 +410,22 @@ def newer(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "case"),
     [
-        (lambda path: None, "no such file"),
-        (lambda path: path.mkdir(), "directory"),
-        (lambda path: path.write_bytes(b""), "is not a fragment database"),
-        (lambda path: path.write_text("text\n" * 1000), "is not a fragment database"),
-        (lambda path: path.write_bytes(bytes(8192)), "is not a fragment database"),
-        (foreign, "is not a fragment database"),
-        (newer, "has schema 99"),
+        (lambda path: None, "not-found"),
+        (lambda path: path.mkdir(), "not-found"),
+        (lambda path: path.write_bytes(b""), "foreign"),
+        (lambda path: path.write_text("text\n" * 1000), "foreign"),
+        (lambda path: path.write_bytes(bytes(8192)), "foreign"),
+        (foreign, "foreign"),
+        (newer, "schema"),
     ],
     ids=["missing", "directory", "empty", "text", "zeros", "foreign", "newer"],
 )
-def test_what_is_no_fragment_database(tmp_path: Path, make: Callable[[Path], None], message: str) -> None:
+def test_what_is_no_fragment_database(tmp_path: Path, make: Callable[[Path], None], case: str) -> None:
     path = tmp_path / "x.fragdb"
     make(path)
-    with pytest.raises(DatabaseError, match=message) as caught:
+    with raises(DatabaseError, f"database-{case}") as caught:
         FragmentDatabase(path)
     assert caught.value.where == str(path)
     assert caught.value.hint
@@ -506,7 +507,7 @@ def test_changed_rows_are_noticed_at_opening(copy: Path, statement: str) -> None
             connection.executescript("ALTER TABLE fragment RENAME TO old; CREATE TABLE fragment(key, record, sha256)")
             connection.execute("INSERT INTO fragment SELECT * FROM old")
         connection.execute(statement)
-    with pytest.raises(DatabaseError, match="is damaged") as caught:
+    with raises(DatabaseError, "database-damaged") as caught:
         FragmentDatabase(copy)
     assert caught.value.where == str(copy)
 
@@ -524,10 +525,10 @@ def test_changed_images_are_noticed(copy: Path, statement: str, noticed_by_readi
     with closing(sqlite3.connect(copy)) as connection, connection:
         connection.execute(statement)
     with FragmentDatabase(copy) as opened:
-        with pytest.raises(DatabaseError, match="is damaged"):
+        with raises(DatabaseError, "database-damaged"):
             opened.verify()
         if noticed_by_reading:
-            with pytest.raises(DatabaseError, match=r"image [0-9a-f]{64}"):
+            with raises(DatabaseError, "database-damaged", FRAGMENTS[1].images[0].sha256):
                 opened.read(FRAGMENTS[1].images[0])
 
 
@@ -536,7 +537,7 @@ def test_verify_finds_a_flipped_bit_in_an_image(copy: Path) -> None:
     position = data.index(DATA[2][100:140])
     data[position] ^= 1
     copy.write_bytes(data)
-    with FragmentDatabase(copy) as opened, pytest.raises(DatabaseError, match="is damaged"):
+    with FragmentDatabase(copy) as opened, raises(DatabaseError, "database-damaged"):
         opened.verify()
 
 
@@ -544,7 +545,10 @@ def test_an_image_of_another_size_than_recorded_is_noticed(tmp_path: Path) -> No
     wrong = Image(ImageKind.LTOIR, Architecture(75), image(DATA[1]).sha256, 99, "nvrtc", Version(12, 9))
     liar = Fragment(FragmentKey("f", "g"), Role.DEVICE, "", (), (), (), (), (wrong,))
     database.write(tmp_path / "a", FAMILIES, [liar], {wrong.sha256: DATA[1]})
-    with FragmentDatabase(tmp_path / "a") as opened, pytest.raises(DatabaseError, match="99 bytes"):
+    with (
+        FragmentDatabase(tmp_path / "a") as opened,
+        raises(DatabaseError, "database-damaged", wrong.sha256, "99 bytes"),
+    ):
         opened.verify()
 
 

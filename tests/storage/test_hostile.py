@@ -20,11 +20,11 @@ from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
+from tests.support.errors import raises
 from tests.support.fuzz_targets import rows, with_rows
 from tests.support.process import environment, output_of
 
 PAGE = 4096
-REFUSED = "is damaged"
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ ENDLESS = """CREATE VIEW family AS WITH RECURSIVE r(name) AS (SELECT 'a' UNION A
 )  # fmt: skip
 def test_a_schema_of_its_own_is_refused(copy: Path, statements: tuple[str, ...]) -> None:
     edit(copy, *statements)
-    with pytest.raises(DatabaseError, match="its tables are not those of schema 1"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 1"):
         FragmentDatabase(copy)
 
 
@@ -92,7 +92,7 @@ def test_a_schema_whose_text_lies_is_refused(copy: Path) -> None:
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'record TEXT', 'record INTEGER')")
     connection.close()
-    with pytest.raises(DatabaseError, match="its tables are not those of schema 1"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 1"):
         FragmentDatabase(copy)
 
 
@@ -102,7 +102,7 @@ def test_expressions_nested_to_exhaust_the_parser_are_refused(copy: Path) -> Non
     text = f"CREATE VIEW deep AS SELECT {'(' * 4000}1{')' * 4000}"
     connection.execute("INSERT INTO sqlite_master VALUES ('view', 'deep', 'deep', 0, ?)", (text,))
     connection.close()
-    with pytest.raises(DatabaseError, match=REFUSED):
+    with raises(DatabaseError, "database-damaged"):
         FragmentDatabase(copy)
 
 
@@ -161,7 +161,7 @@ def test_a_journal_beside_it_is_not_played_back(copy: Path, suffix: str) -> None
 
 @pytest.mark.parametrize("name", ["a?mode=rwc", "a?immutable=0&vfs=unix-none", "a#b", "a%00b", "a%2e%2e", "file:a"])
 def test_a_name_is_a_name_and_no_parameter(mini_path: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(DatabaseError, match="no such file"):
+    with raises(DatabaseError, "database-not-found"):
         FragmentDatabase(tmp_path / name)
     shutil.copy(mini_path, tmp_path / name)
     with FragmentDatabase(tmp_path / name) as database:
@@ -214,7 +214,7 @@ def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table
     for _ in range(12):  # 100 ** 12 rows, one page each step
         grown(copy, table, lambda root, _: interior([root] * 101, cells))
     begin = time.monotonic()
-    with pytest.raises(DatabaseError, match=REFUSED):
+    with raises(DatabaseError, "database-damaged"):
         FragmentDatabase(copy)
     assert time.monotonic() - begin < 10
 
@@ -223,7 +223,7 @@ def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
     for _ in range(8):
         grown(copy, "blob", lambda root, _: interior([root] * 101, [row(f"{n:03}", "") for n in range(100)]))
     begin = time.monotonic()
-    with FragmentDatabase(copy) as database, pytest.raises(DatabaseError, match=REFUSED):
+    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged"):
         database.verify()
     assert time.monotonic() - begin < 10
 
@@ -258,7 +258,7 @@ def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
     data[28:32] = (len(data) // PAGE).to_bytes(4, "big")
     copy.write_bytes(data)
     begin = time.monotonic()
-    with pytest.raises(DatabaseError, match=REFUSED):
+    with raises(DatabaseError, "database-damaged"):
         FragmentDatabase(copy)
     assert time.monotonic() - begin < 10
 
@@ -333,7 +333,7 @@ def test_rows_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> Non
     made[:8] = struct.pack(">BHHHB", 10, 0, len(cells), end, 0)
     made[8 : 8 + 2 * len(cells)] = struct.pack(f">{len(cells)}H", *offsets)
     copy.write_bytes(data[: (root - 1) * PAGE] + made + data[root * PAGE :])
-    with pytest.raises(DatabaseError, match="longer than the file"):
+    with raises(DatabaseError, "database-damaged", "longer than the file"):
         FragmentDatabase(copy)
 
 
@@ -355,7 +355,7 @@ def _cell_length(cell: bytes) -> int:
 )
 def test_json_of_any_depth_is_an_error(copy: Path, text: str) -> None:
     with_rows(copy, [["family", "mini", text]])
-    with pytest.raises(DatabaseError, match="a record is not what schema 1 says"):
+    with raises(DatabaseError, "database-damaged", "record", "schema 1"):
         FragmentDatabase(copy)
 
 
@@ -374,7 +374,7 @@ def test_a_record_under_another_name_is_refused(copy: Path) -> None:
         if one[0] == "fragment":
             one[1] = one[1].replace("float", "half")
     with_rows(copy, content)
-    with pytest.raises(DatabaseError, match="is the name of another fragment"):
+    with raises(DatabaseError, "database-damaged", "name of another fragment"):
         FragmentDatabase(copy)
 
 
@@ -388,7 +388,7 @@ def test_a_record_under_another_name_is_refused(copy: Path) -> None:
 )  # fmt: skip
 def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str) -> None:
     replaced(copy, "family", lambda record: record["options"].append(option))
-    with pytest.raises(DatabaseError, match="names files"):
+    with raises(DatabaseError, "database-damaged", "option"):
         FragmentDatabase(copy)
 
 
@@ -399,10 +399,10 @@ def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str)
      "--input-as-string=x", "-ias=x", "--help", "-h", "--version", "-V", "-optf\0=x"],
 )  # fmt: skip
 def test_an_option_by_which_ptxas_reads_a_file_is_refused_everywhere(copy: Path, option: str) -> None:
-    with pytest.raises(JitltoError, match="read or write a file"):
+    with raises(JitltoError, "jitlto-link-option", "ptxas"):
         LinkOptions(ptxas=(option,))
     replaced(copy, "family", lambda record: record["link"].update(ptxas=[option]))
-    with pytest.raises(DatabaseError, match="read or write a file"):
+    with raises(DatabaseError, "database-damaged", "ptxas"):
         FragmentDatabase(copy)
 
 
@@ -410,7 +410,7 @@ def test_an_option_by_which_ptxas_reads_a_file_is_refused_everywhere(copy: Path,
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x.cuh", "sub/../../x.cuh", 'a"b', "a\nb", ".."])
 def test_an_interface_that_leaves_the_family_is_refused(copy: Path, name: str) -> None:
     replaced(copy, "family", lambda record: record["groups"][-1].update(interface=name))
-    with pytest.raises(DatabaseError, match="cannot stand in an #include"):
+    with raises(DatabaseError, "database-damaged", "interface"):
         FragmentDatabase(copy)
 
 

@@ -16,7 +16,7 @@ import filelock  # noqa: F401 - loaded before a process gives up the right to re
 import pytest
 
 from jitlto import config
-from jitlto.storage.cache_dir import CacheDir, make, open_cache_dir, require_owned_path
+from jitlto.storage.cache_dir import CacheDir, make_private, open_cache_dir, require_owned_path
 
 KEY, OTHER_KEY = "ab" * 32, "cd" * 32
 LARGE = 1 << 30
@@ -122,7 +122,7 @@ def test_links_of_ones_own_are_followed_and_circles_end(tmp_path: Path) -> None:
     (tmp_path / "circle").symlink_to("circle")
     assert refusal(tmp_path / "relative" / "cache") == ""
     assert (tmp_path / "real" / "inner" / "cache").is_dir()
-    with pytest.raises(OSError, match="circle"):
+    with pytest.raises(OSError, match="too many symbolic links"):
         require_owned_path(str(tmp_path / "circle" / "x"))
     assert refusal(tmp_path / "circle" / "x")
 
@@ -130,7 +130,7 @@ def test_links_of_ones_own_are_followed_and_circles_end(tmp_path: Path) -> None:
 def test_whatever_the_umask_no_directory_is_made_for_others(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        make(str(tmp_path / "a" / "b" / "c"))
+        make_private(str(tmp_path / "a" / "b" / "c"))
         store = CacheDir(tmp_path / "home" / ".cache" / "jitlto" / "cubins", LARGE)
         store.put("units", KEY, b"payload")
         claim = store.claim(KEY)
@@ -155,7 +155,7 @@ def test_a_refused_directory_is_a_warning_and_no_cache(tmp_path: Path, caplog: p
     (tmp_path / "open").chmod(0o777)
     with caplog.at_level(logging.WARNING, "jitlto"):
         assert open_cache_dir(tmp_path / "open" / "cubins", LARGE) is None
-    assert "goes without" in caplog.text
+    assert "is ignored" in caplog.text
     assert not (tmp_path / "open" / "cubins").exists()
 
 

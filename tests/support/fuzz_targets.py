@@ -389,7 +389,7 @@ def _entry(ground: Ground, data: bytes) -> None:
     cache = Cache(ground.store)
     cache.costs()
     decode_compiled(data)
-    LookupCache(ground.store).contents(key)
+    LookupCache(ground.store).find_contents(key)
     with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # as shortcuts take it
         Contents.from_json(data)
 
