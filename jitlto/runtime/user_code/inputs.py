@@ -69,7 +69,7 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
         text.encode()
     except (UnicodeEncodeError, AttributeError) as error:
         raise PlanError(
-            "the source is not text", code="plan-user-input-type", where=name, hint="pass CUDA C++ as a str"
+            "the source is not text", code="plan-invalid-input", where=name, hint="pass CUDA C++ as a str"
         ) from error
     compiled = _compile(text, name, family, store)
     module = compiled.module
@@ -77,7 +77,7 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
     if not functions:
         raise PlanError(
             "defines nothing that a kernel could call",
-            code="plan-user-input-empty",
+            code="plan-empty-input",
             where=name,
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
         )
@@ -124,7 +124,7 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
         module = ptx.parse_ptx(text)
     except Exception as error:
         raise PlanError(
-            "invalid PTX", code="plan-user-input-invalid", where=name, hint="pass the text that a compiler wrote"
+            "invalid PTX", code="plan-unreadable-input", where=name, hint="pass the text that a compiler wrote"
         ) from error
     symbols = UserSymbols(name, module.provides, module.requires, module.weak)
     item = LinkInput(InputKind.PTX, text.encode(), name)
@@ -188,7 +188,7 @@ def _read_ltoir(item: LinkInput, wanted: tuple[Symbol, ...], store: CacheDir | N
     first = refusals[0]
     raise PlanError(
         f"cannot be read as {item.kind}: {first.what}",
-        code="plan-user-input-invalid",
+        code="plan-unreadable-input",
         where=item.name,
         hint=first.hint,
     ) from first

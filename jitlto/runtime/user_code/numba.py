@@ -32,7 +32,7 @@ def python_function(function: object, group: str | None = None) -> PythonFunctio
     if not inspect.isfunction(plain):
         raise PlanError(
             f"expected a Python function, got {type(function).__name__}",
-            code="plan-user-input-type",
+            code="plan-invalid-input",
             where=getattr(function, "__name__", None) or repr(function)[:40],
             hint="pass a function written with def or lambda; for CUDA C++ there is add_source",
         )

@@ -146,16 +146,13 @@ def test_an_unbalanced_source_is_shown_in_its_own_lines(planner: Planner) -> Non
 
 
 def test_a_source_that_does_not_define_the_function_says_what_it_defines(planner: Planner) -> None:
-    with pytest.raises(PlanError) as caught:
+    with raises(PlanError, "plan-unused-input", "other(float)", "op<float>(float)", where="mine.cu"):
         planner.add_source("__device__ float other(float a) { return a; }", name="mine.cu").plan()
-    assert "mine.cu" in str(caught.value)
-    assert "other(float)" in str(caught.value)
-    assert "op<float>(float)" in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["", "// nothing\n", "static __device__ float f(float a) { return a; }"])
 def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> None:
-    with raises(PlanError, "plan-user-input-empty", where="user.cu"):
+    with raises(PlanError, "plan-empty-input", where="user.cu"):
         planner.add_source(text).plan()
 
 
@@ -166,22 +163,19 @@ def test_a_static_definition_contradicts_the_interface(helped: KernelFamily) -> 
 
 def test_a_template_that_is_never_instantiated_says_so(mini: KernelFamily) -> None:
     text = "namespace mini { template <typename T> __device__ T op(T a) { return a; } }"
-    with raises(PlanError, "plan-user-input-empty", hint="explicit instantiation"):
+    with raises(PlanError, "plan-empty-input", hint="explicit instantiation"):
         mini.planner(data_type="float").add_source(text).plan()
 
 
 def test_another_type_is_an_error_that_shows_both(mini: KernelFamily) -> None:
     text = "namespace mini { template <> __device__ int op<int>(int a) { return a; } }"
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, None, "int mini::op<int>(int)", "float mini::op<float>(float)"):
         mini.planner(data_type="float").add_source(text).plan()
-    assert "defines int mini::op<int>(int), but the kernel calls float mini::op<float>(float)" in str(caught.value)
 
 
 def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelFamily) -> None:
-    with pytest.raises(PlanError) as caught:
+    with pytest.raises(PlanError, match=r"op<float>\(float\).*op<double>\(double\)"):
         mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
-    assert "op<float>(float)" in str(caught.value)
-    assert "op<double>(double)" in str(caught.value)
 
 
 def test_another_return_type_is_a_compile_error_against_the_interface(helped: KernelFamily) -> None:
@@ -190,15 +184,13 @@ def test_another_return_type_is_a_compile_error_against_the_interface(helped: Ke
 
 
 def test_another_number_of_arguments_is_an_error_that_shows_both(helped: KernelFamily) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, None, "op(float, float)", "op(float)", where="user.cu"):
         helped.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
-    assert "defines op(float, float), but the kernel calls op(float)" in str(caught.value)
 
 
 def test_c_linkage_where_cpp_is_wanted_is_an_error(helped: KernelFamily) -> None:
-    with pytest.raises((CompileError, InterfaceMismatchError)) as caught:
+    with pytest.raises((CompileError, InterfaceMismatchError), match=r"user\.cu"):
         helped.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
-    assert "user.cu" in str(caught.value)
 
 
 def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
@@ -222,10 +214,8 @@ def test_other_types_of_a_function_with_c_linkage_are_compile_errors(plain: Kern
 
 
 def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, None, "op(double)", where="user.cu", hint='extern "C"'):
         plain.planner().add_source("__device__ float op(double a) { return 1.0f; }").plan()
-    assert "defines op(double), but the kernel calls op" in str(caught.value)
-    assert 'it is declared extern "C"' in str(caught.value)
 
 
 @pytest.mark.slow
@@ -257,10 +247,8 @@ def test_an_inline_helper_of_one_name_and_another_body_is_an_error(helped: Kerne
 inline __device__ float helper(float a) { return a * 5.0f; }
 __device__ float op(float a) { return helper(a); }
 """
-    with pytest.raises(PlanError) as caught:
+    with raises(PlanError, "plan-conflicting-definitions", "helper(float)", "user.cu"):
         helped.planner().add_source(text).plan()
-    assert "helper(float) is defined differently" in str(caught.value)
-    assert "user.cu" in str(caught.value)
 
 
 def test_an_inline_helper_of_one_name_and_the_same_body_is_fine(helped: KernelFamily) -> None:
@@ -281,7 +269,7 @@ __device__ float op(float a) { return helper2(a); }
 
 def test_a_source_that_calls_what_nobody_defines_names_it(planner: Planner) -> None:
     text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
-    with pytest.raises(MissingProviderError, match=r"nothing provides elsewhere\(float\), which user\.cu requires"):
+    with raises(MissingProviderError, None, "elsewhere(float)", "user.cu"):
         planner.add_source(text).plan()
 
 
@@ -294,13 +282,13 @@ def test_two_sources_may_share_the_work(planner: Planner) -> None:
 
 
 def test_two_sources_for_one_function_are_an_error_that_names_both(planner: Planner) -> None:
-    with pytest.raises(PlanError, match=r"defined twice, by first\.cu and by second\.cu"):
+    with raises(PlanError, "plan-duplicate-definition", "first.cu", "second.cu"):
         planner.add_source(OP, name="first.cu").add_source(OP + "\n", name="second.cu").plan()
 
 
 def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
     text = "extern __constant__ float factor;\n" + OP.replace("3.0f", "factor")
-    with pytest.raises(MissingProviderError, match="nothing provides factor"):
+    with raises(MissingProviderError, None, "factor"):
         planner.add_source(text).plan()
 
 
@@ -309,7 +297,7 @@ def test_a_source_may_bring_its_own_constant(planner: Planner) -> None:
 
 
 def test_a_kernel_beside_the_function_is_no_function(planner: Planner) -> None:
-    with raises(PlanError, "plan-user-input-empty"):
+    with raises(PlanError, "plan-empty-input"):
         planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
 
 
@@ -320,9 +308,9 @@ def test_any_name_may_be_given_to_a_source(mini: KernelFamily, name: str) -> Non
 
 def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None:
     assert links(mini.planner(data_type="float").add_source("// größer – 大\n" + OP).plan())
-    with raises(PlanError, "plan-user-input-type", where="user.cu"):
+    with raises(PlanError, "plan-invalid-input", where="user.cu"):
         mini.planner(data_type="float").add_source("// \ud800\n" + OP).plan()
-    with pytest.raises(PlanError, match=r"user\.cu"):
+    with raises(PlanError, "plan-invalid-input", where="user.cu"):
         mini.planner(data_type="float").add_source(OP.encode()).plan()  # type: ignore[arg-type]
 
 
@@ -334,10 +322,8 @@ def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: Bu
     }
     family = KernelFamily("helped", FragmentDatabase(build_family(files).path))
     text = "#include <cuda/std/cstdint>\n__device__ float op(cuda::std::int64_t a) { return a; }"
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, None, "op(long long)", "op(long)", hint="nvcc"):
         family.planner().add_source(text).plan()
-    assert "defines op(long long), but the kernel calls op(long)" in str(caught.value)
-    assert "NVRTC's int64_t is `long long`, nvcc's is `long`" in str(caught.value)
 
 
 # --- LTO-IR, fatbins, PTX ---
@@ -353,18 +339,18 @@ def test_ltoir_bare_or_in_a_fatbin_takes_the_place_of_a_group(mini: KernelFamily
 
 def test_ltoir_cannot_take_part_in_a_link_without_lto(mini: KernelFamily) -> None:
     plan = mini.planner(data_type="float").add_ltoir(ltoir(ALONE)).plan(link_mode="ptx")
-    with pytest.raises(LinkError, match=r"user\.ltoir cannot take part in a link without link-time optimisation"):
+    with raises(LinkError, "link-needs-lto", "user.ltoir"):
         plan.link("sm_90")
 
 
 def test_ltoir_that_provides_something_else_is_an_error(mini: KernelFamily) -> None:
-    with pytest.raises(PlanError, match=r"user\.ltoir: provides nothing that the plan requires"):
+    with raises(PlanError, "plan-unused-input", where="user.ltoir"):
         mini.planner(data_type="float").add_ltoir(ltoir("__device__ float other(float a) { return a; }")).plan()
 
 
 def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
     text = "__device__ float elsewhere(float);\n" + ALONE.replace("a * 3.0f", "elsewhere(a)")
-    with pytest.raises(MissingProviderError, match=r"nothing provides elsewhere\(float\), which user\.ltoir requires"):
+    with raises(MissingProviderError, None, "elsewhere(float)", "user.ltoir"):
         mini.planner(data_type="float").add_ltoir(ltoir(text)).plan()
 
 
@@ -381,16 +367,14 @@ OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; 
 
 
 def test_another_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+    layouts = "op", "(4)(8,4)", "plain/kern", "(4)(4)"
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", *layouts, where="user.ptx"):
         plain.planner().add_ptx(compiled(OTHER_LAYOUT).ptx).plan()
-    assert "user.ptx: defines op with layout (4)(8,4), but plain/kern" in str(caught.value)
-    assert "calls it with layout (4)(4)" in str(caught.value)
 
 
 def test_another_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
-    with pytest.raises(InterfaceMismatchError) as caught:
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.ltoir"):
         plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
-    assert "user.ltoir: defines op with layout (4)(8,4)" in str(caught.value)
 
 
 def test_the_right_layout_in_ptx_and_in_ltoir_links(plain: KernelFamily) -> None:
@@ -401,7 +385,7 @@ def test_the_right_layout_in_ptx_and_in_ltoir_links(plain: KernelFamily) -> None
 
 def test_two_inputs_of_one_name_are_still_two(planner: Planner) -> None:
     for mode in ("lto", "ptx"):
-        with pytest.raises(PlanError, match="defined twice"):
+        with raises(PlanError, "plan-duplicate-definition"):
             planner.add_source(OP).add_source(OP).plan(link_mode=mode)
 
 
@@ -422,15 +406,15 @@ def test_inputs_may_be_anything_that_holds_bytes_and_nothing_else(mini: KernelFa
     "data", [b"", b"\0", b"garbage", b"\x50\xed\x55\xba rubbish", b"\x7fELF rubbish", b"BC\xc0\xde"]
 )
 def test_garbage_is_a_plan_error_that_names_the_input(mini: KernelFamily, data: bytes) -> None:
-    with pytest.raises(PlanError, match="mine"):
+    with raises(PlanError, "plan-unreadable-input", where="mine"):
         mini.planner(data_type="float").add_ltoir(data, name="mine").plan()
-    with pytest.raises(PlanError, match="mine"):
+    with raises(PlanError, "plan-unreadable-input", where="mine"):
         mini.planner(data_type="float").add_ptx(data, name="mine").plan()
 
 
 def test_truncated_ltoir_is_a_plan_error(mini: KernelFamily) -> None:
     data = ltoir(ALONE)
-    with pytest.raises(PlanError, match=r"user\.ltoir"):
+    with raises(PlanError, "plan-unreadable-input", where="user.ltoir"):
         mini.planner(data_type="float").add_ltoir(data[: len(data) // 2]).plan()
 
 
@@ -438,9 +422,8 @@ def test_truncated_ltoir_is_a_plan_error(mini: KernelFamily) -> None:
 
 
 def test_an_unknown_kind_of_binary_is_a_plan_error(mini: KernelFamily) -> None:
-    with pytest.raises(PlanError, match="unknown kind of input 'exe'") as caught:
+    with raises(PlanError, "plan-invalid-input", "'exe'", hint="fatbin, cubin, object, library"):
         mini.planner(data_type="float").add_binary(b"", "exe")
-    assert "fatbin, cubin, object, library" in str(caught.value)
 
 
 @pytest.mark.parametrize("kind", ["cubin", "object", "library", "fatbin"])
@@ -513,21 +496,21 @@ def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) ->
 
 def test_a_fatbin_of_ltoir_alone_serves_no_link_without_lto(mini: KernelFamily) -> None:
     plan = mini.planner(data_type="float").add_binary(fatbin_of(ltoir=ltoir(ALONE)), "fatbin").plan(link_mode="ptx")
-    with pytest.raises(LinkError, match="cannot take part in a link without link-time optimisation"):
+    with raises(LinkError, "link-needs-lto", "user.fatbin"):
         plan.link("sm_90")
 
 
 @pytest.mark.parametrize("with_ptx", [False, True])
 def test_another_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
     text = compiled(OTHER_LAYOUT).ptx if with_ptx else ""
-    with pytest.raises(InterfaceMismatchError, match=r"user\.fatbin: defines op with layout \(4\)\(8,4\)"):
+    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.fatbin"):
         plain.planner().add_binary(fatbin_of(text, ltoir(OTHER_LAYOUT)), "fatbin").plan()
 
 
 def test_a_fatbin_of_ptx_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
     data = fatbin_of(ptx=compiled("__device__ float other(float a) { return a; }").ptx)
     plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90")
-    with pytest.raises(UnresolvedSymbolError, match=r"mini::op<float>\(float\)"):
+    with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
         plan.link()
 
 
@@ -546,7 +529,7 @@ def test_ltoir_for_one_architecture_or_family_is_looked_into_bare_and_in_a_fatbi
                 if fits:
                     assert planner.plan(arch=architecture).calls_left() == []
                 else:
-                    with pytest.raises(InterfaceMismatchError, match=r"layout \(4\)\(8,4\)"):
+                    with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)"):
                         planner.plan()
 
 
@@ -577,7 +560,7 @@ def test_relocatable_machine_code_takes_the_place_of_a_group_and_stays_a_call(
 def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
     other = relocatable_cubin("__device__ float other(float a) { return a; }")
     plan = mini.planner(data_type="float").add_binary(other, "cubin").plan(arch="sm_90")
-    with pytest.raises(UnresolvedSymbolError, match=r"mini::op<float>\(float\)"):
+    with raises(UnresolvedSymbolError, None, "mini::op<float>(float)"):
         plan.link()
 
 
@@ -589,7 +572,7 @@ def test_a_relocatable_cubin_for_another_architecture_is_a_link_error(mini: Kern
 
 def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:
     data = in_a_fatbin(relocatable_cubin(ALONE))
-    with pytest.raises(PlanError, match=r"user\.fatbin"):
+    with raises(PlanError, "plan-unreadable-input", where="user.fatbin"):
         mini.planner(data_type="float").add_binary(data[:-100], "fatbin").plan(arch="sm_90")
 
 

@@ -357,7 +357,7 @@ def square(x):  # type: ignore[no-untyped-def]
 
 def test_what_is_no_function_is_refused(transform: KernelFamily) -> None:
     for wrong in (1, "text", print, PlanError):
-        with raises(PlanError, "plan-user-input-type", type(wrong).__name__):
+        with raises(PlanError, "plan-invalid-input", type(wrong).__name__):
             planned(transform, wrong, "user_transform", data_type="float")
 
 
