@@ -1,7 +1,7 @@
 """Failures grouped by cause: a hundred instances of one template bug are one bug.
 
-Two failures have one cause if the compiler says the same of the same lines, apart from what varies with the
-combination: parameter values, numbers, scalar types, and where the line has come to stand in the rendered source.
+Two failures have one cause if the compiler reports the same at the same lines, apart from what varies with the
+combination: parameter values, numbers, scalar types, and the line's number in the rendered source.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MOST_VALUES, _MOST_KEYS, _MOST_EXAMPLES, _LONGEST_TITLE = 4, 8, 10, 160
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A source that is no fragment, and why."""
+    """A source that failed to become a fragment, and why."""
 
     rendered: RenderedSource
     error: JitltoError
@@ -38,11 +38,11 @@ class FailureGroup:
     Parameters
     ----------
     title : str
-        The cause in a line: what the compiler says first of the first of them.
+        The cause in a line: the first diagnostic of the first of them.
     failures : tuple of Failure
         At least one, in the order of the build.
     extent : tuple of str
-        For each group of fragments concerned, for which of its combinations it happens, such as
+        For each group of fragments concerned, the combinations for which it happens, such as
         ``all 24 of search/compute_distance with data_type=__half``.
     """
 
@@ -52,7 +52,7 @@ class FailureGroup:
 
     @property
     def keys(self) -> tuple[FragmentKey, ...]:
-        """What is missing, in the order of the build."""
+        """The fragments that are missing, in the order of the build."""
         return tuple(failure.rendered.key for failure in self.failures)
 
 
@@ -165,8 +165,8 @@ def _extent(name: str, failed: Sequence[RenderedSource], tried: Sequence[Rendere
         if len(_meeting(tried, fewer)) == len(held):
             conditions = fewer
     count = f"{len(failed)} of the {len(held)}" if len(failed) < len(held) else _all(held)
-    said = " and ".join(_condition(p, values, _values(tried, p)) for p, values in conditions.items())
-    return f"{count} of {name} with {said}" if said else f"{count} of {name}"
+    described = " and ".join(_condition(p, values, _values(tried, p)) for p, values in conditions.items())
+    return f"{count} of {name} with {described}" if described else f"{count} of {name}"
 
 
 def _all(sources: Sequence[RenderedSource]) -> str:

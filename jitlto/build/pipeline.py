@@ -30,7 +30,7 @@ from jitlto.storage.declaration import FamilyDeclaration
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """What a build did.
+    """The result of a build.
 
     Parameters
     ----------

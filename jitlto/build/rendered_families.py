@@ -28,7 +28,7 @@ _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 class RenderedFamilies:
     """Families that are built together, rendered, with how each is compiled.
 
-    Matrices are parsed, templates rendered and headers read once, whatever is then asked of it.
+    Matrices are parsed, templates rendered and headers read once, whatever is then done with it.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ class RenderedFamilies:
                     )
 
     def source_digests(self) -> dict[FragmentKey, str]:
-        """What the author wrote of each fragment, see :func:`jitlto.build.shards.digest_source`."""
+        """The digest of each fragment's sources, see :func:`jitlto.build.shards.digest_source`."""
         return {r.rendered.key: shards.digest_source(r.rendered, r.config) for r in self.requests}
 
     def toolchain_identities(self) -> dict[str, str]:
@@ -107,7 +107,7 @@ class RenderedFamilies:
         return {r.rendered.key.family: r.config.toolchain.identity for r in self.requests}
 
     def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
-        """What :mod:`~jitlto.build.shards` balances: each fragment with its compile and cost.
+        """Each fragment with its compile and cost, for :mod:`~jitlto.build.shards` to balance.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What went wrong, grouped by cause: one mistake in a template is one cause, however many fragments show it.
+"""Failures and findings grouped by cause: one mistake in a template is one cause, however many fragments show it.
 
 Messages have one cause if they are equal apart from what varies between fragments. :func:`value_eraser` removes that
 from compilers' logs, which repeat values of the matrices; :func:`name_folder` from jitlto's own messages, which spell

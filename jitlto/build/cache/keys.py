@@ -1,4 +1,4 @@
-"""What a compile depends on, in two levels, so that nothing is compiled again whose result would be the same.
+"""The inputs of a compile, in two levels, so that nothing is compiled again whose result would be the same.
 
 The source key is known before any header is read: source, options, architectures, images, compiler. Under it the cache
 keeps *manifests*: the headers that a compile of that source has read, with their contents. A compiled source is valid
@@ -70,7 +70,7 @@ class CompileConfig:
         return found
 
     def fields(self, source: str) -> dict[str, str]:
-        """What the source key is made of, by name."""
+        """The parts of the source key, by name."""
         return {
             "source": source,
             "options": " ".join(self.options),

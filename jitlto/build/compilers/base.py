@@ -53,7 +53,7 @@ class CompileJob:
 
 @dataclass(frozen=True, slots=True)
 class CompiledSource:
-    """What one source became.
+    """The compiled form of one source.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class CompiledSource:
     images : tuple of (ImageKind, Architecture, bytes)
         LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest; sorted.
     reads : tuple of str
-        The names of the headers that the compiler read, as far as it tells, else of all that it was given; sorted.
+        The names of the headers that the compiler read, or of all that it was given if that is unknown; sorted.
     log : str
         The compiler's warnings.
     """
@@ -120,7 +120,7 @@ class Toolchain(Protocol):
     identity: str
 
     def header_roots(self) -> Sequence[Path]:
-        """Where headers are looked up that travel with a job, beside the family's own include directories."""
+        """Where headers that are sent with a job are looked up, after the family's own include directories."""
         ...
 
     def compile(self, job: CompileJob) -> CompiledSource:

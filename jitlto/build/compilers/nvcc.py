@@ -155,7 +155,7 @@ class Compiler:
         )
 
     def external(self, name: str) -> str | None:
-        """SHA-256 of a header of the toolkit or the host, as it was when first asked; None if it is not there."""
+        """SHA-256 of a header of the toolkit or the host, as it was at the first call; None if it does not exist."""
         if name not in self._hashes:
             kind, _, rest = name.partition(">")
             candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
@@ -172,7 +172,7 @@ class Compiler:
         kept: str,
         lto: bool,
     ) -> tuple[str, list[str]]:
-        """Run nvcc once; its log, and the PTX for each architecture. With ``lto`` it leaves LTO-IR beside that."""
+        """Run nvcc once; return its log and the PTX for each architecture. With ``lto`` it writes LTO-IR too."""
         (work / kept).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", source, "-ccbin", self._host]

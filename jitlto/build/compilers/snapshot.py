@@ -101,10 +101,10 @@ class Snapshots:
         with contextlib.suppress(filelock.Timeout), filelock.FileLock(path.with_suffix(".lock"), timeout=0):
             if path.exists():
                 return
-            beside = path.with_suffix(".new")
-            beside.unlink(missing_ok=True)
+            temporary = path.with_suffix(".new")
+            temporary.unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(str(beside))
+                listener.bind(str(temporary))
                 listener.listen(128)
                 begin = time.perf_counter()
                 process = _fork()
@@ -120,7 +120,7 @@ class Snapshots:
             self.made += 1
             while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
                 self._end(next(iter(self._templates)))
-            beside.rename(path)
+            temporary.rename(path)
 
     def _end(self, process: int) -> None:
         self._templates.pop(process, None)

@@ -1,4 +1,4 @@
-"""What a fragment costs to compile: recorded times where a file has them, else an estimate from the source.
+"""The cost of compiling a fragment: recorded times where a file has them, else an estimate from the source.
 
 Whole milliseconds, for shards must be cut alike on every machine.
 """

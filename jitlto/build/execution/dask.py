@@ -181,7 +181,7 @@ def _check_answers(address: str) -> None:
 
 
 def _check_python(client: Any, address: str) -> None:
-    """Check what can be asked of workers that may have another Python, or no jitlto."""
+    """Check the Python of workers, which may have no jitlto."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
@@ -204,7 +204,7 @@ def _identities(names: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence what Dask logs of a connection that fails: the error says it."""
+    """Silence Dask's log of a connection that fails, which the error repeats."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""What happens in a build, and who may observe it: :class:`Observer`. Nothing is printed here."""
+"""The events of a build, and the interface of those who observe them: :class:`Observer`. Nothing is printed here."""
 
 from __future__ import annotations
 

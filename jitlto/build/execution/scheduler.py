@@ -44,7 +44,7 @@ class CompileRequest:
 
 @dataclass
 class Outcome:
-    """What became of the requests.
+    """The results of the requests.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class _Task:
 
     @property
     def key(self) -> str:
-        """What two builds must not compile at once: all that is given to the compiler."""
+        """Identifies all that is given to the compiler: two builds should not compile it at once."""
         return keys.entry_key(self.source_key, self.source.sha256)
 
     def job(self) -> CompileJob:
@@ -212,7 +212,7 @@ class Scheduler:
                 self._claimed.append(task)
 
     def _claim(self, task: _Task) -> bool:
-        """Whether this build may compile a task: nobody else does, or takes too long."""
+        """Whether this build may compile a task: no other build does, or it takes too long."""
         if self._cache is None or task.claim is not None:
             return True
         task.claim = self._cache.store.claim(task.key)

@@ -46,7 +46,7 @@ class Recorder(Observer):
         self._spans.append(span)
 
     def timings(self) -> Timings:
-        """What was recorded up to now; the last phase ends now."""
+        """The timings up to now; the last phase ends now."""
         now = self._clock() - self._begin
         ends = [start for _, start in self._phases[1:]] + [now]
         phases = tuple(Phase(name, start, end - start) for (name, start), end in zip(self._phases, ends, strict=False))

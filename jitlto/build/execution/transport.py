@@ -43,7 +43,7 @@ class HeaderStore:
     Parameters
     ----------
     limit : int
-        Bytes to store at most, beside the set that was put last.
+        Bytes to store at most, besides the set that was put last.
     """
 
     def __init__(self, limit: int) -> None:

@@ -247,10 +247,10 @@ def _answer(request: bytes) -> bytes:
 
 
 def _end_with(socket: int, parent: int) -> None:
-    # Compilers release the interpreter's lock while they work, so this runs then too. The parent's number says what
-    # the socket does not where a fork of the parent holds the other end open.
+    # Compilers release the interpreter's lock while they work, so this runs then too. The parent's number is needed
+    # where a fork of the parent holds the other end of the socket open.
     poll = select.poll()
-    poll.register(socket, 0)  # errors and hang-ups, which need not be asked for
+    poll.register(socket, 0)  # errors and hang-ups, which are always reported
     while not poll.poll(500) and os.getppid() == parent:
         pass
     os.killpg(0, signal.SIGKILL)
