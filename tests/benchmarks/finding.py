@@ -34,7 +34,9 @@ from jitlto.cuda import device
 from jitlto.runtime import family as kernels
 device.current = lambda: SimpleNamespace(compute_capability=(9, 0))
 device.kind = lambda: (9, 0)
-kernels.KernelFamily._loaded = lambda self, chosen, linked, plan: linked
+kernels.KernelFamily._launcher = lambda self, chosen, linked, plan: SimpleNamespace(
+    layer=linked.layer, load_seconds=0.0
+)
 begin = time.perf_counter()
 mini = jitlto.load("mini", sys.argv[1]) if len(sys.argv) > 1 else jitlto.family("mini")
 found = time.perf_counter()
@@ -43,11 +45,10 @@ print(json.dumps([found - begin, time.perf_counter() - found, linked.layer]))
 """
 _LIST = """
 import json, time
-from jitlto.runtime.discovery import installed
-from jitlto.runtime.discovery import entry_points, registry
-from jitlto.runtime.linking import kernel_cache
+from jitlto.runtime import session
+from jitlto.runtime.discovery import entry_points, installed
 times = []
-for work in (entry_points.families, installed.installed_families):
+for work in (entry_points.families, lambda: installed.installed_families(session.default.registry)):
     for clock in (time.perf_counter, time.process_time):
         begin = clock()
         work()

@@ -1,0 +1,198 @@
+"""Sessions: what a process has one of, a test has its own of; a reset or a fork begins anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import jitlto
+from jitlto.config import Config
+from jitlto.cuda import device
+from jitlto.errors import LinkError
+from jitlto.runtime import events, session
+from jitlto.runtime.events import Event, Kind
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.launch.residency import Loaded
+from jitlto.runtime.planning import recording
+from jitlto.runtime.session import Session
+from tests.support.errors import raises
+
+TWICE = {"data_type": "float", "op_name": "twice"}
+
+
+def settings(directory: Path, **variables: str) -> Config:
+    return Config.read({"JITLTO_CACHE_DIR": str(directory / "cache"), **variables})
+
+
+@dataclass(eq=False)
+class Stand:
+    """A launcher where there is no device to load it on."""
+
+    linked: Any
+    load_seconds: float = 0.0
+
+
+class Family(KernelFamily):
+    """A family whose kernels are linked, and not loaded."""
+
+    def _launcher(self, chosen: Any, linked: Any, plan: Any) -> Any:
+        return Stand(linked)
+
+
+@pytest.fixture
+def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "current", lambda: None)
+
+
+def test_a_session_has_its_own_settings_caches_and_counters(mini_path: Path, tmp_path: Path) -> None:
+    own, before = Session(settings(tmp_path)), events.counters()
+    mini = jitlto.load("mini", mini_path, session=own)
+    assert mini.plan(arch="sm_90", **TWICE).link().layer == "link"
+    assert mini.plan(arch="sm_90", **TWICE).link().layer == "disk"
+    assert (tmp_path / "cache" / "cubins" / "kernels").is_dir()
+    counts = own.events.counters()
+    assert (counts["planned"], counts["requested"], counts["linked"], counts["found_on_disk"]) == (2, 2, 1, 1)
+    assert events.counters() == before
+    other = Session(settings(tmp_path / "other"))
+    assert jitlto.load("mini", mini_path, session=other).plan(arch="sm_90", **TWICE).link().layer == "link"
+
+
+def test_a_session_finds_families_by_its_own_search_path(mini_path: Path, tmp_path: Path) -> None:
+    own = Session(settings(tmp_path, JITLTO_DATABASE_PATH=str(mini_path)))
+    mini = jitlto.family("mini", session=own)
+    assert jitlto.family("mini", session=own) is mini
+    assert mini.session is own
+    assert ("mini", None) not in session.default.families
+
+
+def test_a_reset_begins_anew_but_for_subscribers(mini_path: Path, tmp_path: Path) -> None:
+    own = Session(settings(tmp_path, JITLTO_DATABASE_PATH=str(mini_path)))
+    heard: list[Event] = []
+    own.events.subscribe(heard.append)
+    registry, cache, mini = own.registry, own.kernel_cache, jitlto.family("mini", session=own)
+    own.reset()
+    assert own.registry is not registry
+    assert own.kernel_cache is not cache
+    assert jitlto.family("mini", session=own) is not mini
+    mini.plan(arch="sm_90", **TWICE)  # whoever holds the family goes on
+    assert [event.kind for event in heard] == [Kind.PLANNED]
+
+
+def test_the_environment_is_read_once_until_a_reset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    own = Session()
+    for name in ("one", "other"):
+        monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / name))
+        own.reset()
+        assert own.config.cache_dir == tmp_path / name
+    monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "third"))
+    assert own.config.cache_dir == tmp_path / "other"
+    monkeypatch.undo()
+    session.default.reset()
+
+
+def test_a_session_whose_settings_say_so_records_all_its_plans_and_no_others(mini_path: Path, tmp_path: Path) -> None:
+    used = tmp_path / "used.jsonl"
+    own = Session(settings(tmp_path, JITLTO_RECORD=str(used)))
+    for each in (own, Session(settings(tmp_path))):
+        jitlto.load("mini", mini_path, session=each).plan(arch="sm_90", **TWICE).link()
+        jitlto.load("mini", mini_path, session=each).plan(arch="sm_80", **TWICE)
+    assert [plan.arch.sm for plan in recording.read(used)] == ["sm_90"]
+    assert own.lookup_cache is None  # what is not planned cannot be recorded
+    own.reset()
+    jitlto.load("mini", mini_path, session=own).plan(arch="sm_80", **TWICE).link()
+    assert [plan.arch.sm for plan in recording.read(used)] == ["sm_90", "sm_80"]
+
+
+def test_a_kernel_is_recorded_though_it_may_not_be_linked(mini_path: Path, tmp_path: Path) -> None:
+    own = Session(settings(tmp_path, JITLTO_MODE="cached"))
+    mini = jitlto.load("mini", mini_path, session=own)
+    with own.recording(tmp_path / "used.jsonl"), raises(jitlto.errors.NotCachedError):
+        mini.plan(arch="sm_90", **TWICE).link()
+    assert len(recording.read(tmp_path / "used.jsonl")) == 1
+    assert own.lookup_cache is not None
+
+
+def test_the_bound_on_loaded_kernels_is_the_sessions(tmp_path: Path) -> None:
+    assert Session(settings(tmp_path)).residency is None
+    own = Session(settings(tmp_path, JITLTO_MAX_LOADED="2"))
+    assert isinstance(own.residency, Loaded)
+    assert own.residency is own.residency
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_link_that_fails_is_remembered_and_another_failure_is_not(
+    mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    family = Family("mini", jitlto.load("mini", mini_path).database, Session(settings(tmp_path)))
+    plan = family.plan(arch="sm_90", **TWICE)
+    calls: list[type[Exception]] = []
+
+    def fail(error: type[Exception]) -> None:
+        def link(_: object) -> Any:
+            calls.append(error)
+            raise error("refused")
+
+        monkeypatch.setattr(type(plan), "link", link)
+
+    fail(OSError)
+    for _ in range(2):
+        with pytest.raises(OSError, match="refused"):
+            family.load(plan)
+    fail(LinkError)
+    for _ in range(2):
+        with raises(LinkError):
+            family.load(plan)
+    assert calls == [OSError, OSError, LinkError]
+    monkeypatch.undo()
+    monkeypatch.setattr(device, "current", lambda: None)
+    with raises(LinkError):
+        family.load(plan)
+    family.forget(plan.digest)
+    assert family.load(plan).linked.layer == "link"
+
+
+@pytest.mark.usefixtures("no_device")
+@pytest.mark.parametrize("kind", [Kind.REQUESTED, Kind.LINKED, Kind.LOADED])
+def test_a_subscriber_may_ask_for_the_kernel_that_it_hears_of(mini_path: Path, tmp_path: Path, kind: str) -> None:
+    own = Session(settings(tmp_path))
+    family = Family("mini", jitlto.load("mini", mini_path).database, own)
+    plan = family.plan(arch="sm_90", **TWICE)
+    asked: list[object] = []
+
+    def ask(event: Event) -> None:
+        if event.kind == kind and not asked:
+            asked.append(None)
+            asked.append(family.load(plan))
+
+    own.events.subscribe(ask)
+    thread = threading.Thread(target=lambda: asked.append(family.load(plan)), daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert asked[1] is asked[2]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_a_forked_process_holds_no_lock_of_its_parents_threads() -> None:
+    own = session.default
+    held = [own._lock, own.events._lock, own.flights._lock, own.registry._lock]
+    for lock in held:
+        lock.acquire()
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(20)
+            own.events.emit(Kind.LINKED, "f/k[]")
+            threading.Thread(target=lambda: own.kernel_cache).start()
+            os._exit(0 if own.flights.run("key", lambda: own.config.mode)[0] and own.registry.databases() == [] else 1)
+        finally:
+            os._exit(2)
+    for lock in held:
+        lock.release()
+    assert os.waitpid(child, 0)[1] == 0
