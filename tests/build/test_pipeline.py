@@ -150,6 +150,7 @@ def test_a_failing_build_leaves_what_was_there(tmp_path: Path, mini_path: Path, 
     assert output.read_bytes() == mini_path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_compile_error_shows_lines_source_template_and_combination(build_family: BuildFamily, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
         build_family(changed(op__cu__jinja='#include "op.cuh"\n// {{op_name}}\n__device__ {{data_type}} x = wrong;\n'))

@@ -97,6 +97,7 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
     assert said == "building and linking work, but not all is well with the databases found: see – above"
 
 
+@pytest.mark.slow
 def test_a_part_of_a_build_is_no_database_to_use(mini_path: Path, tmp_path: Path) -> None:
     from jitlto.build.pipeline import build
     from jitlto.build.shards import Shard

@@ -112,6 +112,7 @@ def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     assert done.stdout.split() == ["2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_command_that_links_ends_its_workers_too(tmp_path: Path, number: signal.Signals) -> None:
     code = f"""

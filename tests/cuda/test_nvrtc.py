@@ -95,6 +95,7 @@ def test_what_a_compile_gives() -> None:
     assert "\0" not in result.ptx
 
 
+@pytest.mark.slow
 def test_the_identity_is_that_of_what_is_compiled() -> None:
     texts = ("__device__ int f() { return 1; }", "__device__ int f() { return 2; }")
 

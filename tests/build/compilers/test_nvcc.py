@@ -265,6 +265,7 @@ def test_errors_have_the_form_of_nvrtcs_and_mark_the_line(compiler: Compiler, te
     assert ">    2 |" in diagnostics.annotate(error, "name.cu", text, "here").what
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", ["int f() { return nope; }", "#error nope"])
 def test_an_error_in_a_header_has_its_name(compiler: Compiler, line: str) -> None:
     error = refused(compiler, '#include "deep/bad.h"\n', {"deep/bad.h": f"\n{line}\n"})

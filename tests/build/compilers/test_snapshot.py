@@ -291,6 +291,7 @@ UNCLEAR = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", UNCLEAR)
 def test_where_it_is_not_clear_what_is_read_all_headers_count(kind: str) -> None:
     text, more = UNCLEAR[kind]
@@ -301,6 +302,7 @@ def test_where_it_is_not_clear_what_is_read_all_headers_count(kind: str) -> None
     assert set(compiler.compile(given).reads) == {"main.cuh", "late.cuh"}
 
 
+@pytest.mark.slow
 def test_headers_for_debugging_alone_are_read_too() -> None:
     headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
     compiler = Compiler()

@@ -291,6 +291,7 @@ def test_of_several_failures_the_first_is_reported_every_time(make: Make) -> Non
     assert "data_type=float" in message
 
 
+@pytest.mark.slow
 def test_keep_going_compiles_the_rest_and_reports_by_cause(make: Make) -> None:
     with raises(FailedFragmentsError, None, "4 of 6 fragments") as caught:
         make(WRONG, keep_going=True)

@@ -194,6 +194,7 @@ def test_another_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pyte
     assert state(source) != before
 
 
+@pytest.mark.slow
 def test_what_only_the_build_can_tell_is_built_every_time(source: Path) -> None:
     (source / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["kernels/none"]\n')
     assert state(source) is None

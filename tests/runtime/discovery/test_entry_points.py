@@ -469,6 +469,7 @@ def test_nothing_is_written_beside_a_package_and_a_read_only_one_works(
     assert path.is_file()
 
 
+@pytest.mark.slow
 def test_a_shared_installation_serves_a_user_without_a_cache(site: Path, mini_path: Path, tmp_path: Path) -> None:
     install_mini(site, mini_path)
     (tmp_path / "home").write_text("no directory")
@@ -551,6 +552,7 @@ def test_what_is_shown_of_a_hundred_installed_databases_opens_none_that_was_open
     assert min(seconds) < 0.040, seconds  # some 12 ms where nobody else computes
 
 
+@pytest.mark.slow
 def test_a_hundred_installed_databases_are_listed_in_less_than_20_milliseconds(
     site: Path, mini_path: Path, tmp_path: Path
 ) -> None:

@@ -230,6 +230,7 @@ def test_a_cubin_that_is_gone_is_linked_again(path: Path, empty_cache: Path, ope
     assert launcher(path).linked.layer == "disk"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["databases", "requests"])
 def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, opened: list[Path]) -> None:
     first = launcher(path)
@@ -545,6 +546,7 @@ print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules), sorted({*sys
 """
 
 
+@pytest.mark.slow
 def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Path, tmp_path: Path) -> None:
     def run() -> Any:
         environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}

@@ -180,6 +180,7 @@ def test_what_is_no_array_is_refused_by_the_name_of_its_type(argument: object) -
 # --- integers ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", INTEGERS)
 @given(value=st.integers(-(2**65), 2**65))
 def test_an_integer_is_converted_if_its_type_holds_it_and_refused_otherwise(type_: str, value: int) -> None:

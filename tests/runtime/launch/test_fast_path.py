@@ -117,6 +117,7 @@ def as_bytes(value: Any, type_: str) -> bytes:
     return whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", TYPES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(value=VALUES | ARRAYS)

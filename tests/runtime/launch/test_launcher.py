@@ -60,6 +60,7 @@ def test_without_a_device_every_attempt_is_the_same_error_at_once(mini_path: Pat
         assert "plan and link without by arch='sm_90'" in line
 
 
+@pytest.mark.slow
 def test_after_the_error_planning_and_linking_still_work(mini_path: Path) -> None:
     code = TWICE.replace("CALL", CALLS["KernelFamily.launcher"])
     code += "print(family.plan(arch='sm_90', **configuration).link().cubin[:4])\n"

@@ -301,6 +301,7 @@ def test_a_kernel_beside_the_function_is_no_function(planner: Planner) -> None:
         planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ['quote".cu', "back\\slash.cu", "new\nline.cu", "Ω.cu"])
 def test_any_name_may_be_given_to_a_source(mini: KernelFamily, name: str) -> None:
     assert links(mini.planner(data_type="float").add_source(OP, name=name).plan())
