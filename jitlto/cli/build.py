@@ -151,12 +151,13 @@ def build(
     from jitlto.build.packaging import prebuilt
     from jitlto.build.rendered_families import RenderedFamilies
 
-    builds = plan_shards is None and explain is None and not dry_run
+    modes = sum((plan_shards is not None, explain is not None, dry_run))
+    builds = modes == 0
     if builds and output is None:
         raise click.UsageError("Missing option '-o' / '--output'.")
-    if sum((plan_shards is not None, explain is not None, dry_run)) > 1:
+    if modes > 1:
         raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
-    if plan_shards is not None and shard is not None:
+    if plan_shards and shard:
         raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
     outputs = {"-o": output if builds else None, "--timings": timings}
     check_outputs(outputs, costs, database="-o")
@@ -164,11 +165,15 @@ def build(
         record.check_writable(timings)
     recorded = read_costs(costs)
     package = None if directory is None else _package(directory, names)
-    if package is not None and builds and output is not None and shard is None:
-        taken = prebuilt.copy_prebuilt(package.config, package.families, output)
-        if taken is not None:
-            print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
-            return
+    if (
+        package
+        and builds
+        and output
+        and not shard
+        and (taken := prebuilt.copy_prebuilt(package.config, package.families, output))
+    ):
+        print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
+        return
     families = package.families if package else [declaration.load_family(path) for path in _paths(names)]
     check_outputs(outputs, family_sources(families), database="-o")
     rendered = RenderedFamilies(families, keep_going=keep_going)

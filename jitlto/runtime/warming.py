@@ -280,12 +280,12 @@ class WarmTarget:
         try:
             packs.write(self._output, self._entries)
         except OSError as error:
-            raise JitltoError(
-                f"cannot be written: {error.strerror or error}",
-                code="jitlto-unwritable-file",
-                where=str(self._output),
-                hint="make room there, or name a file elsewhere: -o PACK",
-            ) from None
+            raise _unwritable(self._output, error.strerror or str(error), "make room there") from None
+
+
+def _unwritable(output: Path, reason: str, remedy: str) -> JitltoError:
+    hint = f"{remedy}, or name another file: -o PACK"
+    return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)
 
 
 def _writable_cache() -> KernelCache:
@@ -304,19 +304,9 @@ def _writable_cache() -> KernelCache:
 def _require_writable(output: Path) -> None:
     parent = output.absolute().parent
     if not parent.is_dir():
-        raise JitltoError(
-            "cannot be written: its directory does not exist",
-            code="jitlto-unwritable-file",
-            where=str(output),
-            hint="make it first",
-        )
+        raise _unwritable(output, "its directory does not exist", "make it")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise JitltoError(
-            "cannot be written: no permission to write its directory",
-            code="jitlto-unwritable-file",
-            where=str(output),
-            hint="name a file elsewhere: -o PACK",
-        )
+        raise _unwritable(output, "no permission to write its directory", "change that")
 
 
 def _existing_pack(output: Path) -> Pack | None:
@@ -327,9 +317,4 @@ def _existing_pack(output: Path) -> Pack | None:
             raise ValueError("not a file")
         return Pack(output.absolute())  # as a family's own packs are named, for warnings that are given once
     except (OSError, ValueError, TypeError, AttributeError) as error:
-        raise JitltoError(
-            f"not a pack that can be replaced: {error}",
-            code="jitlto-unwritable-file",
-            where=str(output),
-            hint="remove it, or name another file",
-        ) from error
+        raise _unwritable(output, f"not a pack that can be replaced: {error}", "remove it") from error

@@ -35,7 +35,6 @@ def check(
 
     Parameters
     ----------
-    database : FragmentDatabase
     names : sequence of str, optional
         The families; by default all.
     complete : bool
@@ -47,7 +46,7 @@ def check(
     mode : str
         ``lto`` or ``ptx``.
     workers : int, optional
-        Links at once.
+        Number of links at once.
     on_proof, on_links, on_link : callable
         Called with each family's result before anything is linked, with the number of links, and with each that is
         done.
@@ -63,9 +62,8 @@ def check(
     """
     families = [KernelFamily(name, database) for name in dict.fromkeys(names or sorted(database.families))]
     if not families:
-        raise DatabaseError(
-            "holds no family", code="database-empty", where=str(database.path), hint="build one into it"
-        )
+        where, hint = str(database.path), "build one into it"
+        raise DatabaseError("holds no family", code="database-empty", where=where, hint=hint)
     if targets:
         fragments = [fragment for family in families for fragment in database.fragments(family.name)]
         require_readable(fragments, mode, str(database.path))
