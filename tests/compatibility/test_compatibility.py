@@ -433,7 +433,7 @@ def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(min
 
 @pytest.mark.usefixtures("later_device")
 def test_links_of_ptx_have_no_way_to_a_later_device(mini: KernelFamily) -> None:
-    with raises(ArchitectureError, None, "sm_130"):
+    with raises(ArchitectureError, "link-architecture-unsupported", "sm_130"):
         mini.plan(data_type="float", op_name="twice", link_mode="ptx").link()
 
 
@@ -449,5 +449,5 @@ def test_options_that_do_not_reach_the_driver_are_named(mini: KernelFamily, capl
 @pytest.mark.usefixtures("later_device")
 def test_there_is_no_sass_of_it(mini: KernelFamily) -> None:
     linked = mini.plan(data_type="float", op_name="twice").link()
-    with raises(ToolchainError, None, "PTX"):
+    with raises(ToolchainError, "toolchain-no-sass", "PTX"):
         disassemble(linked.cubin)

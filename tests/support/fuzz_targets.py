@@ -93,7 +93,7 @@ class Ground:
             return {plan.digest: _packed(plan) for plan in plans}
 
     @cached_property
-    def encode_entry(self) -> bytes:
+    def pack(self) -> bytes:
         """A pack of them."""
         packs.write(self.directory / "whole.pack", self.kernels)
         return (self.directory / "whole.pack").read_bytes()
