@@ -113,7 +113,7 @@ class Compiler:
         """
         for option in job.options:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
-                raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-option")
+                raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
         architectures = sorted(job.architectures)
         with tempfile.TemporaryDirectory(prefix="jitlto-nvcc-") as name:
             work = Path(name)
