@@ -127,11 +127,8 @@ def resolve(
 def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
-        raise PlanError(
-            f"two entrypoints were added: {named[0].key} and {named[1].key}",
-            code="plan-two-entrypoints",
-            hint="a plan has one",
-        )
+        what = f"two entrypoints were added: {named[0].key} and {named[1].key}"
+        raise PlanError(what, code="plan-two-entrypoints", hint="a plan has one")
     pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
     groups = ", ".join(sorted({f.key.group for f in index.entrypoints}))
     if not pool:
@@ -144,11 +141,8 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
     if not candidates:
         raise _no_value("entrypoint", pool, bound)
     if len({f.key.group for f in candidates}) > 1:
-        raise AmbiguousConfigurationError(
-            f"the family has several entrypoints: {groups}",
-            code="plan-ambiguous-entrypoint",
-            hint="choose one: entry=<group>",
-        )
+        what = f"the family has several entrypoints: {groups}"
+        raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint="choose one: entry=<group>")
     raise _ambiguous(f"several {candidates[0].key.group} fragments agree", candidates, bound)
 
 
@@ -209,9 +203,8 @@ def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, st
             values[name].add(value)
     deciding = {name: v for name, v in values.items() if name not in bound and len(v) > 1}
     if not deciding:
-        listed = ", ".join(str(fragment.key) for fragment in candidates[:3])
         return AmbiguousConfigurationError(
-            f"{what}: {listed}",
+            f"{what}: {', '.join(str(fragment.key) for fragment in candidates[:3])}",
             code="plan-ambiguous-fragments",
             hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
         )

@@ -15,7 +15,6 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from jitlto.errors import JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import NAME_PATTERN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol
 from jitlto.model.options import LinkOptions, touches_files
@@ -47,16 +46,6 @@ def decode(kind: type[T], data: bytes) -> T:
         return msgspec.json.decode(data.decode(), type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidRecordError(str(error)) from error
-
-
-def decode_file(
-    kind: type[T], data: bytes, *, where: str, error: type[JitltoError], code: str, hint: str | None = None
-) -> T:
-    """Decode JSON as :func:`decode` does, and blame the file ``where`` with an ``error`` of that code and hint."""
-    try:
-        return decode(kind, data)
-    except InvalidRecordError as why:
-        raise error(f"invalid JSON: {why}", code=code, where=where, hint=hint) from why
 
 
 def encode(value: object) -> bytes:
