@@ -25,7 +25,7 @@ from jitlto.storage.cache_dir import open_cache_dir
 
 if TYPE_CHECKING:
     from jitlto.config import Config
-    from jitlto.runtime.launch.residency import Loaded
+    from jitlto.runtime.launch.residency import Residency
 
 
 class Session:
@@ -54,7 +54,7 @@ class Session:
         self._config: Config | None = None
         self._registry: Registry | None = None
         self._kernel_cache: KernelCache | None = None
-        self._residency: Loaded | None = None
+        self._residency: Residency | None = None
         self.families.clear()
         if self._stop_recording is not None:
             self._stop_recording()
@@ -121,16 +121,16 @@ class Session:
         return None if store is None or self._recordings or self.config.record else LookupCache(store)
 
     @property
-    def residency(self) -> Loaded | None:
+    def residency(self) -> Residency | None:
         """The bound on loaded kernels; None if there is none."""
         limit = self.config.max_loaded
         if limit is None:
             return None
         with self._lock:
             if self._residency is None:
-                from jitlto.runtime.launch.residency import Loaded  # which few processes need
+                from jitlto.runtime.launch.residency import Residency  # which few processes need
 
-                self._residency = Loaded(limit, self.events)
+                self._residency = Residency(limit, self.events)
             return self._residency
 
     @contextmanager

@@ -18,7 +18,7 @@ from jitlto.errors import LinkError
 from jitlto.runtime import events, session
 from jitlto.runtime.events import Event, Kind
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch.residency import Loaded
+from jitlto.runtime.launch.residency import Residency
 from jitlto.runtime.planning import recording
 from jitlto.runtime.session import Session
 from tests.support.errors import raises
@@ -121,7 +121,7 @@ def test_a_kernel_is_recorded_though_it_may_not_be_linked(mini_path: Path, tmp_p
 def test_the_bound_on_loaded_kernels_is_the_sessions(tmp_path: Path) -> None:
     assert Session(settings(tmp_path)).residency is None
     own = Session(settings(tmp_path, JITLTO_MAX_LOADED="2"))
-    assert isinstance(own.residency, Loaded)
+    assert isinstance(own.residency, Residency)
     assert own.residency is own.residency
 
 

@@ -19,7 +19,7 @@ class Owner(Protocol):
         """Drop a launcher."""
 
 
-class Loaded:
+class Residency:
     """Kernels that families of a session have loaded, the oldest first.
 
     Parameters

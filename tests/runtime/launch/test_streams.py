@@ -1,0 +1,75 @@
+"""Streams of any library become what cuda.core takes; here with handles that no driver has made."""
+
+from __future__ import annotations
+
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from jitlto.cuda import device
+from jitlto.runtime.launch import streams
+from jitlto.runtime.launch.streams import as_stream
+
+DEFAULT = object()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The handles from which cuda.core's streams were made."""
+    handles: list[int] = []
+
+    def from_handle(handle: int) -> tuple[str, int]:
+        handles.append(handle)
+        return ("stream", handle)
+
+    monkeypatch.setattr(streams, "Stream", SimpleNamespace(from_handle=from_handle))
+    monkeypatch.setattr(device, "current", lambda: SimpleNamespace(default_stream=DEFAULT))
+    return handles
+
+
+class Foreign:
+    """A stream of a library, with some attribute for its handle."""
+
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+class Protocol:
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self._handle)
+
+
+@pytest.mark.parametrize("stream", [None, 0, Foreign(ptr=0), Protocol(0)])
+def test_none_and_handle_zero_are_the_devices_default_stream(made: list[int], stream: object) -> None:
+    assert as_stream(stream) is DEFAULT
+    assert made == []
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [77, Protocol(77), Foreign(ptr=77), Foreign(cuda_stream=77), Foreign(handle=77), Foreign(handle=Foreign(value=77))],
+)
+def test_a_handle_becomes_a_stream_however_a_library_calls_it(made: list[int], stream: object) -> None:
+    assert as_stream(stream) == ("stream", 77)
+
+
+def test_a_stream_object_is_converted_once_and_not_kept_alive(made: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Protocol(77)
+    assert as_stream(stream) is as_stream(stream)
+    assert made == [77]
+    known = len(streams._known)
+    del stream
+    gc.collect()
+    assert len(streams._known) == known - 1
+
+
+def test_what_is_no_stream_and_what_is_cuda_cores_own_is_left_to_cuda_core(made: list[int]) -> None:
+    own = type("GraphBuilder", (Protocol,), {"__module__": "cuda.core._graph"})(5)
+    for stream in ("text", object(), own):
+        assert as_stream(stream) is stream
+    assert made == []
