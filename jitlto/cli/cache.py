@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from jitlto import config
-from jitlto.cli.families import DB_HELP, FAMILY, find_family
+from jitlto.cli.families import find_family, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH, parse_configuration
+from jitlto.cli.parameters import parse_configuration
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
 from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, user_caches
@@ -145,12 +145,7 @@ def _print_removed(removed: list[tuple[str, str, dict[str, Any]]], as_json: bool
     epilog="Example: jitlto cache why search data_type=float out_type=float idx_type=uint32_t veclen=4 "
     "distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90"
 )
-@click.argument("name", metavar=FAMILY)
-@click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--db", "database", type=PATH, help=DB_HELP)
-@click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
-@click.option("--entry", help="The entrypoint's group, where the family has several.")
-@click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
+@plan_options
 @_json
 def why(
     name: str,

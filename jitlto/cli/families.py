@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os.path
 import re
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 
 from jitlto.cli.output import print_json
+from jitlto.cli.parameters import PATH
 from jitlto.model.text import format_bytes
 
 if TYPE_CHECKING:  # imports that other commands need not wait for
@@ -22,8 +24,26 @@ DATABASE = "DB|[PACKAGE:]FAMILY"
 #: Metavariable of a family, and the help of the option for its database.
 FAMILY = "[PACKAGE:]FAMILY"
 DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
+P = ParamSpec("P")
+R = TypeVar("R")
 # A family's name, after a distribution's: neither can be the path of a file in another directory.
 _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
+
+
+def plan_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the arguments that select one plan: family, configuration, database, target, entrypoint and link mode."""
+    for option in reversed(
+        (
+            click.argument("name", metavar=FAMILY),
+            click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1),
+            click.option("--db", "database", type=PATH, help=DB_HELP),
+            click.option("--arch", help="Target, e.g. sm_90 [default: the current device's]."),
+            click.option("--entry", help="The entrypoint's group, where the family has several."),
+            click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True),
+        )
+    ):
+        command = option(command)
+    return command
 
 
 def find_family(text: str, database: Path | None) -> KernelFamily:

@@ -55,12 +55,6 @@ def parse_configuration(settings: Iterable[str]) -> dict[str, str]:
 def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:
     """Parse architectures such as ``sm_90``, each once, in the order given.
 
-    Parameters
-    ----------
-    texts : iterable of str
-    option : str
-        The option that they were given by, for messages.
-
     Raises
     ------
     click.UsageError

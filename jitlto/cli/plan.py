@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli.families import DB_HELP, FAMILY, find_family
+from jitlto.cli.families import find_family, plan_options
 from jitlto.cli.output import print_json
 from jitlto.cli.outputs import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH, parse_configuration
@@ -21,13 +21,8 @@ from jitlto.storage import files
     epilog="Example: jitlto plan search data_type=float out_type=float idx_type=uint32_t optimized_name=optimized "
     "veclen=4 distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90 --dump sass"
 )
-@click.argument("name", metavar=FAMILY)
-@click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--db", "database", type=PATH, help=DB_HELP)
-@click.option("--arch", help="Target, e.g. sm_90 [default: the current device's].")
-@click.option("--entry", help="The entrypoint's group, where the family has several.")
+@plan_options
 @click.option("--source", "sources", type=PATH, multiple=True, help="A device function to add. Repeatable.")
-@click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True)
 @click.option("--dump", type=click.Choice(["json", "ptx", "sass", "cubin"]), help="Print the plan, or link and print.")
 @click.option("-o", "--output", type=FILE, help="Write the dump to this file.")
 def plan(

@@ -13,13 +13,7 @@ Clock = Callable[[], float]
 
 
 class Tally(Observer):
-    """Counts what is done and predicts the time left; shows nothing.
-
-    Parameters
-    ----------
-    clock : callable
-        Seconds, from any origin.
-    """
+    """Counts what is done and predicts the time left; shows nothing."""
 
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock

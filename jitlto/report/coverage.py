@@ -98,14 +98,8 @@ def natural(text: str) -> tuple[object, ...]:
 def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = ()) -> Coverage:
     """Find which cells of the product of all occurring values exist, and what excludes the others.
 
-    Parameters
-    ----------
-    names : sequence of str
-        The dimensions.
-    present : iterable of Cell
-        Cells in the database.
-    apart : iterable of Cell
-        Cells that belong to the build and are in another part, or were left out by a merge.
+    Cells in ``present`` are in the database. Those in ``apart`` belong to the build, but are in another part or were
+    left out by a merge.
     """
     here = set(present)
     elsewhere = set(apart) - here

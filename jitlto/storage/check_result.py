@@ -47,13 +47,7 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class FamilyCheck(msgspec.Struct, frozen=True):
-    """A family's kernels as planned.
-
-    Parameters
-    ----------
-    kernels, completed_by_callers : int
-        How many plan, and how many of these need callers' code.
-    """
+    """A family's kernels as planned; ``completed_by_callers`` counts those that need callers' code."""
 
     family: str
     holds: bool

@@ -84,15 +84,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
 
 
 def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:
-    """Link all, several at once; yield position, job and error as they finish. See :func:`run_parallel`.
-
-    Parameters
-    ----------
-    jobs : iterable of LinkJob
-        Read as they are needed.
-    workers : int, optional
-        How many at once.
-    """
+    """Link all, several at once; yield position, job and error as they finish. See :func:`run_parallel`."""
 
     def link(job: LinkJob) -> None:
         job.plan().link(use_cache=False)

@@ -29,17 +29,7 @@ from jitlto.verify.findings import Finding, Kind, message_of
 
 @dataclass(frozen=True, slots=True)
 class FamilyProof:
-    """The result of :func:`prove`.
-
-    Parameters
-    ----------
-    family : str
-    fragments : int
-        Their number.
-    kernels : tuple of Kernel
-        All that plan.
-    failures, notes : tuple of Finding
-    """
+    """The result of :func:`prove`."""
 
     family: str
     fragments: int

@@ -122,23 +122,7 @@ def group_fragments(
     *,
     requested: bool,
 ) -> list[UsabilityGroup]:
-    """Group fragments with the same kinds of images and the same outcomes.
-
-    Parameters
-    ----------
-    family : str
-        Theirs.
-    fragments : iterable of Fragment
-        All of the family.
-    targets : sequence of Architecture
-        What to link for.
-    linker : Version
-        nvJitLink's.
-    cuda : Version or None
-        The driver's, where one is known.
-    requested : bool
-        Whether a user named the targets, rather than the device.
-    """
+    """Group fragments with the same kinds of images and the same outcomes."""
     together: dict[tuple[tuple[str, ...], tuple[tuple[Architecture, TargetOutcome], ...]], list[Fragment]] = {}
     for fragment in fragments:
         outcomes = []
