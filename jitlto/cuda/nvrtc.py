@@ -115,25 +115,23 @@ def compile_source(
     ToolchainError
         If NVRTC cannot be loaded.
     """
-    for name, content in ((program_name(source), source.text), *source.headers.items()):
-        if b"\0" in content:
-            line = content[: content.index(b"\0")].count(b"\n") + 1
-            raise CompileError(
-                "NUL byte in a source", code="compile-nul-byte", log=f"{name}({line}): error: a NUL byte"
-            )
+    _check_no_nul(source)
     version = toolkit.nvrtc_version()
-    run = run or run_step
     ordered = sorted(architectures)
-    outputs = [run(source, Step.from_options("ltoir", a, options)) for a in ordered]
+
+    def run_all(kind: str) -> list[Output]:
+        return [(run or run_step)(source, Step.from_options(kind, a, options)) for a in ordered]
+
+    outputs = run_all("ltoir")
     ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
-    texts = [run(source, Step.from_options("ptx", a, options)).data.decode() for a in ordered] if ptx else []
+    texts = [output.data.decode() for output in run_all("ptx")] if ptx else []
     warnings = outputs[0].log
     try:
-        probes = [run(source, Step.from_options("probe", a, options)).data.decode() for a in ordered]
+        probes = [output.data.decode() for output in run_all("probe")]
     except CompileError as error:
         # NVRTC 13.5 rejects intrinsics such as __dp4a where it does not optimise.
         probes, warnings = [], append_not_probed(warnings, error)
-        texts = texts or [run(source, Step.from_options("ptx", a, options)).data.decode() for a in ordered]
+        texts = texts or [output.data.decode() for output in run_all("ptx")]
     probed = [parse_ptx(text) for text in probes]
     module = merge_modules(ordered, [parse_ptx(text) for text in texts] or probed)
     weak = [
@@ -145,6 +143,14 @@ def compile_source(
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
     text = texts[0] if ptx else ""
     return Compiled(ltoir, text, module, tuple(sorted(weak)), version, warnings, identity)
+
+
+def _check_no_nul(source: Source) -> None:
+    for name, content in ((program_name(source), source.text), *source.headers.items()):
+        if b"\0" in content:
+            line = content[: content.index(b"\0")].count(b"\n") + 1
+            log = f"{name}({line}): error: a NUL byte"
+            raise CompileError("NUL byte in a source", code="compile-nul-byte", log=log)
 
 
 def append_not_probed(log: str, error: CompileError) -> str:

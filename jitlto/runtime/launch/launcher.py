@@ -52,7 +52,7 @@ class Launcher:
 
     def __new__(cls, chosen: Chosen, *_: object, **_more: object) -> Launcher:
         """Make a launcher of the signature's own class, which is where Python looks for the fast ``__call__``."""
-        return object.__new__(_signature_class(cls, chosen.signature))  # type: ignore[arg-type]  # a class can be hashed
+        return object.__new__(_signature_class(cls, tuple(chosen.signature)))  # type: ignore[arg-type]  # a class can be hashed
 
     def __init__(self, chosen: Chosen, linked: LinkedKernel, make_plan: Callable[[], Plan]) -> None:
         device.current()
