@@ -11,7 +11,7 @@ import pytest
 
 from tests.benchmarks import trace_launch
 from tests.support import module_map
-from tests.support.environments import ROOT
+from tests.support.process import ROOT
 
 PAGE = ROOT / "docs" / "architecture.md"
 DRAWINGS = ROOT / "docs" / "architecture"

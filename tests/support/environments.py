@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.process import ROOT as ROOT  # moved: import it from there
-
 
 def need(*distributions: str) -> None:
     """Skip where one of these is not installed."""
