@@ -127,6 +127,18 @@ def test_every_public_name_is_in_the_reference(pages: dict[Path, Html]) -> None:
 
 
 @needs_sphinx
+def test_the_pages_use_names_of_the_reference_only(pages: dict[Path, Html]) -> None:
+    described = {name for page in pages.values() for name in page.ids}
+    described |= set(jitlto.__all__) | {module.__name__ for module in (errors, events, recording, versions)}
+    for path in (*sorted(DOCS.glob("*.md")), ROOT / "README.md"):
+        if path.name in ("architecture.md", "errors.md"):
+            continue
+        for module, names in re.findall(r"^from (jitlto[\w.]*) import (.+)$", path.read_text("utf-8"), re.M):
+            for name in names.split(", "):
+                assert {f"{module}.{name}", name if module == "jitlto" else ""} & described, (path.name, module, name)
+
+
+@needs_sphinx
 def test_every_command_and_option_is_in_the_reference(site: Path, pages: dict[Path, Html]) -> None:
     described = pages[site / "reference" / "cli.html"].ids
     for name, command in _commands(cli.cli, "jitlto"):
