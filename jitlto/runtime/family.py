@@ -1,6 +1,7 @@
 """A family at run time: from a configuration to a plan or a launcher.
 
-One module, longer than most: each further one would be entered on the way to a linked kernel, which takes 2 ms.
+One module, longer than most: each further one would be entered on the way to a linked kernel, which takes 2 ms. For the
+same reason everything that finding one does not need is imported where it is used.
 """
 
 from __future__ import annotations

@@ -414,7 +414,7 @@ def _raw_entry(ground: Ground, data: bytes) -> None:
     assert ground.store.get("units", key) in (None, b"payload")
 
 
-def _wisdom(ground: Ground, data: bytes) -> None:
+def _recording(ground: Ground, data: bytes) -> None:
     for used in recording.read(ground.file("used.jsonl", data)):
         used.to_line()
 
@@ -495,7 +495,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "pack": (_pack, _pack_seeds),
     "entry": (_entry, _entry_seeds),
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
-    "wisdom": (_wisdom, lambda _: [wisdom_line()]),
+    "recording": (_recording, lambda _: [recorded_line()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
     "manifest": (_manifest, lambda g: [f"{'0' * 64}  x.fragdb\n{'1' * 64} *./a/b.pack\n".encode()]),
@@ -506,10 +506,10 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
 }
 #: Those whose inputs are JSON, at least in part: mutated as documents too.
-DOCUMENTS = frozenset({"records", "matrix", "wisdom", "entry", "pack"})
+DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack"})
 
 
-def wisdom_line() -> bytes:
+def recorded_line() -> bytes:
     """A recorded plan."""
     from jitlto.model.versions import Architecture
 

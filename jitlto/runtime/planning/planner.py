@@ -1,4 +1,7 @@
-"""Planners: one configuration of a family, and what the caller adds to it, resolved to a plan."""
+"""Planners: one configuration of a family, and what the caller adds to it, resolved to a plan.
+
+Modules for callers' inputs are imported where there are some: they take 5 to 30 ms, and planning 2.
+"""
 
 from __future__ import annotations
 

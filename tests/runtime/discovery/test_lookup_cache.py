@@ -1,4 +1,4 @@
-"""Shortcuts: the next process finds its kernel without opening a database, and never another kernel."""
+"""The lookup cache: the next process finds its kernel without opening a database, and never another kernel."""
 
 from __future__ import annotations
 

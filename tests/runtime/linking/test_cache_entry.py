@@ -1,4 +1,4 @@
-"""Entries of the cubin cache: what is read is what was packed, for the digest it was packed for and for no other."""
+"""Entries of the kernel cache: an entry decodes to what was encoded, for its own digest and for no other."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from jitlto.storage.cache_dir import CacheDir
 texts = st.text(max_size=30)
 
 
-def recipe(entry: str = "kern", arch: str = "sm_90", kernel: str = "f/k[]", **configuration: str) -> LinkKey:
+def link_key(entry: str = "kern", arch: str = "sm_90", kernel: str = "f/k[]", **configuration: str) -> LinkKey:
     content = json.dumps({"entry": entry, "arch": arch}, sort_keys=True).encode()
     return LinkKey(content, kernel, tuple(configuration.items()))
 
 
-recipes = st.builds(
-    recipe, texts, st.sampled_from(["sm_75", "sm_90a", "sm_100f"]), texts, configuration=texts, value=texts
+link_keys = st.builds(
+    link_key, texts, st.sampled_from(["sm_75", "sm_90a", "sm_100f"]), texts, configuration=texts, value=texts
 )
 
 
-@given(recipes, st.binary(max_size=300), st.text(max_size=300))
+@given(link_keys, st.binary(max_size=300), st.text(max_size=300))
 @settings(max_examples=200)
-def test_what_is_unpacked_is_what_was_packed(recipe: LinkKey, cubin: bytes, log: str) -> None:
-    inputs = recipe.inputs
+def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, log: str) -> None:
+    inputs = link_key.inputs
     linked = LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), log, 1.5)
-    payload = encode_entry(recipe, linked)
-    found = decode_entry(recipe.digest, payload, 0.25, "disk")
+    payload = encode_entry(link_key, linked)
+    found = decode_entry(link_key.digest, payload, 0.25, "disk")
     assert found is not None
     assert found == linked
     assert (found.seconds, found.layer) == (0.25, "disk")
-    assert LinkKey.from_entry(payload) == recipe
+    assert LinkKey.from_entry(payload) == link_key
 
 
-@given(recipes, st.binary(max_size=20))
-def test_packing_is_deterministic(recipe: LinkKey, cubin: bytes) -> None:
-    inputs = recipe.inputs
+@given(link_keys, st.binary(max_size=20))
+def test_encoding_is_deterministic(link_key: LinkKey, cubin: bytes) -> None:
+    inputs = link_key.inputs
     one, other = (
         LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), "log", seconds) for seconds in (1.0, 2.0)
     )
-    assert encode_entry(recipe, one) == encode_entry(recipe, other)
+    assert encode_entry(link_key, one) == encode_entry(link_key, other)
 
 
 def test_an_entry_is_that_of_no_other_digest() -> None:
-    mine, other = recipe("one"), recipe("other")
+    mine, other = link_key("one"), link_key("other")
     payload = encode_entry(mine, LinkedKernel(b"cubin", "one", "sm_90", "", 1.0))
     assert decode_entry(mine.digest, payload, 0, "disk") is not None
     assert decode_entry(other.digest, payload, 0, "disk") is None
@@ -69,7 +69,7 @@ def test_an_entry_that_somebody_else_made_up_is_none(content: bytes) -> None:
     assert decode_entry(hashlib.sha256(content).hexdigest(), whole, 0, "disk") is None
 
 
-def test_a_recipe_tells_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Path) -> None:
+def test_a_link_key_names_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Path) -> None:
     plan = mini.plan(arch="sm_90a", data_type="float", op_name="twice", link_options={"max_registers": 32})
     inputs = plan.link_key.inputs
     assert inputs["arch"] == "sm_90a"

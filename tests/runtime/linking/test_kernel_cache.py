@@ -1,4 +1,4 @@
-"""The cubin cache: what is found is what was linked; it is linked once; no directory makes anything fail or hang."""
+"""The kernel cache: what is found is what was linked; it is linked once; no directory makes anything fail or hang."""
 
 from __future__ import annotations
 
