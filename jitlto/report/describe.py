@@ -48,7 +48,8 @@ def describe(
         return _describe(database, family, seconds, check)
     except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
         raise DatabaseError(
-            f"is damaged: a name holds {error.object!r}",
+            f"damaged: a name holds {error.object!r}",
+            code="database-damaged",
             where=str(database.path),
             hint="fetch, install or build it again",
         ) from error
