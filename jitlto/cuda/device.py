@@ -29,7 +29,7 @@ def current() -> Device:
     if _user is None:
         _user = os.getpid()
     elif _user != os.getpid():
-        refuse_forked()
+        raise_forked_error()
     try:
         from cuda.bindings import driver
         from cuda.core import Device
@@ -56,7 +56,7 @@ def is_used() -> bool:
     return _user is not None
 
 
-def refuse_forked(*_: object) -> NoReturn:
+def raise_forked_error(*_: object) -> NoReturn:
     """Raise the error of a process that was forked after CUDA was used.
 
     Raises

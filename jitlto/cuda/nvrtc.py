@@ -203,7 +203,7 @@ def compile_closure(
 
 
 class Program(NamedTuple):
-    """What NVRTC compiles: the leading includes of a source, followed by an include of the rest, called :data:`REST`.
+    """Input of NVRTC: the leading includes of a source, followed by an include of the rest, called :data:`REST`.
 
     Sources with equal leading includes make one program, and differ in that header alone. NVRTC adds a hash of what a
     program defines to the names of internal symbols, so those of two sources differ although the program's name does

@@ -77,7 +77,7 @@ class ConfigMaker:
             return
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         with _granting:
-            if size <= self._granted:  # never lowered: launches that were configured with more would be refused
+            if size <= self._granted:  # never lowered: launches that were configured with more would fail
                 return
             for other in Device.get_all_devices():
                 if other.compute_capability != current.compute_capability:

@@ -198,7 +198,7 @@ class Launcher:
         Raises
         ------
         LaunchError
-            If the driver refuses.
+            If the driver cannot.
         """
         device.current()
         with _allowed_in_captures():
@@ -227,7 +227,7 @@ class Launcher:
         Returns
         -------
         callable
-            Launches; raises LaunchError if the driver refuses.
+            Launches; raises LaunchError if the driver rejects it.
 
         Raises
         ------
@@ -275,27 +275,27 @@ class Launcher:
             A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of CuPy, PyTorch or
             Numba, or a stream handle as an int; None for the device's default stream.
         grid : int or tuple of int
-            Blocks, in one to three dimensions; always blocks, with clusters too.
+            Number of blocks in one to three dimensions; always blocks, with clusters too.
         block : int or tuple of int
-            Threads of a block, in one to three dimensions.
+            Threads per block in one to three dimensions.
         *args
-            One for each of the kernel's parameters. For a pointer: a C-contiguous device array of the declared dtype
+            One argument per parameter of the kernel. For a pointer: a C-contiguous device array of the declared dtype
             (``__cuda_array_interface__`` or DLPack), a buffer, a device address as an int, or None.
         shared_memory : int
-            Dynamic shared memory of a block, in bytes; above 48 KB it is asked of the driver.
+            Dynamic shared memory per block, in bytes; above 48 KB it is requested from the driver.
         cluster : int or tuple of int, optional
             Blocks of a thread block cluster; divides ``grid``.
         cooperative : bool
-            Launch so that all blocks run at once and can synchronise.
+            Run all blocks at the same time, so that they can synchronise.
         programmatic : bool
-            Allow programmatic dependent launch: begin before the kernel before it in the stream has ended.
+            Allow programmatic dependent launch: start before the previous kernel in the stream has ended.
 
         Raises
         ------
         ArgumentError
             (a TypeError) If an argument is missing or does not fit its parameter.
         LaunchError
-            If the launch configuration is impossible or the driver refuses the launch.
+            If the launch configuration is invalid or the driver rejects the launch.
         """
         launcher_class = type(self)
         if launcher_class._has_launched:
@@ -347,4 +347,4 @@ def after_fork() -> None:
     """Replace the launch of all launchers in a forked process, where the driver cannot be used."""
     global launch
     if device.is_used():
-        launch = device.refuse_forked
+        launch = device.raise_forked_error

@@ -25,7 +25,7 @@ class Residency:
     Parameters
     ----------
     limit : int
-        The largest number of kernels held at once.
+        The largest number of kernels loaded at once.
     events : Events
         Where evictions are counted.
     """
@@ -33,7 +33,7 @@ class Residency:
     def __init__(self, limit: int, events: Events) -> None:
         self._limit = limit
         self._events = events
-        self._held: OrderedDict[tuple[int, str], weakref.ref[Owner]] = OrderedDict()
+        self._loaded: OrderedDict[tuple[int, str], weakref.ref[Owner]] = OrderedDict()
         self._lock = threading.Lock()
 
     def add(self, owner: Owner, digest: str) -> None:
@@ -42,10 +42,10 @@ class Residency:
         A launcher that is still referenced keeps working; its code is unloaded with the last reference.
         """
         with self._lock:
-            self._held[id(owner), digest] = weakref.ref(owner)
+            self._loaded[id(owner), digest] = weakref.ref(owner)
             evicted = []
-            while len(self._held) > self._limit:
-                (_, old), reference = self._held.popitem(last=False)
+            while len(self._loaded) > self._limit:
+                (_, old), reference = self._loaded.popitem(last=False)
                 evicted.append((reference(), old))
         for other, old in evicted:
             if other is not None:
