@@ -21,7 +21,7 @@ from tests.support.errors import raises
 
 
 @cache
-def unit(text: str) -> CompiledSource:
+def compile_text(text: str) -> CompiledSource:
     compiler = Compiler()
     architectures = (Architecture(75), Architecture(80))
     source, images = Source(text.encode(), {}), tuple(ImageKind)
@@ -32,7 +32,7 @@ def make(
     text: str, params: tuple[str, ...] = (), *, role: Role = Role.ENTRYPOINT, entry: str | None = None
 ) -> tuple[Fragment, dict[str, bytes]]:
     group = GroupDeclaration("g", role, Path("g.json"), Path("g.cu.jinja"), (), params, None, entry, "jinja")
-    return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), unit(text))
+    return assemble(RenderedSource(FragmentKey("f", "g"), group, {"a": "1"}, text, params), compile_text(text))
 
 
 def refuse(

@@ -107,21 +107,21 @@ def refused(compiler: Compiler, text: str, headers: dict[str, str] | None = None
 @pytest.mark.parametrize("options", [[], ["--generate-line-info"]])
 def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_path: Path, options: list[str]) -> None:
     repository = str(Path(nvcc.__file__).parents[3])
-    units = []
+    results = []
     for number, name in enumerate(("here", "a longer path/there")):
         root = tmp_path / name
         (root / "deep").mkdir(parents=True)
         (root / "deep" / "helper.h").write_text(HELPER)
         (root / "source.cu").write_text(INTERNAL)
         environment = os.environ | {"PYTHONPATH": repository, "TMPDIR": str(root), "PYTHONHASHSEED": str(number)}
-        units.append(
+        results.append(
             subprocess.run(
                 [sys.executable, "-c", SCRIPT, str(root), *options], cwd=root, env=environment, text=True, check=True,
                 stdout=subprocess.PIPE,
             ).stdout
         )  # fmt: skip
         assert {path.name for path in root.iterdir()} == {"deep", "source.cu"}
-    assert units[0] == units[1]
+    assert results[0] == results[1]
 
 
 @pytest.mark.slow
@@ -159,25 +159,25 @@ __device__ int counter = 1;
 __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
 """
     architectures = (Architecture(75), Architecture(90))
-    unit = compile_text(compiler, text, architectures=architectures, images=BOTH)
-    assert unit.toolchain == "nvcc"
-    assert unit.version == compiler.version
-    assert unit.target == Architecture(75)
-    assert {s.name for s in unit.provides} == {"_Z4kernPfc", "counter"}
-    assert [s.name for s in unit.requires] == ["_Z5otherf"]
-    assert unit.kernels == (("_Z4kernPfc", ((8, 8), (1, 1))),)
-    assert [(kind, architecture) for kind, architecture, _ in unit.images] == [
+    compiled = compile_text(compiler, text, architectures=architectures, images=BOTH)
+    assert compiled.toolchain == "nvcc"
+    assert compiled.version == compiler.version
+    assert compiled.target == Architecture(75)
+    assert {s.name for s in compiled.provides} == {"_Z4kernPfc", "counter"}
+    assert [s.name for s in compiled.requires] == ["_Z5otherf"]
+    assert compiled.kernels == (("_Z4kernPfc", ((8, 8), (1, 1))),)
+    assert [(kind, architecture) for kind, architecture, _ in compiled.images] == [
         (ImageKind.LTOIR, Architecture(75)), (ImageKind.LTOIR, Architecture(90)), (ImageKind.PTX, Architecture(75)),
     ]  # fmt: skip
-    assert decode_compiled(encode_compiled(unit)) == replace(unit, reads=())
+    assert decode_compiled(encode_compiled(compiled)) == replace(compiled, reads=())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("images", [(ImageKind.LTOIR,), (ImageKind.PTX,)])
 def test_symbols_are_read_whatever_images_are_wanted(compiler: Compiler, images: tuple[ImageKind, ...]) -> None:
-    unit = compile_text(compiler, "__device__ int f() { return 1; }", images=images)
-    assert [kind for kind, _, _ in unit.images] == list(images)
-    assert [s.name for s in unit.provides] == ["_Z1fv"]
+    compiled = compile_text(compiler, "__device__ int f() { return 1; }", images=images)
+    assert [kind for kind, _, _ in compiled.images] == list(images)
+    assert [s.name for s in compiled.provides] == ["_Z1fv"]
 
 
 @pytest.mark.slow
@@ -185,9 +185,9 @@ def test_symbols_are_read_whatever_images_are_wanted(compiler: Compiler, images:
 def test_a_helper_that_is_inlined_away_shows_as_weak(compiler: Compiler, kind: str) -> None:
     call = "help<1>" if "template" in kind else "help"
     helper = f"{kind} __device__ float help(float x) {{ return x * 2; }}\n"
-    unit = compile_text(compiler, f'{helper}extern "C" __device__ float f(float x) {{ return {call}(x); }}\n')
-    assert [s.name for s in unit.provides] == ["f"]
-    assert [name for name, _ in unit.weak if "help" in name]
+    compiled = compile_text(compiler, f'{helper}extern "C" __device__ float f(float x) {{ return {call}(x); }}\n')
+    assert [s.name for s in compiled.provides] == ["f"]
+    assert [name for name, _ in compiled.weak if "help" in name]
 
 
 @pytest.mark.slow
@@ -203,12 +203,12 @@ def test_all_that_is_read_is_told_for_every_architecture(compiler: Compiler) -> 
 #include <cstdint>
 """
     headers = {"deep/low.h": '#include "beside.h"\n', "deep/beside.h": "", "high.h": "", "never.h": ""}
-    unit = compile_text(compiler, text, headers, (Architecture(75), Architecture(80)))
-    own = [name for name in unit.reads if not name.startswith("<")]
+    compiled = compile_text(compiler, text, headers, (Architecture(75), Architecture(80)))
+    own = [name for name in compiled.reads if not name.startswith("<")]
     assert own == ["deep/beside.h", "deep/low.h", "high.h"]
-    assert "<toolkit>/cuda_fp16.h" in unit.reads
-    assert any(name.startswith("<host>/") and name.endswith("/cstdint") for name in unit.reads)
-    assert all(len(compiler.external(name) or "") == 64 for name in unit.reads if name.startswith("<"))
+    assert "<toolkit>/cuda_fp16.h" in compiled.reads
+    assert any(name.startswith("<host>/") and name.endswith("/cstdint") for name in compiled.reads)
+    assert all(len(compiler.external(name) or "") == 64 for name in compiled.reads if name.startswith("<"))
 
 
 def test_a_header_that_is_gone_has_no_hash(compiler: Compiler) -> None:
@@ -237,15 +237,15 @@ def test_headers_are_found_by_name_and_not_beside_the_includer(compiler: Compile
 @pytest.mark.slow
 def test_a_header_above_its_root_is_not_written_outside(compiler: Compiler) -> None:
     text = '# /* */ include "../../up.h"\n#include <../../up.h>\n#ifndef UP\n#error\n#endif\n'
-    unit = compile_text(compiler, text, {"../../up.h": "#define UP\n"})
-    assert "../../up.h" in unit.reads
+    compiled = compile_text(compiler, text, {"../../up.h": "#define UP\n"})
+    assert "../../up.h" in compiled.reads
 
 
 @pytest.mark.slow
 def test_the_flags_of_the_link_are_taken(compiler: Compiler) -> None:
     flags = LinkOptions(fast_math=True, lineinfo=True).compile_flags()
-    unit = compile_text(compiler, "__device__ float f(float x) { return x / 3; }", options=flags, images=BOTH)
-    text = unit.images[-1][2].decode()
+    compiled = compile_text(compiler, "__device__ float f(float x) { return x / 3; }", options=flags, images=BOTH)
+    text = compiled.images[-1][2].decode()
     assert ".ftz.f32" in text
     assert ".loc" in text
 

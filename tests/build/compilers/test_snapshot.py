@@ -104,10 +104,10 @@ def test_a_step_from_a_snapshot_gives_what_a_plain_one_gives(tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_snapshot_never_changes_the_result(compiler: Compiler) -> None:
-    units = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
+    results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
     assert compiler._snapshots.made == 6  # LTO-IR, PTX and unoptimised code for two architectures
     assert compiler._snapshots.used == 6 * len(SOURCES)
-    assert all(same(unit, plainly(text)) for unit, text in zip(units, SOURCES, strict=True))
+    assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
 
 
 ODD_HEADERS = {

@@ -1,0 +1,134 @@
+"""The build cache: what was compiled comes back while its headers hold, and a damaged entry is a miss."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
+from jitlto.build.cache.keys import CompileConfig, sha256
+from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.model.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
+from jitlto.model.headers import HeaderSearch
+from jitlto.model.versions import Architecture, Version
+from jitlto.storage.cache_dir import CacheDir
+
+COMPILED = CompiledSource(
+    "nvrtc",
+    Version(13, 0),
+    Architecture(75),
+    Version(9, 0),
+    (Symbol("k", SymbolKind.KERNEL, "(8)"),),
+    (Symbol("f", SymbolKind.FUNCTION, "(4)(4)", True),),
+    (("k", ((8, 8), (4, 4))),),
+    (("helper", "body"),),
+    ((ImageKind.LTOIR, Architecture(90, "a"), bytes(range(256))), (ImageKind.PTX, Architecture(75), b".version 9.0")),
+    ("a.cuh", "caf\udce9.cuh"),
+    "a warning",
+)
+KEY = FragmentKey("f", "g")
+SOURCE = '#include "a.cuh"\n'
+
+
+class Fake:
+    """A toolchain that finds no header by itself."""
+
+    name, version, identity = "fake", Version(1, 0), "fake 1.0"
+
+    def header_roots(self) -> list[Path]:
+        return []
+
+    def compile(self, job: CompileJob) -> CompiledSource:
+        raise NotImplementedError
+
+    def external(self, name: str) -> str | None:
+        return None
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(CacheDir(tmp_path / "cache", 1 << 30))
+
+
+def config(root: Path) -> CompileConfig:
+    """As a build makes it, which reads every header once."""
+    search = HeaderSearch([root])
+    return CompileConfig(Fake(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
+
+
+def keep(cache: Cache, root: Path) -> None:
+    made = config(root)
+    cache.put(made.source_key(SOURCE), made.manifest(SOURCE, ["a.cuh"]), COMPILED)
+
+
+def found(cache: Cache, root: Path, source: str = SOURCE) -> CompiledSource | None:
+    made = config(root)
+    return cache.find(made.source_key(source), made)
+
+
+def test_what_was_compiled_comes_back_while_its_headers_hold(cache: Cache, tmp_path: Path) -> None:
+    header = tmp_path / "a.cuh"
+    header.write_text("one")
+    keep(cache, tmp_path)
+    assert found(cache, tmp_path) == replace(COMPILED, reads=())
+    assert found(cache, tmp_path, SOURCE + "//") is None
+    header.write_text("two")
+    assert found(cache, tmp_path) is None
+    header.write_text("one")
+    assert found(cache, tmp_path) is not None
+    header.unlink()
+    assert found(cache, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"{}", b'{"toolchain": "nvrtc"}\n', encode_compiled(COMPILED)[:-1], b"\x91" * 9999]
+)
+def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.cuh").write_text("one")
+    keep(cache, tmp_path)
+    (path,) = (path for path in (cache.store.directory / "compiled").rglob("*") if path.is_file())
+    kind, first, rest = path.relative_to(cache.store.directory).parts
+    cache.store.put(kind, first + rest, data)
+    assert found(cache, tmp_path) is None
+    keep(cache, tmp_path)
+    assert found(cache, tmp_path) is not None
+
+
+@given(st.integers(0, 600), st.binary(max_size=3))
+def test_whatever_bytes_are_replaced_decoding_gives_a_compiled_source_or_none(at: int, data: bytes) -> None:
+    entry = encode_compiled(COMPILED)
+    assert isinstance(decode_compiled(entry[:at] + data + entry[at + len(data) :]), CompiledSource | None)
+
+
+def test_an_architecture_that_does_not_exist_is_damage() -> None:
+    assert decode_compiled(encode_compiled(replace(COMPILED, target=Architecture(75, "x")))) is None
+
+
+def test_costs_add_up_and_damaged_ones_are_none(cache: Cache) -> None:
+    cache.record_costs({"a": 1.5})
+    cache.record_costs({"b": 2})
+    assert cache.costs() == {"a": 1.5, "b": 2.0}
+    cache.store.put("costs", sha256(b"costs"), b'{"a": "long"}')
+    assert cache.costs() == {}
+
+
+def test_a_history_comes_back_with_names_that_are_not_utf8(cache: Cache) -> None:
+    fields = {"source": "text", "headers": {"caf\udce9.cuh": "00"}}
+    cache.record_history(KEY, fields)
+    assert cache.history(KEY) == fields
+    for damaged in (["a"], {"source": 1}):
+        cache.store.put("history", sha256(str(KEY).encode()), json.dumps(damaged).encode())
+        assert cache.history(KEY) is None
+
+
+def test_headers_are_walked_once_for_equal_sources(tmp_path: Path) -> None:
+    (tmp_path / "a.cuh").write_text("one")
+    made = config(tmp_path)
+    assert made.closure(SOURCE) is made.closure(SOURCE)
+    assert made.own_closure(SOURCE) is made.own_closure(SOURCE)
+    assert made.closure(SOURCE + "//").headers is made.closure(SOURCE).headers
