@@ -141,9 +141,9 @@ class Planner(Generic[Loaded]):
         PlanError
             If it is no Python function.
         """
-        from jitlto.runtime.user_code import numba
+        from jitlto.runtime.user_code import python_functions
 
-        self._functions.append(numba.python_function(function, group))
+        self._functions.append(python_functions.python_function(function, group))
         return self
 
     def add_ltoir(self, data: bytes, name: str = "user.ltoir") -> Planner[Loaded]:
@@ -264,9 +264,9 @@ class Planner(Generic[Loaded]):
         supplied = [self._input(*item, record, fragments, store) for item in self._supplied]
         if not self._functions:
             return supplied
-        from jitlto.runtime.user_code import numba
+        from jitlto.runtime.user_code import python_functions
 
-        return supplied + numba.from_functions(
+        return supplied + python_functions.from_functions(
             self._functions,
             record,
             fragments,

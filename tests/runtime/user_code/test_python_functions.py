@@ -448,7 +448,7 @@ def test_a_second_process_imports_no_numba_and_compiles_nothing(
             import sys
             from cuda.bindings import nvrtc
             from jitlto.runtime.family import load
-            from tests.runtime.user_code.test_numba import planned
+            from tests.runtime.user_code.test_python_functions import planned
 
             def refuse(*arguments):
                 raise SystemExit("compiled again")
