@@ -31,7 +31,7 @@ from jitlto.storage.database import FragmentDatabase
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.distributions import install
 from tests.support.errors import raises
-from tests.support.process import ROOT
+from tests.support.process import ROOT, Result, python
 
 TWICE = {"data_type": "float", "op_name": "twice"}
 SQUARE = {"data_type": "float", "op_name": "square"}
@@ -56,11 +56,10 @@ def install_mini(site: Path, mini_path: Path, name: str = "my-package", version:
     return site / module / "data" / "fragments.fragdb"
 
 
-def process(code: str, *site: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def process(code: str, *site: Path, **variables: str) -> Result:
     """Run code in a fresh process that sees the packages in some directories."""
     path = os.pathsep.join(map(str, [ROOT, *site]))
-    environment = os.environ | {"PYTHONPATH": path} | variables
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=120)
+    return python("-c", code, seconds=120, PYTHONPATH=path, **variables)
 
 
 # Found by name

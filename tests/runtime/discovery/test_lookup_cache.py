@@ -36,7 +36,7 @@ from jitlto.storage.files import site_packages
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
-from tests.support.process import ROOT
+from tests.support.process import output_of
 
 TWICE = {"data_type": "float", "op_name": "twice"}
 
@@ -549,9 +549,7 @@ print(json.dumps([chosen.digest, linked.layer, sorted(sys.modules), sorted({*sys
 @pytest.mark.slow
 def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Path, tmp_path: Path) -> None:
     def run() -> Any:
-        environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
-        command = [sys.executable, "-c", COLD, str(mini_path)]
-        return json.loads(subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60).stdout)
+        return json.loads(output_of(COLD, mini_path, JITLTO_CACHE_DIR=str(tmp_path / "cache")))
 
     cold, warm = run(), run()
     assert warm[0] == cold[0]

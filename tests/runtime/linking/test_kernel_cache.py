@@ -36,7 +36,7 @@ from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
 from tests.support.kernels import entry, get_or_link
-from tests.support.process import ROOT
+from tests.support.process import ROOT, python
 
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
 KILLS = int(os.environ.get("JITLTO_TEST_KILLS", "6"))
@@ -229,10 +229,8 @@ def sail(
         "threads": threads,
         "kill_after": kill_after,
     }
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(folder / "user")} | variables
     code = "import sys; from tests.runtime.linking.test_kernel_cache import fleet; fleet(sys.argv[1])"
-    command = [sys.executable, "-c", code, json.dumps(given)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = python("-c", code, json.dumps(given), **{"JITLTO_CACHE_DIR": str(folder / "user")} | variables)
     assert done.returncode == 0, done.stderr
     summary: dict = json.loads(done.stdout)  # type: ignore[type-arg]
     summary["log"] = done.stderr
@@ -511,9 +509,8 @@ def test_a_fork_while_another_thread_links_waits_for_the_parent_and_for_no_ghost
     mini_path: Path, tmp_path: Path
 ) -> None:
     code = "import sys; from tests.runtime.linking import test_kernel_cache as t; t.fork_while_linking(sys.argv[1])"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "user")}
-    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, str(mini_path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    command = ("-W", "ignore::DeprecationWarning", "-c", code, mini_path)
+    done = python(*command, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["linked"] == 1
 
@@ -622,9 +619,7 @@ def limited(database: str) -> None:
 @pytest.mark.slow
 def test_files_that_may_not_grow_cost_a_link_and_one_warning(mini_path: Path, tmp_path: Path) -> None:
     code = "import sys; from tests.runtime.linking.test_kernel_cache import limited; limited(sys.argv[1])"
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "user")}
-    command = [sys.executable, "-c", code, str(mini_path)]
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = python("-c", code, mini_path, seconds=60, JITLTO_CACHE_DIR=str(tmp_path / "user"))
     assert done.returncode == 0, done.stderr
     assert 1 <= int(done.stdout) <= 4  # one at a time; who comes when the first has landed links too
     assert done.stderr.count("no more entries can be stored") == 1
