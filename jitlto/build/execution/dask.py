@@ -49,7 +49,7 @@ class DaskExecutor(Executor):
         BuildError
             By the future: if workers die over the call again and again, or the scheduler is lost.
         """
-        from distributed import KilledWorker
+        from distributed import KilledWorker  # an extra
 
         call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit has keywords of its own
         losses = 0
@@ -141,7 +141,7 @@ def connect(url: str) -> DaskExecutor:
             hint="write dask://HOST:PORT, the scheduler's",
         )
     try:
-        from distributed import Client
+        from distributed import Client  # an extra, which takes a second to import
     except ImportError as error:
         raise ToolchainError(
             f"the package distributed cannot be imported: {error}",
