@@ -100,7 +100,8 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
         pointer, readonly = interface["data"]
-        _check_writable(parameter, readonly, constant)
+        if readonly and not constant:
+            raise _read_only_error(parameter)
         strides = interface.get("strides")
         if strides is not None:
             itemsize = np.dtype(interface["typestr"]).itemsize
@@ -134,7 +135,8 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
         raise _error(parameter, "export", what, "detach it, or pass its address") from error
     if known is not None and str(view.dtype) != _dtype_name(known):
         raise _dtype_error(parameter, view.dtype, known)
-    _check_writable(parameter, view.readonly, constant)
+    if view.readonly and not constant:
+        raise _read_only_error(parameter)
     if view.strides is not None:
         _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
     return int(view.ptr)
@@ -151,12 +153,6 @@ def _bare_address(parameter: Parameter, address: int) -> int:
         hint = "pass a device address, not one of ordinary host memory"
         raise _error(parameter, "host-memory", f"address {address:#x} is not memory known to CUDA", hint)
     return address
-
-
-def _check_writable(parameter: Parameter, readonly: bool, constant: bool) -> None:
-    if readonly and not constant:
-        hint = "the kernel may write through this parameter; pass a writable array"
-        raise _error(parameter, "read-only", "the array is read-only", hint)
 
 
 def _check_contiguous(parameter: Parameter, shape: tuple[int, ...], strides: tuple[int, ...], item: int) -> None:
@@ -292,6 +288,11 @@ def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -
     return _error(
         parameter, "dtype", f"expected an array of {name}, got an array of {dtype}", f"pass an array of {name}"
     )
+
+
+def _read_only_error(parameter: Parameter) -> ArgumentError:
+    hint = "the kernel may write through this parameter; pass a writable array"
+    return _error(parameter, "read-only", "the array is read-only", hint)
 
 
 def _range_error(parameter: Parameter, value: object, low: float, high: float) -> ArgumentError:
