@@ -129,7 +129,7 @@ def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) ->
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a configuration decides: chosen fragments, open symbols with their candidates, callers' symbols."""
+    """Result of a configuration: chosen fragments, open symbols with their candidates, callers' symbols."""
 
     chosen: tuple[Fragment, ...]
     open: Mapping[str, Sequence[Fragment]]

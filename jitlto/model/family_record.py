@@ -1,4 +1,4 @@
-"""What a database records of a family beside its fragments, and of a part of a build."""
+"""Records of a database beside its fragments: families, groups, and parts of a sharded build."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jitlto.model.versions import Architecture
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """What the run side needs of a group's declaration: name, role, key parameters and interface header.
+    """The run side's share of a group's declaration: name, role, key parameters and interface header.
 
     ``supplied``: callers supply its definition at run time.
     """
@@ -25,7 +25,7 @@ class GroupRecord:
 
 @dataclass(frozen=True, slots=True)
 class FamilyRecord:
-    """What the run side needs of a family's declaration.
+    """The run side's share of a family's declaration.
 
     Parameters
     ----------
@@ -62,7 +62,7 @@ class FamilyRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartRecord:
-    """What a part of a sharded build records beside its fragments, for merging.
+    """Record of a part of a sharded build, for merging.
 
     Parameters
     ----------

@@ -95,7 +95,7 @@ def base_name(name: str) -> str:
     text = demangle(name).replace("(anonymous namespace)", "{anonymous}")
     operator = ""
     if match := _OPERATOR.search(text):
-        # Its brackets are no brackets: let it be a word until they are gone.
+        # Its brackets do not nest: replace it by a word until the others are gone.
         operator = match[0]
         text = f"{text[: match.start()]}operator{text[match.end() :]}"
     flat, depth = [], 0

@@ -122,7 +122,7 @@ class LinkOptions:
         JitltoError
             On an unknown name or a value of the wrong kind.
         TypeError
-            If ``options`` is no mapping.
+            If ``options`` is not a mapping.
         """
         if not isinstance(options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(options).__name__}")

@@ -28,7 +28,7 @@ _COMBINATION = "plan-unknown-value-combination"
 
 @dataclass(frozen=True, slots=True)
 class UserSymbols:
-    """What a caller's own input provides and requires, for planning; ``name`` is for messages.
+    """Symbols that a caller's own input provides and requires; ``name`` is for messages.
 
     ``opaque``: it cannot be looked into (SASS, archives), and is taken to provide what no one fragment does.
     """

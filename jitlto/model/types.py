@@ -63,7 +63,7 @@ _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
 )  # fmt: skip
 _BY_NAME = {name: scalar for scalar, aliases in _ALIASES for name in (scalar.name, *aliases)}
 _BY_TYPESTR = {scalar.typestr: scalar for scalar, _ in _ALIASES}
-# What NumPy, CuPy and PyTorch print for a dtype, where it is no C++ name.
+# Names of dtypes in NumPy, CuPy and PyTorch that are not C++ names.
 _NUMPY_NAMES = {
     "float16": "f2", "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
     "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8",

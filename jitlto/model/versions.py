@@ -1,4 +1,4 @@
-"""Which LTO-IR and PTX link with which nvJitLink, on which architecture.
+"""Rules of compatibility: LTO-IR, PTX, nvJitLink, architectures and drivers.
 
 Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
 a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink

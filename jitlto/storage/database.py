@@ -79,7 +79,7 @@ class FragmentDatabase:
     Raises
     ------
     DatabaseError
-        If the file is missing, is no fragment database, is damaged, or was made by a newer jitlto.
+        If the file is missing, is not a fragment database, is damaged, or was made by a newer jitlto.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

@@ -71,13 +71,13 @@ class FamilyDeclaration:
     include : tuple of Path
         Directories of its headers.
     architectures : tuple of Architecture
-        What LTO-IR is made for, sorted.
+        The architectures of its LTO-IR, sorted.
     toolchain : str
         ``nvrtc`` or ``nvcc``.
     options : tuple of str
         Further compiler options.
     images : tuple of ImageKind
-        What is made: LTO-IR, and PTX unless it is not wanted; sorted.
+        The kinds of images to make: LTO-IR, mostly PTX too; sorted.
     link : LinkOptions
         Options of every link.
     groups : tuple of GroupDeclaration
@@ -96,11 +96,11 @@ class FamilyDeclaration:
     groups: tuple[GroupDeclaration, ...]
 
     def compiler_options(self) -> tuple[str, ...]:
-        """What the compiler is given, beside the architecture and the kind of output."""
+        """Return the compiler's options, without the architecture and the kind of output."""
         return (f"--std={self.std}", *self.link.compile_flags(), *self.options)
 
     def source_options(self) -> tuple[str, ...]:
-        """Which of them NVRTC is given for a caller's own source at run time; of nvcc's, macros alone."""
+        """Return NVRTC's options for a caller's own source at run time; of nvcc's options, only macros."""
         if self.toolchain == "nvrtc":
             return self.compiler_options()
         macros = [option for option in self.options if option.startswith(("-D", "-U"))]
@@ -113,7 +113,7 @@ class FamilyDeclaration:
 
 
 def roots(base: Path | None = None) -> list[Path]:
-    """Where families are looked for by name: directories that hold ``fragments/``, ``matrices/`` and ``templates/``.
+    """Return where families are looked for by name: directories that hold ``fragments/``, ``matrices/`` and ``templates/``.
 
     ``base``, by default the working directory, then what jitlto ships: a checkout's top level, or ``share`` in an
     installed wheel.
@@ -127,12 +127,12 @@ def roots(base: Path | None = None) -> list[Path]:
 
 
 def list_families(base: Path | None = None) -> list[str]:
-    """The names of the families that :func:`find_family` finds by name, sorted."""
+    """Return the names of the families that :func:`find_family` finds, sorted."""
     return sorted({p.parent.name for root in roots(base) for p in (root / "fragments").glob("*/family.toml")})
 
 
 def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
-    """The ``family.toml`` of a family given by name, by its directory or by the file itself.
+    """Find the ``family.toml`` of a family by its name, its directory or the file itself.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
     Raises
     ------
     OSError
-        If it cannot be opened, or is no regular file.
+        If it cannot be opened, or is not a regular file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
