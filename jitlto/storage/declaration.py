@@ -113,7 +113,7 @@ class FamilyDeclaration:
 
 
 def roots(base: Path | None = None) -> list[Path]:
-    """Return where families are looked for by name: directories that hold ``fragments/``, ``matrices/`` and ``templates/``.
+    """Return the directories in which families are found by name: each has a folder ``fragments/``.
 
     ``base``, by default the working directory, then what jitlto ships: a checkout's top level, or ``share`` in an
     installed wheel.
