@@ -55,8 +55,7 @@ nitpick_ignore_regex = [
     ("py:class", r"([\w.]+\.)?(Resolution|Services|SuppliedInput|UserInput)"),
 ]
 
-napoleon_google_docstring = False
-napoleon_preprocess_types = True
+napoleon_numpy_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_mock_imports = ["cuda"]  # the site is built without a CUDA toolchain too

@@ -35,26 +35,16 @@ from jitlto.frozen import Frozen
 class Config(Frozen):
     """The settings of a process.
 
-    Parameters
-    ----------
-    database_path : tuple of Path
-        Database files and directories of databases, in the order in which they are searched.
-    cache_dir : Path
-        Directory of this user's caches.
-    build_cache_size : int
-        Bytes that the build cache may hold.
-    cache : str
-        ``on``, ``readonly`` or ``off``: the cache of linked kernels.
-    cache_size : int
-        Bytes that it may hold.
-    mode : str
-        ``link`` or ``cached``: whether kernels may be linked.
-    record : Path or None
-        File to which used plans are recorded.
-    max_loaded : int or None
-        Number of kernels that are kept loaded; None for any number.
-    prebuilt : Path or None
-        Where a package's database is taken from instead of compiling it.
+    Args:
+        database_path: Database files and directories of databases, in the order in which they are searched.
+        cache_dir: Directory of this user's caches.
+        build_cache_size: Bytes that the build cache may hold.
+        cache: ``on``, ``readonly`` or ``off``: the cache of linked kernels.
+        cache_size: Bytes that it may hold.
+        mode: ``link`` or ``cached``: whether kernels may be linked.
+        record: File to which used plans are recorded.
+        max_loaded: Number of kernels that are kept loaded; None for any number.
+        prebuilt: Where a package's database is taken from instead of compiling it.
     """
 
     database_path: tuple[Path, ...]
@@ -130,10 +120,8 @@ def _size(environment: Mapping[str, str], variable: str, default: str) -> int:
 def parse_size(text: str, where: str) -> int:
     """Parse a number of bytes such as ``500M``.
 
-    Raises
-    ------
-    JitltoError
-        If the text is not a size; the error names ``where``.
+    Raises:
+        JitltoError: If the text is not a size; the error names ``where``.
     """
     number = text.strip().upper()  # no regular expression: compiling one takes longer than all settings
     suffix = number[-1:] if number[-1:] in tuple("KMGT") else ""

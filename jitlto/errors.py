@@ -12,16 +12,11 @@ from __future__ import annotations
 class JitltoError(Exception):
     """Base of all of jitlto's errors.
 
-    Parameters
-    ----------
-    what : str
-        What is wrong, in one sentence.
-    code : str, optional
-        The case, a word that begins with the class's code; by default the class's own.
-    where : str, optional
-        The file, line, fragment, parameter or device concerned.
-    hint : str, optional
-        What to do about it.
+    Args:
+        what: What is wrong, in one sentence.
+        code: The case, a word that begins with the class's code; by default the class's own.
+        where: The file, line, fragment, parameter or device concerned.
+        hint: What to do about it.
     """
 
     code: str = "jitlto"
@@ -85,10 +80,8 @@ class ToolchainError(JitltoError):
 class LoggedError(JitltoError):
     """An error that a tool below explained in a log of its own.
 
-    Parameters
-    ----------
-    log : str
-        The tool's log, unabridged.
+    Args:
+        log: The tool's log, unabridged.
     """
 
     def __init__(

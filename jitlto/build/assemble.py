@@ -19,15 +19,12 @@ _MISMATCH = "build-params-mismatch"
 def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
     """Make the fragment of one compiled source.
 
-    Returns
-    -------
-    Fragment, dict of str to bytes
+    Returns:
         The fragment, and the bytes of its images by SHA-256.
 
-    Raises
-    ------
-    BuildError
-        If the source does not define what its group's role promises, or the declared ``params`` contradict it.
+    Raises:
+        BuildError: If the source does not define what its group's role promises, or the declared ``params`` contradict
+            it.
     """
     kernels = [symbol for symbol in compiled.provides if symbol.kind is SymbolKind.KERNEL]
     if rendered.group.role is Role.ENTRYPOINT:

@@ -35,15 +35,11 @@ class Failure:
 class FailureGroup:
     """Failures of one cause.
 
-    Parameters
-    ----------
-    title : str
-        The cause in a line: the first diagnostic of the first of them.
-    failures : tuple of Failure
-        At least one, in the order of the build.
-    extent : tuple of str
-        For each group of fragments concerned, the combinations for which it happens, such as
-        ``all 24 of search/compute_distance with data_type=__half``.
+    Args:
+        title: The cause in a line: the first diagnostic of the first of them.
+        failures: At least one, in the order of the build.
+        extent: For each group of fragments concerned, the combinations for which it happens, such as ``all 24 of
+            search/compute_distance with data_type=__half``.
     """
 
     title: str
@@ -59,12 +55,9 @@ class FailureGroup:
 class FailedFragmentsError(BuildError):
     """Fragments that failed to compile, after all the others were compiled.
 
-    Parameters
-    ----------
-    failures : sequence of FailureGroup
-        As :func:`group_failures` returns them; at least one.
-    total : int
-        How many fragments the build has.
+    Args:
+        failures: As :func:`group_failures` returns them; at least one.
+        total: How many fragments the build has.
     """
 
     code = "build-failed-fragments"
@@ -82,12 +75,9 @@ class FailedFragmentsError(BuildError):
 def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource]) -> list[FailureGroup]:
     """Group failures by cause, those of most fragments first.
 
-    Parameters
-    ----------
-    failures : iterable of Failure
-        In the order of the build.
-    sources : iterable of RenderedSource
-        All that the build tried, to tell what the failing ones have in common.
+    Args:
+        failures: In the order of the build.
+        sources: All that the build tried, to tell what the failing ones have in common.
     """
     tried: dict[tuple[str, str], list[RenderedSource]] = {}
     values: set[str] = set()

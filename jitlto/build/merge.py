@@ -23,16 +23,11 @@ _MAX_LISTED = 3
 class MergeReport:
     """Result of a merge.
 
-    Parameters
-    ----------
-    path : Path
-        The database.
-    digest : str
-        Its logical digest.
-    fragments : tuple of Fragment
-        Everything that it holds, sorted by key.
-    advice : tuple of str
-        What is allowed but probably not meant.
+    Args:
+        path: The database.
+        digest: Its logical digest.
+        fragments: Everything that it holds, sorted by key.
+        advice: What is allowed but probably not meant.
     """
 
     path: Path
@@ -53,29 +48,19 @@ def merge_databases(
 
     The parts of a build give the bytes that the build gives in one piece, whatever their order.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        At least one.
-    output : Path
-        The database file. It is written after all checks, or not at all.
-    allow_gaps : bool, optional
-        Leave out fragments that no part holds.
-    allow_mixed : bool, optional
-        Accept parts from different compilers.
-    prefer : {"first", "last"}, optional
-        Which to take of fragments with one key, and of databases with one family, where they differ.
+    Args:
+        paths: At least one.
+        output: The database file. It is written after all checks, or not at all.
+        allow_gaps: Leave out fragments that no part holds.
+        allow_mixed: Accept parts from different compilers.
+        prefer: Which to take of fragments with one key, and of databases with one family, where they differ.
 
-    Returns
-    -------
-    MergeReport
+    Returns:
+        MergeReport
 
-    Raises
-    ------
-    DatabaseError
-        One of them cannot be read or is damaged, or the output cannot be written.
-    BuildError
-        They do not belong together, or do not make a sound database.
+    Raises:
+        DatabaseError: One of them cannot be read or is damaged, or the output cannot be written.
+        BuildError: They do not belong together, or do not make a sound database.
     """
     if not paths:
         raise BuildError("nothing to merge", code="build-no-parts", hint="name parts, or complete databases")

@@ -32,20 +32,13 @@ from jitlto.storage.declaration import FamilyDeclaration
 class BuildReport:
     """The result of a build.
 
-    Parameters
-    ----------
-    path : Path
-        The database.
-    digest : str
-        Its logical digest.
-    fragments : tuple of Fragment
-        All that it holds, sorted by key.
-    compiled : int
-        How many compiles were run; the other fragments came from the cache or share a source.
-    advice : tuple of str
-        What is allowed but probably not meant.
-    seconds : float
-        Wall time.
+    Args:
+        path: The database.
+        digest: Its logical digest.
+        fragments: All that it holds, sorted by key.
+        compiled: How many compiles were run; the other fragments came from the cache or share a source.
+        advice: What is allowed but probably not meant.
+        seconds: Wall time.
     """
 
     path: Path
@@ -70,36 +63,23 @@ def build(
 ) -> BuildReport:
     """Build families into one database. The file appears when everything has held, or not at all.
 
-    Parameters
-    ----------
-    families : sequence of FamilyDeclaration, or RenderedFamilies
-        With distinct names.
-    output : Path
-        The database file.
-    jobs : int, optional
-        Compilers at once; by default as many as cores and memory allow, or as many as ``executor`` has workers.
-    executor : concurrent.futures.Executor, optional
-        Where to compile; by default worker processes of this build.
-    cache : Cache, optional
-        Where compiled sources are looked up and stored.
-    observer : Observer
-        Notified of what happens.
-    keep_going : bool
-        Compile all that compiles before the failures are reported, together.
-    shard : Shard, optional
-        Build this part only; :func:`jitlto.build.merge.merge_databases` joins the parts.
-    recorded : mapping of str to int, optional
-        Costs by which shards are balanced.
+    Args:
+        families: With distinct names.
+        output: The database file.
+        jobs: Compilers at once; by default as many as cores and memory allow, or as many as ``executor`` has workers.
+        executor: Where to compile; by default worker processes of this build.
+        cache: Where compiled sources are looked up and stored.
+        observer: Notified of what happens.
+        keep_going: Compile all that compiles before the failures are reported, together.
+        shard: Build this part only; :func:`jitlto.build.merge.merge_databases` joins the parts.
+        recorded: Costs by which shards are balanced.
 
-    Returns
-    -------
-    BuildReport
+    Returns:
+        BuildReport
 
-    Raises
-    ------
-    JitltoError
-        The first thing that does not hold, from the matrix to the file; with ``keep_going`` a
-        :class:`~jitlto.build.failures.FailedFragmentsError` for all that does not compile.
+    Raises:
+        JitltoError: The first thing that does not hold, from the matrix to the file; with ``keep_going`` a
+            :class:`~jitlto.build.failures.FailedFragmentsError` for all that does not compile.
     """
     begin = time.perf_counter()
     if not output.parent.is_dir():

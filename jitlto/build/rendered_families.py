@@ -30,17 +30,12 @@ class RenderedFamilies:
 
     Matrices are parsed, templates rendered and headers read once, whatever is then done with it.
 
-    Parameters
-    ----------
-    families : sequence of FamilyDeclaration
-        With distinct names.
-    keep_going : bool
-        Keep what cannot be rendered in ``failures`` instead of raising the first.
+    Args:
+        families: With distinct names.
+        keep_going: Keep what cannot be rendered in ``failures`` instead of raising the first.
 
-    Raises
-    ------
-    JitltoError
-        If a matrix, a template or an interface is invalid, or a compiler is missing.
+    Raises:
+        JitltoError: If a matrix, a template or an interface is invalid, or a compiler is missing.
     """
 
     def __init__(self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False) -> None:
@@ -79,10 +74,8 @@ class RenderedFamilies:
     def check_reproducible(self) -> None:
         """Check that neither a template nor a header of the families uses the clock.
 
-        Raises
-        ------
-        BuildError
-            At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
+        Raises:
+            BuildError: At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
         """
         checked: set[tuple[str, str]] = set()  # headers that an earlier source includes
         for request in self.requests:
@@ -109,10 +102,8 @@ class RenderedFamilies:
     def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
         """Each fragment with its compile and cost, for :mod:`~jitlto.build.shards` to balance.
 
-        Parameters
-        ----------
-        recorded : mapping of str to int
-            Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
+        Args:
+            recorded: Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
         """
         estimates = {
             str(r.rendered.key): estimate(r.config.closure(r.rendered.source), len(r.config.architectures))
@@ -138,10 +129,8 @@ class RenderedFamilies:
     def explain_rebuild(self, key: FragmentKey, cache: Cache | None) -> list[str]:
         """Explain why a fragment would be compiled, field by field.
 
-        Raises
-        ------
-        BuildError
-            If no family has such a fragment.
+        Raises:
+            BuildError: If no family has such a fragment.
         """
         request = next((request for request in self.requests if request.rendered.key == key), None)
         if request is None:
@@ -169,10 +158,8 @@ def _is_cached(request: CompileRequest, cache: Cache | None) -> bool:
 def family_record(family: FamilyDeclaration) -> FamilyRecord:
     """Return what the run side must know of a family: its groups, and the headers of its own behind its interfaces.
 
-    Raises
-    ------
-    FamilyError
-        If an interface header is not in the family's include directories.
+    Raises:
+        FamilyError: If an interface header is not in the family's include directories.
     """
     search = HeaderSearch(family.include)
     for group in family.groups:

@@ -27,10 +27,8 @@ class Shard:
     def parse(cls, text: str) -> Shard:
         """Read ``I/N``.
 
-        Raises
-        ------
-        BuildError
-            ``text`` is something else, or I is not from 1 to N.
+        Raises:
+            BuildError: ``text`` is something else, or I is not from 1 to N.
         """
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         shard = cls(int(match[1]), int(match[2])) if match else None
@@ -58,10 +56,8 @@ def balance(costs: Sequence[int], count: int) -> list[int]:
     The largest sum is at most 4/3 of the least possible (R. L. Graham, *Bounds on multiprocessing timing anomalies*,
     SIAM J. Appl. Math. 17, 1969). Ties go to the earlier cost and the earlier shard.
 
-    Returns
-    -------
-    list of int
-        The shard of each cost, from 0 to ``count`` - 1.
+    Returns:
+        list of int: The shard of each cost, from 0 to ``count`` - 1.
     """
     sums = [(0, number) for number in range(count)]
     shards = [0] * len(costs)
@@ -89,11 +85,9 @@ def select_fragments(items: Iterable[ShardItem], shard: Shard) -> frozenset[Frag
 def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dict[str, object]]]:
     """Describe the shards in the form of GitHub Actions' ``strategy.matrix``.
 
-    Returns
-    -------
-    dict
-        ``{"include": [{"shard": "1/4", "fragments": 12, "cost": 3400}, ...]}``: the argument of ``--shard``, the number
-        of fragments that it compiles, and their cost in milliseconds.
+    Returns:
+        dict: ``{"include": [{"shard": "1/4", "fragments": 12, "cost": 3400}, ...]}``: the argument of ``--shard``, the
+            number of fragments that it compiles, and their cost in milliseconds.
     """
     numbers = assign_shards(items, count)
     include: list[dict[str, object]] = []
@@ -127,18 +121,12 @@ def make_part_record(
 ) -> PartRecord:
     """Make the record of a shard, with what it leaves to the merge.
 
-    Parameters
-    ----------
-    contents : mapping of FragmentKey to str
-        :func:`digest_source` of every fragment of the whole.
-    families : iterable of FamilyRecord
-        All of the whole.
-    includes : mapping of FragmentKey to frozenset of str
-        The headers that the source of each fragment of this shard can reach.
-    toolchains : mapping of str to str
-        The identity of each family's compiler.
-    advice : sequence of str
-        Warnings on the matrices.
+    Args:
+        contents: :func:`digest_source` of every fragment of the whole.
+        families: All of the whole.
+        includes: The headers that the source of each fragment of this shard can reach.
+        toolchains: The identity of each family's compiler.
+        advice: Warnings on the matrices.
     """
     interfaces = {family.name: set(map(os.path.normpath, family.interfaces)) for family in families}
     reached = ((key, tuple(sorted(names & interfaces[key.family]))) for key, names in includes.items())

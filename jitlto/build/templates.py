@@ -61,27 +61,19 @@ def render_family(
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
 
-    Parameters
-    ----------
-    family : FamilyDeclaration
-        The declaration.
-    on_error : callable, optional
-        Gets each combination that cannot be rendered, without a text; by default the first such error is raised.
-    on_warning : callable, optional
-        Gets what the naming convention has to say of the matrices.
+    Args:
+        family: The declaration.
+        on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
+            raised.
+        on_warning: Gets what the naming convention has to say of the matrices.
 
-    Yields
-    ------
-    RenderedSource
+    Yields:
+        RenderedSource
 
-    Raises
-    ------
-    MatrixError
-        A matrix breaks a rule.
-    RenderError
-        A template is malformed or uses an undefined name; it names file, line, group and combination.
-    FamilyError
-        Two combinations of a group have one key, or lack a key parameter.
+    Raises:
+        MatrixError: A matrix breaks a rule.
+        RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
+        FamilyError: Two combinations of a group have one key, or lack a key parameter.
     """
     for group in family.groups:
         if group.matrix is None or group.template is None:

@@ -23,16 +23,12 @@ class _Definition(NamedTuple):
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
     """Check a family's fragments against each other.
 
-    Returns
-    -------
-    list of str
+    Returns:
         Advice: what links, or may not be used, but is probably not meant.
 
-    Raises
-    ------
-    BuildError
-        Two fragments that can meet in a plan define one inline function differently, or the layout of a provider is
-        not that which a requirer expects.
+    Raises:
+        BuildError: Two fragments that can meet in a plan define one inline function differently, or the layout of a
+            provider is not that which a requirer expects.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
     _check_weak(fragments, interface)
@@ -47,15 +43,11 @@ def check_interface_includes(
 
     A declaration of its own may have other types, which show neither in names nor in layouts.
 
-    Parameters
-    ----------
-    includes : mapping of FragmentKey to frozenset of str
-        The headers that the source of each fragment can reach.
+    Args:
+        includes: The headers that the source of each fragment can reach.
 
-    Raises
-    ------
-    BuildError
-        At the first requirer that has not.
+    Raises:
+        BuildError: At the first requirer that has not.
     """
     headers: dict[str, str] = {}
     for provider in fragments:

@@ -84,10 +84,8 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command and print its errors; returns the exit status.
 
-    Raises
-    ------
-    OSError
-        If standard output cannot be written.
+    Raises:
+        OSError: If standard output cannot be written.
     """
     try:
         return cli.main(arguments, prog_name="jitlto", standalone_mode=False) or 0

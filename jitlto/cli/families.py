@@ -49,12 +49,9 @@ def plan_options(command: Callable[P, R]) -> Callable[P, R]:
 def find_family(text: str, database: Path | None) -> KernelFamily:
     """Return a family: of a database, or by ``[PACKAGE:]FAMILY`` of those that the process can see.
 
-    Raises
-    ------
-    click.UsageError
-        If both a database and a package are named.
-    RegistryError, DatabaseError
-        If it is not there, or cannot be read.
+    Raises:
+        click.UsageError: If both a database and a package are named.
+        RegistryError, DatabaseError: If it is not there, or cannot be read.
     """
     from jitlto.runtime.family import family, load
 
@@ -69,10 +66,8 @@ def find_family(text: str, database: Path | None) -> KernelFamily:
 def locate(target: Path) -> tuple[Path, str | None]:
     """Return the path of a database given by path or by ``[PACKAGE:]FAMILY``, and the family if it is named.
 
-    Raises
-    ------
-    RegistryError, DatabaseError
-        If nothing holds the family, or its database cannot be read.
+    Raises:
+        RegistryError, DatabaseError: If nothing holds the family, or its database cannot be read.
     """
     text = str(target)
     if not _NAMED.fullmatch(text) or os.path.isfile(text):  # noqa: PTH113 - Path.is_file raises on a name that is too long
@@ -86,10 +81,8 @@ def locate(target: Path) -> tuple[Path, str | None]:
 def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
     """Open the database that :func:`locate` finds. The registry's own is shared; this one is for the caller to close.
 
-    Raises
-    ------
-    RegistryError, DatabaseError
-        If it is not there, or cannot be read.
+    Raises:
+        RegistryError, DatabaseError: If it is not there, or cannot be read.
     """
     from jitlto.storage.database import FragmentDatabase
 

@@ -22,21 +22,14 @@ def check_outputs(
 ) -> None:
     """Check before any work that a command may write its files.
 
-    Parameters
-    ----------
-    outputs : mapping of str to Path or None
-        The files to write, by the option that names them; None if it was not given.
-    inputs : iterable of Path or None
-        The files that the command reads.
-    database : str, optional
-        The option whose file becomes a fragment database, which may replace another.
+    Args:
+        outputs: The files to write, by the option that names them; None if it was not given.
+        inputs: The files that the command reads.
+        database: The option whose file becomes a fragment database, which may replace another.
 
-    Raises
-    ------
-    click.UsageError
-        If a file is an input, or two of them are one.
-    DatabaseError
-        If a file is a fragment database and something else is to be written there.
+    Raises:
+        click.UsageError: If a file is an input, or two of them are one.
+        DatabaseError: If a file is a fragment database and something else is to be written there.
     """
     paths = {option: path for option, path in outputs.items() if path is not None}
     read = [path for path in inputs if path is not None]
@@ -70,10 +63,8 @@ def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
 def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> None:
     """Write a file, whole or not at all; what is no regular file, such as a pipe, is written to.
 
-    Raises
-    ------
-    JitltoError
-        If it cannot be written.
+    Raises:
+        JitltoError: If it cannot be written.
     """
     try:
         if make_directory:

@@ -22,10 +22,8 @@ FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
 def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:
     """Parse ``NAME=VALUE`` arguments, of which one name may occur several times.
 
-    Raises
-    ------
-    click.UsageError
-        If one is not ``NAME=VALUE``.
+    Raises:
+        click.UsageError: If one is not ``NAME=VALUE``.
     """
     pairs = []
     for setting in settings:
@@ -39,10 +37,8 @@ def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:
 def parse_configuration(settings: Iterable[str]) -> dict[str, str]:
     """Parse ``NAME=VALUE`` arguments of different names.
 
-    Raises
-    ------
-    click.UsageError
-        If one is not ``NAME=VALUE``, or a name is given twice.
+    Raises:
+        click.UsageError: If one is not ``NAME=VALUE``, or a name is given twice.
     """
     configuration: dict[str, str] = {}
     for name, value in parse_pairs(settings):
@@ -55,10 +51,8 @@ def parse_configuration(settings: Iterable[str]) -> dict[str, str]:
 def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:
     """Parse architectures such as ``sm_90``, each once, in the order given.
 
-    Raises
-    ------
-    click.UsageError
-        If one is invalid, or the nvJitLink at hand does not link for it.
+    Raises:
+        click.UsageError: If one is invalid, or the nvJitLink at hand does not link for it.
     """
     from jitlto.cuda import toolkit  # loads cuda-bindings, which usage errors need not wait for
 

@@ -25,24 +25,16 @@ def progress(
 ) -> Iterator[Tally]:
     """Show how far long work is.
 
-    Parameters
-    ----------
-    what : str
-        What every line begins with, such as ``compiling``.
-    quiet : bool
-        Show nothing.
-    stream : text stream, optional
-        By default standard error. On a terminal it gets a bar, which vanishes at the end; else plain lines.
-    interval : float
-        Seconds between two plain lines, and before the first.
-    clock : callable
-        Seconds, from any origin.
+    Args:
+        what: What every line begins with, such as ``compiling``.
+        quiet: Show nothing.
+        stream: By default standard error. On a terminal it gets a bar, which vanishes at the end; else plain lines.
+        interval: Seconds between two plain lines, and before the first.
+        clock: Seconds, from any origin.
 
-    Yields
-    ------
-    Tally
-        To be passed to :func:`jitlto.build.pipeline.build` as its observer, or to be counted by hand:
-        :meth:`Tally.started` and :meth:`Tally.finished`.
+    Yields:
+        Tally: To be passed to :func:`jitlto.build.pipeline.build` as its observer, or to be counted by hand:
+            :meth:`Tally.started` and :meth:`Tally.finished`.
     """
     stream = stream or sys.stderr
     if quiet:

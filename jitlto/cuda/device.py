@@ -20,10 +20,9 @@ _user: int | None = None  # the process that used CUDA first
 def current() -> Device:
     """Return the device of the calling thread's context; without a context, make the default device's current.
 
-    Raises
-    ------
-    NoDeviceError
-        If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then deadlocks.)
+    Raises:
+        NoDeviceError: If there is no driver or no device. (Without this probe ``cuda.core`` misleads once and then
+            deadlocks.)
     """
     global _user
     if _user is None:
@@ -59,10 +58,8 @@ def is_used() -> bool:
 def raise_forked_error(*_: object) -> NoReturn:
     """Raise the error of a process that was forked after CUDA was used.
 
-    Raises
-    ------
-    NoDeviceError
-        Always.
+    Raises:
+        NoDeviceError: Always.
     """
     raise NoDeviceError(
         "this process was forked after CUDA was used, which CUDA does not support",
@@ -77,10 +74,8 @@ _thread = threading.local()
 def kind() -> int:
     """Return a number that devices of one architecture share, for less than a query of the driver costs.
 
-    Raises
-    ------
-    NoDeviceError
-        As :func:`current`.
+    Raises:
+        NoDeviceError: As :func:`current`.
     """
     try:
         return _thread.kind  # type: ignore[no-any-return]

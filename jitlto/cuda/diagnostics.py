@@ -59,16 +59,11 @@ def find_hint(log: str) -> str | None:
 def annotate(error: CompileError, name: str, text: str, where: str) -> CompileError:
     """Return a compile error with the compiler's lines and the source's lines around the first few errors.
 
-    Parameters
-    ----------
-    error : CompileError
-        As raised by :func:`~jitlto.cuda.nvrtc.compile_source`.
-    name : str
-        The source's name in the log.
-    text : str
-        The source.
-    where : str
-        The location that the message begins with.
+    Args:
+        error: As raised by :func:`~jitlto.cuda.nvrtc.compile_source`.
+        name: The source's name in the log.
+        text: The source.
+        where: The location that the message begins with.
     """
     log = _PROGRAM_NAME.sub(lambda _: name, error.log)
     if not log:  # jitlto's own error, not the compiler's

@@ -42,14 +42,10 @@ class Forward(StrEnum):
 class Driver:
     """A driver; what was not found of it is None.
 
-    Parameters
-    ----------
-    cuda : Version or None
-        The newest CUDA that it supports.
-    library : Path or None
-        Its ``libcuda``.
-    module : str or None
-        The kernel module's release, e.g. ``580.65.06``.
+    Args:
+        cuda: The newest CUDA that it supports.
+        library: Its ``libcuda``.
+        module: The kernel module's release, e.g. ``580.65.06``.
     """
 
     cuda: Version | None
@@ -101,10 +97,8 @@ def find_driver() -> Driver | None:
 def find_loaded_library(maps: Path) -> Path | None:
     """Return the ``libcuda`` among the files that a process has mapped, links followed.
 
-    Parameters
-    ----------
-    maps : Path
-        In the form of ``/proc/PID/maps``.
+    Args:
+        maps: In the form of ``/proc/PID/maps``.
     """
     try:
         lines = maps.read_text("utf-8", "replace")
@@ -117,10 +111,8 @@ def find_loaded_library(maps: Path) -> Path | None:
 def read_module_release(files: Iterable[Path]) -> str | None:
     """Return the kernel module's release, from the first of some files that contains it.
 
-    Parameters
-    ----------
-    files : iterable of Path
-        In the form of ``/proc/driver/nvidia/version`` or of ``/sys/module/nvidia/version``.
+    Args:
+        files: In the form of ``/proc/driver/nvidia/version`` or of ``/sys/module/nvidia/version``.
     """
     for file in files:
         try:
@@ -137,14 +129,10 @@ def read_module_release(files: Iterable[Path]) -> str | None:
 def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[str, str]:
     """Return why the driver cannot load a kernel, as far as versions tell, and a hint.
 
-    Parameters
-    ----------
-    target : str
-        The architecture that the kernel was linked for, e.g. ``sm_90``; ``compute_90`` for PTX.
-    code : bytes
-        The cubin or PTX.
-    error : Exception
-        What the driver reported.
+    Args:
+        target: The architecture that the kernel was linked for, e.g. ``sm_90``; ``compute_90`` for PTX.
+        code: The cubin or PTX.
+        error: What the driver reported.
     """
     what = f"the driver cannot load the kernel: {error}"
     hint = f"it was linked for {target}; `jitlto doctor` shows the device"

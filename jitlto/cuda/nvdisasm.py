@@ -13,10 +13,8 @@ from jitlto.errors import ToolchainError
 def disassemble(cubin: bytes) -> bytes:
     """Return the SASS of a cubin.
 
-    Raises
-    ------
-    ToolchainError
-        If there is no nvdisasm or it fails, or if the kernel is PTX, which the driver compiles.
+    Raises:
+        ToolchainError: If there is no nvdisasm or it fails, or if the kernel is PTX, which the driver compiles.
     """
     if not cubin.startswith(b"\x7fELF"):
         raise ToolchainError(

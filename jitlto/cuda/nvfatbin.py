@@ -30,17 +30,12 @@ class FatbinImage:
 def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
     """Return a fatbin with one LTO-IR image; equal inputs give equal bytes.
 
-    Parameters
-    ----------
-    ltoir : bytes
-        Bare LTO-IR.
-    architecture : Architecture
-        What it was compiled for; nvFatbin does not check it.
+    Args:
+        ltoir: Bare LTO-IR.
+        architecture: What it was compiled for; nvFatbin does not check it.
 
-    Raises
-    ------
-    ToolchainError
-        If nvFatbin is missing or fails.
+    Raises:
+        ToolchainError: If nvFatbin is missing or fails.
     """
     nvfatbin = toolkit.bindings("nvfatbin")
     toolkit.nvfatbin_version()

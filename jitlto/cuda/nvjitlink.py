@@ -63,26 +63,18 @@ _OTHER_ARCHITECTURE = (
 def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
     """Link inputs for an architecture.
 
-    Parameters
-    ----------
-    inputs : sequence of LinkInput
-        In link order.
-    target : Architecture
-        The architecture to link for.
-    flags : sequence of str
-        Further flags of nvJitLink.
-    ptx : bool
-        Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined symbols
-        are no error then: they stay ``.extern``.
+    Args:
+        inputs: In link order.
+        target: The architecture to link for.
+        flags: Further flags of nvJitLink.
+        ptx: Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined
+            symbols are no error then: they stay ``.extern``.
 
-    Raises
-    ------
-    UnresolvedSymbolError
-        If no input defines a function or variable. (nvJitLink only warns about a missing variable.)
-    VersionError, ArchitectureError
-        If an input is too new for this nvJitLink, or for another architecture.
-    LinkError
-        If nvJitLink fails for another reason.
+    Raises:
+        UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
+            variable.)
+        VersionError, ArchitectureError: If an input is too new for this nvJitLink, or for another architecture.
+        LinkError: If nvJitLink fails for another reason.
     """
     _check_duplicates(inputs)
     nvjitlink = toolkit.bindings("nvjitlink")
@@ -132,10 +124,8 @@ def _add_and_complete(
 def check_linked_ptx(linked: Linked) -> None:
     """Check that linked PTX defines all that it uses, as :func:`link` checks a cubin.
 
-    Raises
-    ------
-    UnresolvedSymbolError
-        If it does not.
+    Raises:
+        UnresolvedSymbolError: If it does not.
     """
     _check_none_undefined([symbol.name for symbol in parse_ptx(linked.data.decode()).requires], linked.log)
 

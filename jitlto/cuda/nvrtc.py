@@ -56,23 +56,15 @@ class Output(NamedTuple):
 class Compiled:
     """Output of all steps for one source.
 
-    Parameters
-    ----------
-    ltoir : dict of Architecture to bytes
-        Bare LTO-IR, not in a fatbin.
-    ptx : str
-        Relocatable PTX for the lowest architecture; empty if it was not requested.
-    module : jitlto.model.ptx.Module
-        The same, or else unoptimised code, parsed.
-    weak : tuple of (str, str)
-        See :class:`~jitlto.model.fragment.Fragment`.
-    version : Version
-        NVRTC's.
-    warnings : str
-        The compiler's log.
-    identity : str
-        SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal sources
-        do not give equal bytes in every process; they do give equal identities.
+    Args:
+        ltoir: Bare LTO-IR, not in a fatbin.
+        ptx: Relocatable PTX for the lowest architecture; empty if it was not requested.
+        module: The same, or else unoptimised code, parsed.
+        weak: See :class:`~jitlto.model.fragment.Fragment`.
+        version: NVRTC's.
+        warnings: The compiler's log.
+        identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
+            sources do not give equal bytes in every process; they do give equal identities.
     """
 
     ltoir: dict[Architecture, bytes]
@@ -94,26 +86,17 @@ def compile_source(
 ) -> Compiled:
     """Compile one source to LTO-IR for each architecture and to PTX for the lowest.
 
-    Parameters
-    ----------
-    source : Source
-        With all its headers.
-    architectures : sequence of Architecture
-        At least one.
-    options : sequence of str
-        Further compiler options, e.g. ``--std=c++17``.
-    ptx : bool
-        Whether to make optimised PTX. Without it symbols are read from unoptimised code, which may call what the
-        optimiser would remove.
-    run : callable, optional
-        Used instead of :func:`run_step`.
+    Args:
+        source: With all its headers.
+        architectures: At least one.
+        options: Further compiler options, e.g. ``--std=c++17``.
+        ptx: Whether to make optimised PTX. Without it symbols are read from unoptimised code, which may call what the
+            optimiser would remove.
+        run: Used instead of :func:`run_step`.
 
-    Raises
-    ------
-    CompileError
-        If NVRTC rejects the source; ``log`` names the source ``<sha256>.cu``.
-    ToolchainError
-        If NVRTC cannot be loaded.
+    Raises:
+        CompileError: If NVRTC rejects the source; ``log`` names the source ``<sha256>.cu``.
+        ToolchainError: If NVRTC cannot be loaded.
     """
     _check_no_nul(source)
     version = toolkit.nvrtc_version()
@@ -161,10 +144,8 @@ def append_not_probed(log: str, error: CompileError) -> str:
 def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
     """Return the module of the lowest architecture, which must provide what the others do, with all they require.
 
-    Raises
-    ------
-    CompileError
-        If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
+    Raises:
+        CompileError: If code under ``__CUDA_ARCH__`` makes a function or its parameters differ between architectures.
     """
     first = modules[0]
     for architecture, module in zip(architectures[1:], modules[1:], strict=True):
@@ -238,12 +219,9 @@ def _prelude(step: Step) -> bytes:
 def run_step(source: Source, step: Step) -> Output:
     """Run NVRTC once.
 
-    Raises
-    ------
-    CompileError
-        If NVRTC rejects the source or an option.
-    ToolchainError
-        If NVRTC cannot be loaded.
+    Raises:
+        CompileError: If NVRTC rejects the source or an option.
+        ToolchainError: If NVRTC cannot be loaded.
     """
     program = Program.from_source(source, step)
     if program.rest:

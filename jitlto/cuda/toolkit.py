@@ -35,10 +35,8 @@ INSTALL = (
 def bindings(name: str) -> ModuleType:
     """Import the module ``cuda.bindings.<name>``.
 
-    Raises
-    ------
-    ToolchainError
-        If cuda-bindings is not installed.
+    Raises:
+        ToolchainError: If cuda-bindings is not installed.
     """
     try:
         return import_module(f"cuda.bindings.{name}")
@@ -116,10 +114,8 @@ def build_id(name: str) -> str:
 
     The linker's build id (ELF note ``NT_GNU_BUILD_ID``, 3), or else the SHA-256 of the file.
 
-    Raises
-    ------
-    ToolchainError
-        If the library cannot be found or read.
+    Raises:
+        ToolchainError: If the library cannot be found or read.
     """
     path = find_library(name)
     if path is None:
@@ -156,11 +152,9 @@ def _build_id_note(file: BinaryIO) -> str | None:
 def header_roots() -> tuple[Path, ...]:
     """Return the directories of the toolkit's and CCCL's headers, in search order.
 
-    Raises
-    ------
-    ToolchainError
-        If the headers are of another CUDA major than NVRTC, as happens where a package is missing and another toolkit
-        is installed.
+    Raises:
+        ToolchainError: If the headers are of another CUDA major than NVRTC, as happens where a package is missing and
+            another toolkit is installed.
     """
     from cuda.pathfinder import find_nvidia_header_directory
 

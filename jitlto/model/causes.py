@@ -29,10 +29,8 @@ _SHORT = 3  # characters; a shorter value is matched as a word, for "a" is part 
 class Cause(Generic[T]):
     """Failures or findings of one cause.
 
-    Parameters
-    ----------
-    members : tuple of T
-        At least one, in the order given; the first represents all.
+    Args:
+        members: At least one, in the order given; the first represents all.
     """
 
     members: tuple[T, ...]
@@ -49,16 +47,13 @@ class Cause(Generic[T]):
 def group_by_cause(items: Iterable[T], signature: Callable[[T], Hashable]) -> list[Cause[T]]:
     """Group items whose signatures are equal.
 
-    Parameters
-    ----------
-    items : iterable of T
-    signature : callable
-        What items of one cause have in common, such as a message after :func:`value_eraser` or :func:`name_folder`.
+    Args:
+        items : iterable of T
+        signature: What items of one cause have in common, such as a message after :func:`value_eraser` or
+            :func:`name_folder`.
 
-    Returns
-    -------
-    list of Cause
-        The most frequent first, equally frequent ones in the order of their first members.
+    Returns:
+        list of Cause: The most frequent first, equally frequent ones in the order of their first members.
     """
     groups: dict[Hashable, list[T]] = {}
     for item in items:
@@ -69,11 +64,9 @@ def group_by_cause(items: Iterable[T], signature: Callable[[T], Hashable]) -> li
 def value_eraser(values: Iterable[str]) -> Callable[[str], str]:
     """A function that removes values, numbers, scalar types and white space from a text.
 
-    Parameters
-    ----------
-    values : iterable of str
-        The values of all combinations, each line apart. Those of all and not of one: a 4 that is one combination's
-        value is a constant in another, and has to vanish from both.
+    Args:
+        values: The values of all combinations, each line apart. Those of all and not of one: a 4 that is one
+            combination's value is a constant in another, and has to vanish from both.
     """
     words = [_word(value) for value in sorted(set(values) - {""}, key=lambda value: (-len(value), value))]
     varying = re.compile("|".join([*words, _SCALAR.pattern, _NUMBER.pattern]))
@@ -91,10 +84,8 @@ def _word(value: str) -> str:
 def name_folder(fragments: Iterable[Fragment]) -> Callable[[str], str]:
     """A function that folds keys, ``name=value`` pairs, numbers and symbols in a text.
 
-    Parameters
-    ----------
-    fragments : iterable of Fragment
-        Whose symbols occur, mangled or demangled; each is replaced by its name without types and arguments.
+    Args:
+        fragments: Whose symbols occur, mangled or demangled; each is replaced by its name without types and arguments.
     """
     spellings: dict[str, str] = {}
     for fragment in fragments:

@@ -42,16 +42,11 @@ class LinkMethod(StrEnum):
 class LinkPreview:
     """How a fragment links, or why it does not.
 
-    Parameters
-    ----------
-    method : LinkMethod or None
-        None if it does not link.
-    code : str
-        Target of the code, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
-    why : str or None
-        What prevents the best method; None if nothing does.
-    remedy : str or None
-        What to do about it.
+    Args:
+        method: None if it does not link.
+        code: Target of the code, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
+        why: What prevents the best method; None if nothing does.
+        remedy: What to do about it.
     """
 
     method: LinkMethod | None
@@ -92,14 +87,11 @@ def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> V
 def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Architecture | None:
     """Return the architecture for which PTX is made if nvJitLink is too old for a target; None if it is not.
 
-    Parameters
-    ----------
-    target : Architecture
-        What the kernel is to run on.
-    linker : Version
-        nvJitLink's.
-    requested : bool
-        Whether the caller named it: one that no toolkit is known to have is then more likely a slip than a new device.
+    Args:
+        target: What the kernel is to run on.
+        linker: nvJitLink's.
+        requested: Whether the caller named it: one that no toolkit is known to have is then more likely a slip than a
+            new device.
     """
     return None if requested and not is_known(target) else newest_below(linker, target)
 
@@ -107,10 +99,8 @@ def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Archi
 def check_target(target: Architecture, linker: Version) -> None:
     """Check that nvJitLink can link for a target.
 
-    Raises
-    ------
-    ArchitectureError
-        If it cannot.
+    Raises:
+        ArchitectureError: If it cannot.
     """
     if not can_link_for(linker, target):
         raise ArchitectureError(
@@ -124,12 +114,9 @@ def check_target(target: Architecture, linker: Version) -> None:
 def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
     """Select the image of a fragment to link: of those that nvJitLink can read, the one closest to the target.
 
-    Raises
-    ------
-    VersionError
-        If there is none of that kind, or nvJitLink is too old for them.
-    ArchitectureError
-        If none runs on the target.
+    Raises:
+        VersionError: If there is none of that kind, or nvJitLink is too old for them.
+        ArchitectureError: If none runs on the target.
     """
     images = list(fragment.images_of(kind))
     other = newest_foreign_compiler([fragment], linker)
@@ -200,15 +187,11 @@ def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, r
 
     One fragment whose LTO-IR is of another CUDA major makes the whole kernel link as PTX.
 
-    Parameters
-    ----------
-    fragment : Fragment
-    target : Architecture
-        The architecture to link for.
-    linker : Version
-        nvJitLink's.
-    requested : bool
-        Whether a user named the target, rather than the device.
+    Args:
+        fragment : Fragment
+        target: The architecture to link for.
+        linker: nvJitLink's.
+        requested: Whether a user named the target, rather than the device.
     """
     other = newest_foreign_compiler([fragment], linker)
     try:
@@ -237,14 +220,10 @@ def _across(compiler: Version, linker: Version) -> tuple[str, str]:
 def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> Incompatibility | None:
     """Return why a driver does not load linked code, None if it does as far as versions tell.
 
-    Parameters
-    ----------
-    driver : Version
-        The newest CUDA release that it is for (``cuDriverGetVersion``).
-    linker : Version
-        The nvJitLink that made the code.
-    isa : Version or None
-        The ISA version of PTX, None for a cubin.
+    Args:
+        driver: The newest CUDA release that it is for (``cuDriverGetVersion``).
+        linker: The nvJitLink that made the code.
+        isa: The ISA version of PTX, None for a cubin.
     """
     older = f"link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"
     if isa is not None and not ptx_compiles(isa, driver):

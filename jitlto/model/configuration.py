@@ -27,23 +27,15 @@ def normalize_configuration(
 ) -> dict[str, str]:
     """Spell a configuration as the family's fragments do.
 
-    Parameters
-    ----------
-    configuration : mapping of str to object
-        Values as text, numbers, booleans or dtypes.
-    known : mapping of str to sequence of str
-        The family's parameters and their values.
-    family : str
-        For messages.
+    Args:
+        configuration: Values as text, numbers, booleans or dtypes.
+        known: The family's parameters and their values.
+        family: For messages.
 
-    Raises
-    ------
-    UnknownParameterError
-        If the family has no such parameter; names the nearest.
-    UnknownValueError
-        If no fragment has such a value; names the nearest.
-    PlanError
-        If a value is neither text, a number, a boolean nor a dtype.
+    Raises:
+        UnknownParameterError: If the family has no such parameter; names the nearest.
+        UnknownValueError: If no fragment has such a value; names the nearest.
+        PlanError: If a value is neither text, a number, a boolean nor a dtype.
     """
     result = {}
     for name, value in configuration.items():

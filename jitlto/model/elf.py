@@ -15,15 +15,11 @@ _OBJECT, _FUNCTION, _CUDA_OBJECT = 1, 2, 13
 def find_undefined(cubin: bytes) -> list[str]:
     """Return the functions and variables that a cubin refers to and does not define, sorted; without the toolkit's.
 
-    Parameters
-    ----------
-    cubin : bytes
-        As nvJitLink made it.
+    Args:
+        cubin: As nvJitLink made it.
 
-    Raises
-    ------
-    LinkError
-        If it cannot be read as one.
+    Raises:
+        LinkError: If it cannot be read as one.
     """
     try:
         return _undefined(cubin)

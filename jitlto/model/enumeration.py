@@ -26,14 +26,11 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 class Kernel:
     """A kernel of a family, resolved.
 
-    Parameters
-    ----------
-    configuration : mapping of str to str
-        Every parameter on which its plan depends; where two of its fragments differ in one, only those that are needed.
-    resolution : Resolution
-        Its fragments.
-    user_symbols : tuple of Symbol
-        The symbols that callers supply at run time.
+    Args:
+        configuration: Every parameter on which its plan depends; where two of its fragments differ in one, only those
+            that are needed.
+        resolution: Its fragments.
+        user_symbols: The symbols that callers supply at run time.
     """
 
     configuration: Mapping[str, str]
@@ -45,16 +42,11 @@ class Kernel:
 class DeadEnd:
     """A configuration that fragments offer and that does not resolve to one kernel.
 
-    Parameters
-    ----------
-    entry : Fragment
-        The entrypoint.
-    configuration : mapping of str to str
-        The combination of values for which something is missing or undecided.
-    error : PlanError
-        Why it does not resolve.
-    fragments : tuple of Fragment
-        The fragments that could take part in such a kernel.
+    Args:
+        entry: The entrypoint.
+        configuration: The combination of values for which something is missing or undecided.
+        error: Why it does not resolve.
+        fragments: The fragments that could take part in such a kernel.
     """
 
     entry: Fragment
@@ -66,12 +58,9 @@ class DeadEnd:
 def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
     """Yield all kernels of a family, each once, by entrypoint and then by parameter values; and the dead ends.
 
-    Parameters
-    ----------
-    index : Index
-        The family's fragments.
-    user_symbols : collection of str
-        The symbols that callers supply at run time; see :func:`find_user_symbols`.
+    Args:
+        index: The family's fragments.
+        user_symbols: The symbols that callers supply at run time; see :func:`find_user_symbols`.
     """
     for entry in sorted(index.entrypoints, key=lambda fragment: fragment.key):
         yield from _kernels_of(index, entry, user_symbols)

@@ -27,20 +27,13 @@ class GroupRecord:
 class FamilyRecord:
     """The run side's share of a family's declaration.
 
-    Parameters
-    ----------
-    name : str
-        The family's name.
-    options : tuple of str
-        Compiler options, for a user's own source.
-    link : LinkOptions
-        Options of every link.
-    architectures : tuple of Architecture
-        The architectures of its LTO-IR, sorted.
-    groups : tuple of GroupRecord
-        Sorted by name.
-    headers : tuple of (str, str)
-        Name and text of the family's own headers that its interfaces include, sorted.
+    Args:
+        name: The family's name.
+        options: Compiler options, for a user's own source.
+        link: Options of every link.
+        architectures: The architectures of its LTO-IR, sorted.
+        groups: Sorted by name.
+        headers: Name and text of the family's own headers that its interfaces include, sorted.
     """
 
     name: str
@@ -64,21 +57,14 @@ class FamilyRecord:
 class PartRecord:
     """Record of a part of a sharded build, for merging.
 
-    Parameters
-    ----------
-    number, count : int
-        It is part ``number`` of ``count``, counted from 1.
-    whole : str
-        SHA-256 of the whole build, by content: only parts with the same one belong together.
-    keys : tuple of FragmentKey
-        Every fragment of the whole, sorted.
-    toolchains : tuple of (str, str)
-        Each family's name and the identity of its compiler; sorted.
-    includes : tuple of (FragmentKey, tuple of str)
-        The family's interface headers that each fragment's source can reach, by normalised name; sorted, without the
-        fragments that reach none.
-    advice : tuple of str
-        The build's advice on the families' matrices.
+    Args:
+        number, count: It is part ``number`` of ``count``, counted from 1.
+        whole: SHA-256 of the whole build, by content: only parts with the same one belong together.
+        keys: Every fragment of the whole, sorted.
+        toolchains: Each family's name and the identity of its compiler; sorted.
+        includes: The family's interface headers that each fragment's source can reach, by normalised name; sorted,
+            without the fragments that reach none.
+        advice: The build's advice on the families' matrices.
     """
 
     number: int

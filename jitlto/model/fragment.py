@@ -49,12 +49,9 @@ class FragmentKey:
     The text form is ``family/group[name=value,...]``; it parses back. In values the characters ``%``, ``,``, ``=``,
     ``[`` and ``]``, and all that is not printable ASCII, are percent-encoded (RFC 3986).
 
-    Parameters
-    ----------
-    family, group : str
-        Identifiers; letters, digits, ``_``, ``.`` and ``-``.
-    parameters : tuple of (str, str)
-        Sorted by name; use :meth:`make` for an unsorted mapping.
+    Args:
+        family, group: Identifiers; letters, digits, ``_``, ``.`` and ``-``.
+        parameters: Sorted by name; use :meth:`make` for an unsorted mapping.
     """
 
     family: str
@@ -70,10 +67,8 @@ class FragmentKey:
     def parse(cls, text: str) -> FragmentKey:
         """Read the text form back.
 
-        Raises
-        ------
-        JitltoError
-            If ``text`` is not the text form of a key.
+        Raises:
+            JitltoError: If ``text`` is not the text form of a key.
         """
 
         def invalid(part: str = "") -> JitltoError:
@@ -114,17 +109,12 @@ class FragmentKey:
 class Symbol:
     """A function, kernel or variable that one fragment defines and another may use.
 
-    Parameters
-    ----------
-    name : str
-        As the linker sees it (mangled).
-    kind : SymbolKind
-        Function, kernel or variable.
-    layout : str
-        Sizes and alignments in bytes, as the compiler's PTX gives them: ``(4)(4,12@4)`` for a function (result, then
-        parameters), ``const 16@4`` for a variable; ``?`` for a size the declaration leaves open.
-    weak : bool
-        Whether a kernel may have several definitions, of which the linker keeps one.
+    Args:
+        name: As the linker sees it (mangled).
+        kind: Function, kernel or variable.
+        layout: Sizes and alignments in bytes, as the compiler's PTX gives them: ``(4)(4,12@4)`` for a function (result,
+            then parameters), ``const 16@4`` for a variable; ``?`` for a size the declaration leaves open.
+        weak: Whether a kernel may have several definitions, of which the linker keeps one.
     """
 
     name: str
@@ -150,22 +140,14 @@ class Symbol:
 class Image:
     """The bytes of a fragment for one kind and architecture; the bytes themselves stay in the database.
 
-    Parameters
-    ----------
-    kind : ImageKind
-        LTO-IR in a fatbin, or relocatable PTX.
-    architecture : Architecture
-        The architecture that it was compiled for.
-    sha256 : str
-        Of the bytes, in hexadecimal.
-    size : int
-        In bytes.
-    toolchain : str
-        ``nvrtc`` or ``nvcc``.
-    version : Version
-        The toolchain's.
-    ptx_isa : Version or None
-        The PTX ISA version of a PTX image.
+    Args:
+        kind: LTO-IR in a fatbin, or relocatable PTX.
+        architecture: The architecture that it was compiled for.
+        sha256: Of the bytes, in hexadecimal.
+        size: In bytes.
+        toolchain: ``nvrtc`` or ``nvcc``.
+        version: The toolchain's.
+        ptx_isa: The PTX ISA version of a PTX image.
     """
 
     kind: ImageKind
@@ -181,26 +163,17 @@ class Image:
 class Fragment:
     """One compiled source: its key, the symbols that it provides and requires, and its images.
 
-    Parameters
-    ----------
-    key : FragmentKey
-        Family, group and parameters.
-    role : Role
-        Entrypoint or device.
-    entry : str
-        The kernel's mangled name; empty for a device fragment.
-    signature : tuple of Parameter
-        The kernel's parameters; empty for a device fragment.
-    provides : tuple of Symbol
-        The symbols that it defines, sorted.
-    requires : tuple of Symbol
-        The symbols that another fragment must define, sorted.
-    weak : tuple of (str, str)
-        The name of each weak definition in it, inlined ones too, and the SHA-256 of its unoptimised body: where two
-        fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree. For
-        architectures beyond the lowest the name is followed by a space and the architecture, ``_Z1fv 90``.
-    images : tuple of Image
-        Sorted.
+    Args:
+        key: Family, group and parameters.
+        role: Entrypoint or device.
+        entry: The kernel's mangled name; empty for a device fragment.
+        signature: The kernel's parameters; empty for a device fragment.
+        provides: The symbols that it defines, sorted.
+        requires: The symbols that another fragment must define, sorted.
+        weak: The name of each weak definition in it, inlined ones too, and the SHA-256 of its unoptimised body: where
+            two fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree. For
+            architectures beyond the lowest the name is followed by a space and the architecture, ``_Z1fv 90``.
+        images: Sorted.
     """
 
     key: FragmentKey

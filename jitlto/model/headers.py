@@ -39,12 +39,9 @@ _LINE_RESET = b"#line 1"
 class Source:
     """A source with all headers that it can reach, by name and content: all that a compiler process needs.
 
-    Parameters
-    ----------
-    text : bytes
-        The source; quoted includes are spelled with the names below.
-    headers : mapping of str to bytes
-        Name relative to the root where it was found → content.
+    Args:
+        text: The source; quoted includes are spelled with the names below.
+        headers: Name relative to the root where it was found → content.
     """
 
     text: bytes
@@ -92,12 +89,9 @@ class _Rewritten(NamedTuple):
 class HeaderSearch:
     """Finds headers under a list of roots, the first that has one wins; files are read once.
 
-    Parameters
-    ----------
-    roots : sequence of Path
-        Directories, in the order of ``-I``.
-    overlay : mapping of str to bytes, optional
-        Headers given by content, which win over every root.
+    Args:
+        roots: Directories, in the order of ``-I``.
+        overlay: Headers given by content, which win over every root.
     """
 
     def __init__(self, roots: Sequence[Path], overlay: Mapping[str, bytes] | None = None) -> None:

@@ -20,16 +20,12 @@ _OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
 def demangle(name: str) -> str:
     """Demangle a symbol with the C++ runtime's ``__cxa_demangle``.
 
-    Parameters
-    ----------
-    name : str
-        A mangled name, or one that is not mangled (``extern "C"``).
+    Args:
+        name: A mangled name, or one that is not mangled (``extern "C"``).
 
-    Returns
-    -------
-    str
-        The C++ name; ``name`` itself if it is not mangled, no C++ runtime library can be loaded, or writing it out
-        takes seconds or hundreds of megabytes.
+    Returns:
+        str: The C++ name; ``name`` itself if it is not mangled, no C++ runtime library can be loaded, or writing it out
+            takes seconds or hundreds of megabytes.
     """
     if not name.startswith("_Z"):
         return name

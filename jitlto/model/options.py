@@ -55,23 +55,17 @@ _FORBIDDEN = {
 class LinkOptions:
     """Options for nvJitLink, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
 
-    Parameters
-    ----------
-    fast_math : bool
-        Flush denormals, approximate division and square root, contract: sets the four options below that are unset.
-    ftz, prec_div, prec_sqrt, fma : bool or None
-        Flush denormals to zero; precise division; precise square root; contraction. None: nvJitLink's default. Under
-        ``[link]`` they are given to the compiler too: it alone decides square roots, and all of them for linked PTX.
-    max_registers : int or None
-        Most registers a thread may use.
-    optimization : int or None
-        0 or 3.
-    lineinfo : bool
-        Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
-    split_compile : int or None
-        Threads for optimising one kernel in parts; 0 for all cores.
-    ptxas : tuple of str
-        Options passed on to ptxas, one each.
+    Args:
+        fast_math: Flush denormals, approximate division and square root, contract: sets the four options below that are
+            unset.
+        ftz, prec_div, prec_sqrt, fma: Flush denormals to zero; precise division; precise square root; contraction.
+            None: nvJitLink's default. Under ``[link]`` they are given to the compiler too: it alone decides square
+            roots, and all of them for linked PTX.
+        max_registers: Most registers a thread may use.
+        optimization: 0 or 3.
+        lineinfo: Keep line numbers for profilers; declared under ``[link]``, so that the compiler makes them.
+        split_compile: Threads for optimising one kernel in parts; 0 for all cores.
+        ptxas: Options passed on to ptxas, one each.
     """
 
     fast_math: bool = False
@@ -117,12 +111,9 @@ class LinkOptions:
     def from_mapping(cls, options: Mapping[str, object], *, where: str | None = None) -> LinkOptions:
         """Read a ``[link]`` table or a caller's mapping.
 
-        Raises
-        ------
-        JitltoError
-            On an unknown name or a value of the wrong kind.
-        TypeError
-            If ``options`` is not a mapping.
+        Raises:
+            JitltoError: On an unknown name or a value of the wrong kind.
+            TypeError: If ``options`` is not a mapping.
         """
         if not isinstance(options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(options).__name__}")

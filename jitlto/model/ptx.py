@@ -62,24 +62,15 @@ _WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
 class Declaration:
     """One top-level function, kernel or variable of a module.
 
-    Parameters
-    ----------
-    name : str
-        As the linker sees it.
-    linkage : str
-        ``extern``, ``visible``, ``weak``, ``common`` or empty (internal to the module).
-    kind : SymbolKind
-        Function, kernel or variable.
-    space : str
-        State space of a variable (``global``, ``const``, ``shared``), empty otherwise.
-    layout : str
-        As in :class:`~jitlto.model.fragment.Symbol`.
-    parameters : tuple of (int, int)
-        Size and alignment of each parameter of a function or kernel, in bytes.
-    text : str
-        The body of a function or the initialiser of a variable, empty for a declaration.
-    defined : bool
-        Whether this is a definition.
+    Args:
+        name: As the linker sees it.
+        linkage: ``extern``, ``visible``, ``weak``, ``common`` or empty (internal to the module).
+        kind: Function, kernel or variable.
+        space: State space of a variable (``global``, ``const``, ``shared``), empty otherwise.
+        layout: As in :class:`~jitlto.model.fragment.Symbol`.
+        parameters: Size and alignment of each parameter of a function or kernel, in bytes.
+        text: The body of a function or the initialiser of a variable, empty for a declaration.
+        defined: Whether this is a definition.
     """
 
     name: str
@@ -168,19 +159,14 @@ def is_toolkit_symbol(name: str) -> bool:
 def parse_ptx(text: str) -> Module:
     """Parse one PTX module.
 
-    Parameters
-    ----------
-    text : str
-        PTX as NVRTC, nvcc or nvJitLink emit it.
+    Args:
+        text: PTX as NVRTC, nvcc or nvJitLink emit it.
 
-    Returns
-    -------
-    Module
+    Returns:
+        Module
 
-    Raises
-    ------
-    JitltoError
-        If ``text`` is not PTX.
+    Raises:
+        JitltoError: If ``text`` is not PTX.
     """
     version = re.search(r"^\s*\.version\s+(\d+\.\d+)", text, re.M)
     target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.M)

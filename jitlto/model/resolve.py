@@ -81,23 +81,16 @@ def resolve(
 ) -> Resolution:
     """Resolve a configuration.
 
-    Parameters
-    ----------
-    index : Index
-        The family's fragments.
-    configuration : mapping of str to str
-        As spelled by the family's keys.
-    entry_group : str, optional
-        The entrypoint's group, where the family has several.
-    pinned : sequence of Fragment
-        Fragments that the caller named outright.
-    supplied : sequence of UserSymbols
-        The caller's own inputs; what they provide is not looked for among the fragments.
+    Args:
+        index: The family's fragments.
+        configuration: As spelled by the family's keys.
+        entry_group: The entrypoint's group, where the family has several.
+        pinned: Fragments that the caller named outright.
+        supplied: The caller's own inputs; what they provide is not looked for among the fragments.
 
-    Raises
-    ------
-    UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError
-        If the configuration does not lead to exactly one fragment for everything that is required.
+    Raises:
+        UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
+            configuration does not lead to exactly one fragment for everything that is required.
     """
     bound = dict(configuration)
     entry = _choose_entry(index, bound, entry_group, pinned)

@@ -21,14 +21,10 @@ class Scalar(Frozen):
 class Parameter(Frozen):
     """One parameter of a kernel.
 
-    Parameters
-    ----------
-    name : str
-        Its name.
-    type : str
-        Its C++ type, e.g. ``float const*``.
-    size, alignment : int
-        In bytes, from the ``.entry`` that the compiler emitted.
+    Args:
+        name: Its name.
+        type: Its C++ type, e.g. ``float const*``.
+        size, alignment: In bytes, from the ``.entry`` that the compiler emitted.
     """
 
     name: str
@@ -87,16 +83,12 @@ def find_scalar(type_name: str) -> Scalar | None:
 def cpp_name(value: object) -> str:
     """Return a parameter value as text: names, numbers and booleans as they are, NumPy dtypes by their C++ name.
 
-    Parameters
-    ----------
-    value : object
-        A string, a number, a boolean, or anything that names a dtype: a NumPy dtype or scalar class, a PyTorch or
-        CuPy dtype.
+    Args:
+        value (object): A string, a number, a boolean, or anything that names a dtype: a NumPy dtype or scalar class, a
+            PyTorch or CuPy dtype.
 
-    Raises
-    ------
-    TypeError
-        If ``value`` is none of these.
+    Raises:
+        TypeError: If ``value`` is none of these.
     """
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -42,10 +42,8 @@ class Architecture(NamedTuple):
     def parse(cls, text: str) -> Architecture:
         """Read ``90``, ``90a``, ``sm_90a`` or ``compute_90a``.
 
-        Raises
-        ------
-        JitltoError
-            If ``text`` is none of these.
+        Raises:
+            JitltoError: If ``text`` is none of these.
         """
         match = re.fullmatch(r"(?:(?:sm|compute|lto)_)?(\d{2,3})([af]?)", text.strip())
         if not match:
@@ -170,11 +168,9 @@ def newest_below(linker: Version, target: Architecture) -> Architecture | None:
 
     PTX can be made for it, which a driver that knows the target compiles.
 
-    Returns
-    -------
-    Architecture or None
-        None if the target is not one that came after this nvJitLink: it is known, was dropped, has a suffix, or no
-        toolkit has it though later ones are known.
+    Returns:
+        Architecture or None: None if the target is not one that came after this nvJitLink: it is known, was dropped,
+            has a suffix, or no toolkit has it though later ones are known.
     """
     later = target.number > max(_REAL) or (is_known(target) and linker < _REAL[target.number][0])
     if target.suffix or not later or can_link_for(linker, target):

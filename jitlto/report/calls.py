@@ -16,15 +16,11 @@ from jitlto.model.mangling import base_name, demangle
 class FragmentSet:
     """Some fragments of one group, described by what they have in common.
 
-    Parameters
-    ----------
-    group : str
-    count, total : int
-        How many they are, of how many in the group.
-    common : tuple of (str, str)
-        The parameters in which they agree and that differ within the group.
-    exact : bool
-        Whether no other fragment of the group has these parameters.
+    Args:
+        group : str
+        count, total: How many they are, of how many in the group.
+        common: The parameters in which they agree and that differ within the group.
+        exact: Whether no other fragment of the group has these parameters.
     """
 
     group: str
@@ -38,19 +34,13 @@ class FragmentSet:
 class Interface:
     """A symbol that one fragment requires and another may provide.
 
-    Parameters
-    ----------
-    name : str
-        Mangled.
-    text : str
-        Demangled.
-    kind : SymbolKind
-    layout : str
-        Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
-    providers, requirers : tuple of FragmentSet
-        One of each group.
-    supplied : tuple of str
-        If no fragment provides it: the groups supplied by callers whose interface declares it.
+    Args:
+        name: Mangled.
+        text: Demangled.
+        kind : SymbolKind
+        layout: Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
+        providers, requirers: One of each group.
+        supplied: If no fragment provides it: the groups supplied by callers whose interface declares it.
     """
 
     name: str
@@ -71,16 +61,11 @@ class Interface:
 class Call:
     """Calls from the fragments of one group to those of another.
 
-    Parameters
-    ----------
-    caller, callee : str
-        Groups; the callee may be one that callers supply.
-    names : tuple of str
-        The functions and variables, without types.
-    symbols : int
-        How many symbols these are with their types.
-    callers : FragmentSet
-        The fragments of ``caller`` that do.
+    Args:
+        caller, callee: Groups; the callee may be one that callers supply.
+        names: The functions and variables, without types.
+        symbols: How many symbols these are with their types.
+        callers: The fragments of ``caller`` that do.
     """
 
     caller: str

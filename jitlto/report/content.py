@@ -36,20 +36,13 @@ class Size:
 class FragmentView:
     """A fragment.
 
-    Parameters
-    ----------
-    number : int
-        Its place in the database, from 0.
-    cell : Cell
-        Its values in the dimensions of its group.
-    entry : str
-        The demangled kernel; empty for a device fragment.
-    provides, requires : tuple of Interface
-        Symbols that it defines for others, and that others define for it.
-    seconds : float or None
-        Compile time, if known.
-    faults : int
-        Number of failures of a check that name it.
+    Args:
+        number: Its place in the database, from 0.
+        cell: Its values in the dimensions of its group.
+        entry: The demangled kernel; empty for a device fragment.
+        provides, requires: Symbols that it defines for others, and that others define for it.
+        seconds: Compile time, if known.
+        faults: Number of failures of a check that name it.
     """
 
     number: int
@@ -71,18 +64,12 @@ class FragmentView:
 class GroupView:
     """A group.
 
-    Parameters
-    ----------
-    supplied : bool
-        Whether callers supply its definition; then it has no fragments.
-    fragments : tuple of FragmentView
-        By key.
-    apart : tuple of tuple of (str, str)
-        Parameters of fragments that belong to it and are not in this database.
-    grid : Grid or None
-        Its product laid out; None if it has fewer than two dimensions or too many cells.
-    seconds : float or None
-        Sum of the known compile times; None if none is known.
+    Args:
+        supplied: Whether callers supply its definition; then it has no fragments.
+        fragments: By key.
+        apart: Parameters of fragments that belong to it and are not in this database.
+        grid: Its product laid out; None if it has fewer than two dimensions or too many cells.
+        seconds: Sum of the known compile times; None if none is known.
     """
 
     name: str
@@ -115,14 +102,10 @@ class GroupView:
 class ImageSet:
     """The images of one kind, compiler and architecture.
 
-    Parameters
-    ----------
-    toolchain : str
-        The compiler and its release.
-    isa : str
-        The PTX ISA version; empty for LTO-IR.
-    images, size : int
-        Number and bytes.
+    Args:
+        toolchain: The compiler and its release.
+        isa: The PTX ISA version; empty for LTO-IR.
+        images, size: Number and bytes.
     """
 
     kind: ImageKind
@@ -137,14 +120,10 @@ class ImageSet:
 class FamilyView:
     """A family.
 
-    Parameters
-    ----------
-    groups : tuple of GroupView
-        Entrypoints first, then by name.
-    options, link : tuple of str
-        Compiler options for callers' sources, and link options other than the defaults.
-    drawing : Drawing or None
-        The calls between groups; None if there are none.
+    Args:
+        groups: Entrypoints first, then by name.
+        options, link: Compiler options for callers' sources, and link options other than the defaults.
+        drawing: The calls between groups; None if there are none.
     """
 
     name: str
@@ -164,20 +143,13 @@ class FamilyView:
 class Report:
     """The content of a report.
 
-    Parameters
-    ----------
-    title : str
-        The file's name.
-    part : str or None
-        The part of a build, if the database is not complete.
-    gaps : int
-        Number of fragments that a merge has left out.
-    stored : int
-        Bytes of images as stored, equal ones once.
-    timed : int or None
-        Number of fragments whose compile time is known; None if no timings were given.
-    check : CheckResult or None
-        The result of a check.
+    Args:
+        title: The file's name.
+        part: The part of a build, if the database is not complete.
+        gaps: Number of fragments that a merge has left out.
+        stored: Bytes of images as stored, equal ones once.
+        timed: Number of fragments whose compile time is known; None if no timings were given.
+        check: The result of a check.
     """
 
     title: str

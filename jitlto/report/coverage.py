@@ -50,20 +50,13 @@ class Never:
 class Coverage:
     """Coverage of a group's product.
 
-    Parameters
-    ----------
-    dimensions : tuple of Dimension
-        In the author's order.
-    product : int
-        Number of cells.
-    exist : int
-        Cells in the database.
-    apart : int
-        Cells of the same build that are not in this database.
-    rules : tuple of Follows or Never
-        The combinations of two parameters' values that never occur.
-    holes : tuple of Cell or None
-        Cells that no rule excludes and that do not exist, in order; None if there are too many cells to search.
+    Args:
+        dimensions: In the author's order.
+        product: Number of cells.
+        exist: Cells in the database.
+        apart: Cells of the same build that are not in this database.
+        rules: The combinations of two parameters' values that never occur.
+        holes: Cells that no rule excludes and that do not exist, in order; None if there are too many cells to search.
     """
 
     dimensions: tuple[Dimension, ...]

@@ -27,22 +27,15 @@ def describe(
 ) -> Report:
     """Gather the content of a report. No image is read.
 
-    Parameters
-    ----------
-    database : FragmentDatabase
-    family : str, optional
-        Report only this family.
-    seconds : mapping of str to float, optional
-        Compile times by the fragment's key.
-    check : CheckResult, optional
-        The result of a check of this database.
+    Args:
+        database : FragmentDatabase
+        family: Report only this family.
+        seconds: Compile times by the fragment's key.
+        check: The result of a check of this database.
 
-    Raises
-    ------
-    JitltoError
-        If the seconds or the check are of another database.
-    DatabaseError
-        If a name in the database is not valid Unicode.
+    Raises:
+        JitltoError: If the seconds or the check are of another database.
+        DatabaseError: If a name in the database is not valid Unicode.
     """
     try:
         return _describe(database, family, seconds, check)

@@ -56,16 +56,11 @@ class Row:
 class Grid:
     """A drawn product.
 
-    Parameters
-    ----------
-    row_names, column_names : tuple of str
-        The dimensions of each axis, outermost first.
-    column_heads : tuple of tuple of Head
-        One for each column dimension.
-    column_at : tuple of tuple of (str, str)
-        The name and value in each column dimension, of each column.
-    rows : tuple of Row
-        In order.
+    Args:
+        row_names, column_names: The dimensions of each axis, outermost first.
+        column_heads: One for each column dimension.
+        column_at: The name and value in each column dimension, of each column.
+        rows: In order.
     """
 
     row_names: tuple[str, ...]

@@ -17,16 +17,12 @@ from jitlto.storage.user_caches import CACHE_OFF, user_caches
 class Source:
     """A pack or the user's cache.
 
-    Parameters
-    ----------
-    layer : str
-        ``pack`` or ``disk``.
-    title : str
-    path : Path
-    files : mapping of str to Path
-        Digest → file.
-    get : callable
-        Digest → entry, None if it is missing or damaged.
+    Args:
+        layer: ``pack`` or ``disk``.
+        title : str
+        path : Path
+        files: Digest → file.
+        get: Digest → entry, None if it is missing or damaged.
     """
 
     layer: str
@@ -80,16 +76,11 @@ class Nearest:
 class Lookup:
     """The result of a look-up.
 
-    Parameters
-    ----------
-    sources : tuple of Source
-        Where a program would look, in that order.
-    hit : Source or None
-        Where the kernel is found.
-    problem : str or None
-        Why the user's cache is not among the sources.
-    nearest : Nearest or None
-        Of a miss.
+    Args:
+        sources: Where a program would look, in that order.
+        hit: Where the kernel is found.
+        problem: Why the user's cache is not among the sources.
+        nearest: Of a miss.
     """
 
     sources: tuple[Source, ...]

@@ -77,10 +77,8 @@ class Dispatcher:
     def __call__(self, *values: object) -> Launcher:
         """The launcher for these values, one for each of the names.
 
-        Raises
-        ------
-        PlanError, LinkError, NoDeviceError
-            As :meth:`KernelFamily.launcher`.
+        Raises:
+            PlanError, LinkError, NoDeviceError: As :meth:`KernelFamily.launcher`.
         """
         request = (*values, *map(type, values)) if self._typed else values
         try:

@@ -38,18 +38,12 @@ class Kind:
 class Event(Frozen):
     """One thing that happened.
 
-    Parameters
-    ----------
-    kind : str
-        One of :class:`Kind`.
-    kernel : str
-        The key of the entrypoint fragment; the family's name for an evicted kernel.
-    digest : str
-        The plan's digest; empty where it is not known yet.
-    seconds : float
-        How long it took.
-    plan : Plan or None
-        The plan, for :attr:`Kind.REQUESTED`.
+    Args:
+        kind: One of :class:`Kind`.
+        kernel: The key of the entrypoint fragment; the family's name for an evicted kernel.
+        digest: The plan's digest; empty where it is not known yet.
+        seconds: How long it took.
+        plan (Plan or None): The plan, for :attr:`Kind.REQUESTED`.
     """
 
     kind: str
@@ -86,10 +80,8 @@ class Events:
 
         What it raises is logged and goes no further.
 
-        Returns
-        -------
-        callable
-            Ends the subscription.
+        Returns:
+            callable: Ends the subscription.
         """
         subscription = object()  # its own, should the same subscriber subscribe twice
         with self._lock:

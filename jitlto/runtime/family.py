@@ -45,21 +45,14 @@ def load(
 ) -> KernelFamily:
     """Load a family from a fragment database.
 
-    Parameters
-    ----------
-    family : str
-        Its name.
-    database : path or FragmentDatabase, optional
-        Where it is; by default it is looked for as by :func:`family`.
-    session : Session, optional
-        By default the process's.
+    Args:
+        family: Its name.
+        database: Where it is; by default it is looked for as by :func:`family`.
+        session: By default the process's.
 
-    Raises
-    ------
-    RegistryError
-        If no database holds the family, or several hold different ones.
-    DatabaseError
-        If a database cannot be read.
+    Raises:
+        RegistryError: If no database holds the family, or several hold different ones.
+        DatabaseError: If a database cannot be read.
     """
     _require_name(family)
     if database is None:
@@ -78,21 +71,14 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
 
     No package is imported for it. A process gets the same object for the same name as long as the database is the same.
 
-    Parameters
-    ----------
-    name : str
-        The family's name.
-    distribution : str, optional
-        The installed package that is meant, where several bring a family of that name.
-    session : Session, optional
-        By default the process's.
+    Args:
+        name: The family's name.
+        distribution: The installed package that is meant, where several bring a family of that name.
+        session: By default the process's.
 
-    Raises
-    ------
-    RegistryError
-        If nothing holds the family, or several hold different ones.
-    DatabaseError
-        If its database cannot be read; of a package that is installed editable, if it cannot be built.
+    Raises:
+        RegistryError: If nothing holds the family, or several hold different ones.
+        DatabaseError: If its database cannot be read; of a package that is installed editable, if it cannot be built.
     """
     _require_name(name)
     loaded: KernelFamily | None = session.families.get((name, distribution))
@@ -108,21 +94,14 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
 class KernelFamily:
     """A family of kernels in a fragment database. Safe to use from several threads.
 
-    Parameters
-    ----------
-    name : str
-        The family's name.
-    database : FragmentDatabase or DatabaseFile
-        Where it is.
-    session : Session, optional
-        By default the process's.
+    Args:
+        name: The family's name.
+        database: Where it is.
+        session: By default the process's.
 
-    Raises
-    ------
-    RegistryError
-        If the database does not hold the family.
-    DatabaseError
-        If it is a part of a build.
+    Raises:
+        RegistryError: If the database does not hold the family.
+        DatabaseError: If it is a part of a build.
     """
 
     def __init__(
@@ -163,10 +142,8 @@ class KernelFamily:
     def database(self) -> FragmentDatabase:
         """The database, opened now if nothing has needed it yet.
 
-        Raises
-        ------
-        DatabaseError
-            If it cannot be read any more, or another one has taken its place.
+        Raises:
+            DatabaseError: If it cannot be read any more, or another one has taken its place.
         """
         return self._file.database
 
@@ -178,17 +155,13 @@ class KernelFamily:
     def open(self) -> tuple[FragmentDatabase, FamilyRecord, Index]:
         """Open the database and read the family from it.
 
-        Returns
-        -------
-        database : FragmentDatabase
-        record : FamilyRecord
-        index : Index
-            Its fragments, as resolving needs them.
+        Returns:
+            database (FragmentDatabase)
+            record (FamilyRecord)
+            index (Index): Its fragments, as resolving needs them.
 
-        Raises
-        ------
-        DatabaseError
-            As :attr:`database`.
+        Raises:
+            DatabaseError: As :attr:`database`.
         """
         # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
         if self._opened is None:
@@ -226,12 +199,9 @@ class KernelFamily:
     def planner(self, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """A planner, to which fragments and a user's own device code can be added.
 
-        Parameters
-        ----------
-        entry : str, optional
-            The entrypoint's group, where the family has several.
-        **configuration
-            Parameter values as text, numbers, booleans or dtypes.
+        Args:
+            entry: The entrypoint's group, where the family has several.
+            **configuration: Parameter values as text, numbers, booleans or dtypes.
         """
         from jitlto.runtime.planning.planner import Planner
 
@@ -253,17 +223,12 @@ class KernelFamily:
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a request that was recorded, maybe on another machine.
 
-        Parameters
-        ----------
-        request : Request
-            One to this family.
-        arch : str or Architecture, optional
-            The target; by default the current device's.
+        Args:
+            request: One to this family.
+            arch: The target; by default the current device's.
 
-        Raises
-        ------
-        PlanError, CompileError
-            If it does not plan: the family has changed, or an input does not compile here.
+        Raises:
+            PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
         planner = self.planner(request.entry, **request.configuration).add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
@@ -281,12 +246,10 @@ class KernelFamily:
         The kernel that answered the same request in an earlier process of this user is found without planning
         (``jitlto.runtime.discovery.lookup_cache``); :attr:`Launcher.plan` then plans when it is needed.
 
-        Raises
-        ------
-        PlanError, LinkError, NoDeviceError
-            If it cannot be planned, linked or loaded. A failed link is remembered and not tried again.
-        DatabaseError
-            If the database has to be opened, and cannot be read any more.
+        Raises:
+            PlanError, LinkError, NoDeviceError: If it cannot be planned, linked or loaded. A failed link is remembered
+                and not tried again.
+            DatabaseError: If the database has to be opened, and cannot be read any more.
         """
         if link_options and not isinstance(link_options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(link_options).__name__}")
@@ -342,19 +305,13 @@ class KernelFamily:
     ) -> Dispatcher:
         """A dispatcher, for callers who choose a variant on every call.
 
-        Parameters
-        ----------
-        *names : str
-            The parameters whose values come with each call, in their order.
-        entry, link_mode, link_options
-            As for :meth:`launcher`.
-        **fixed
-            Values of other parameters.
+        Args:
+            *names: The parameters whose values come with each call, in their order.
+            entry, link_mode, link_options: As for :meth:`launcher`.
+            **fixed: Values of other parameters.
 
-        Raises
-        ------
-        UnknownParameterError, UnknownValueError
-            If the family does not have such a parameter or value.
+        Raises:
+            UnknownParameterError, UnknownValueError: If the family does not have such a parameter or value.
         """
         from jitlto.runtime.dispatcher import Dispatcher
 

@@ -31,11 +31,9 @@ if TYPE_CHECKING:
 class Session:
     """Configuration, registry, caches, events, and the families and kernels that are loaded.
 
-    Parameters
-    ----------
-    settings : Config, optional
-        By default those of the environment, read when they are first needed.
-    events : Events, optional
+    Args:
+        settings: By default those of the environment, read when they are first needed.
+        events : Events, optional
     """
 
     def __init__(self, settings: Config | None = None, *, events: Events | None = None) -> None:
@@ -139,10 +137,8 @@ class Session:
 
         A file that cannot be written is a warning on the log, once.
 
-        Parameters
-        ----------
-        path : path
-            Made if it is missing, added to if it is there.
+        Args:
+            path: Made if it is missing, added to if it is there.
         """
         stop = self._record(Path(path))
         with self._lock:

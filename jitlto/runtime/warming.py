@@ -89,20 +89,14 @@ def recorded_jobs(
 ) -> WarmJobs:
     """The plans in a file that ``JITLTO_RECORD`` wrote.
 
-    Parameters
-    ----------
-    path : Path
-    find : callable
-        An error that it raises becomes the outcome of the family's jobs.
-    targets : sequence of Architecture, optional
-        By default each plan's own.
-    database : Path, optional
-        Plans of families that it does not hold are left out.
+    Args:
+        path : Path
+        find: An error that it raises becomes the outcome of the family's jobs.
+        targets: By default each plan's own.
+        database: Plans of families that it does not hold are left out.
 
-    Raises
-    ------
-    JitltoError
-        If the file holds no plan, or none of the database's families.
+    Raises:
+        JitltoError: If the file holds no plan, or none of the database's families.
     """
     used = recording.read(path)
     if not used:
@@ -140,18 +134,13 @@ def family_jobs(
 ) -> WarmJobs:
     """The kernels of a family that need no callers' code.
 
-    Parameters
-    ----------
-    family : KernelFamily
-    settings : iterable of (str, str)
-        Parameters, and the values that they may have, separated by commas; repeated names add up.
-    targets : sequence of Architecture or None
-        None stands for the current device.
+    Args:
+        family : KernelFamily
+        settings: Parameters, and the values that they may have, separated by commas; repeated names add up.
+        targets: None stands for the current device.
 
-    Raises
-    ------
-    JitltoError
-        If no kernel has such values.
+    Raises:
+        JitltoError: If no kernel has such values.
     """
     allowed = _allowed_values(family, settings)
     jobs: list[WarmJob] = []
@@ -195,10 +184,8 @@ class WarmTarget:
 
     Made before a family is loaded, which would go without a cache that cannot be used, and say so.
 
-    Raises
-    ------
-    JitltoError
-        If the cache is off or cannot be used, or the pack cannot be written.
+    Raises:
+        JitltoError: If the cache is off or cannot be used, or the pack cannot be written.
     """
 
     def __init__(self, output: Path | None = None) -> None:
@@ -217,10 +204,8 @@ class WarmTarget:
     ) -> WarmResult:
         """Link all, several at once, each digest once; kernels that are there already are not linked again.
 
-        Raises
-        ------
-        JitltoError
-            If the pack cannot be written.
+        Raises:
+            JitltoError: If the pack cannot be written.
         """
         claimed: dict[str, object] = {}
 

@@ -36,10 +36,8 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 class WarnOnce:
     """Logs a warning once for each subject, from whichever thread comes first.
 
-    Parameters
-    ----------
-    logger : str
-        The logger's name.
+    Args:
+        logger: The logger's name.
     """
 
     def __init__(self, logger: str) -> None:
@@ -65,19 +63,14 @@ class Usage(Frozen):
 class CacheDir:
     """Entries in a directory that belongs to this user alone.
 
-    Parameters
-    ----------
-    directory : Path
-        Created if it is missing, with mode 0700.
-    size : int
-        Bytes that :meth:`prune` leaves at most.
-    readonly : bool
-        Whether entries are only read: the directory need not be writable, is not created, and does not change.
+    Args:
+        directory: Created if it is missing, with mode 0700.
+        size: Bytes that :meth:`prune` leaves at most.
+        readonly: Whether entries are only read: the directory need not be writable, is not created, and does not
+            change.
 
-    Raises
-    ------
-    OSError
-        If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
+    Raises:
+        OSError: If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
     """
 
     def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
@@ -185,10 +178,8 @@ class CacheDir:
 
         What another process is writing stays. Nothing is removed if the directory is read only.
 
-        Returns
-        -------
-        int
-            The number of entries removed.
+        Returns:
+            int: The number of entries removed.
         """
         if self.readonly:
             return 0
@@ -276,17 +267,12 @@ def require_owned_path(path: str) -> None:
     path, a link too, must belong to this user or root. Owners of the other directories are trusted so far: entries
     that they replace are ignored, for they do not belong to this user.
 
-    Parameters
-    ----------
-    path : str
-        Absolute; it need not exist yet.
+    Args:
+        path: Absolute; it need not exist yet.
 
-    Raises
-    ------
-    PermissionError
-        If another user could change where it leads.
-    OSError
-        If the path has too many links.
+    Raises:
+        PermissionError: If another user could change where it leads.
+        OSError: If the path has too many links.
     """
     if not hasattr(os, "getuid"):
         return

@@ -61,14 +61,11 @@ class FamilyCheck(msgspec.Struct, frozen=True):
 class FamilyLinks(msgspec.Struct, frozen=True):
     """A family's kernels as linked.
 
-    Parameters
-    ----------
-    linked, kernels : int
-        How many kernels were linked for each target, of how many that need no callers' code.
-    cover, tuples : int or None
-        The strength of the covering array, and how many combinations of values it covers; None if all were linked.
-    completed_by_callers : int
-        How many kernels cannot be linked without callers' code.
+    Args:
+        linked, kernels: How many kernels were linked for each target, of how many that need no callers' code.
+        cover, tuples: The strength of the covering array, and how many combinations of values it covers; None if all
+            were linked.
+        completed_by_callers: How many kernels cannot be linked without callers' code.
     """
 
     family: str
@@ -122,10 +119,8 @@ class CheckResult(msgspec.Struct, frozen=True):
 def read_check_result(path: Path) -> CheckResult:
     """Read a result from a file.
 
-    Raises
-    ------
-    JitltoError
-        If the file cannot be read or is not such a result.
+    Raises:
+        JitltoError: If the file cannot be read or is not such a result.
     """
     try:
         return msgspec.json.decode(files.read(path), type=CheckResult)

@@ -71,15 +71,11 @@ class FragmentDatabase:
     What it returns is what was written, or a :class:`~jitlto.errors.DatabaseError` that names the file: all records
     are checked when it is opened, and an image's bytes when they are read. Safe to use from several threads.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
+    Args:
+        path: The file.
 
-    Raises
-    ------
-    DatabaseError
-        If the file is missing, is not a fragment database, is damaged, or was made by a newer jitlto.
+    Raises:
+        DatabaseError: If the file is missing, is not a fragment database, is damaged, or was made by a newer jitlto.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -164,10 +160,8 @@ class FragmentDatabase:
     def read(self, image: Image) -> bytes:
         """Return the bytes of an image.
 
-        Raises
-        ------
-        DatabaseError
-            If they are missing or are not the bytes that were written.
+        Raises:
+            DatabaseError: If they are missing or are not the bytes that were written.
         """
         data = self._reader.find("blob", "sha256", image.sha256, "data")
         if data is None:
@@ -179,15 +173,11 @@ class FragmentDatabase:
     def verify(self) -> int:
         """Read and check everything, SQLite's own structures too.
 
-        Returns
-        -------
-        int
+        Returns:
             The number of images checked.
 
-        Raises
-        ------
-        DatabaseError
-            At the first thing that does not hold.
+        Raises:
+            DatabaseError: At the first thing that does not hold.
         """
         verdict = self._reader.pragma("integrity_check(1)")
         if isinstance(verdict, bytes) and verdict != b"ok":
@@ -223,28 +213,19 @@ def write(
 ) -> str:
     """Write a database, whole or not at all; an existing one is replaced.
 
-    Parameters
-    ----------
-    path : str or Path
-        The file.
-    families : iterable of FamilyRecord
-    fragments : iterable of Fragment
-    blobs : mapping of str to bytes
-        The bytes of every image, by SHA-256 in hexadecimal.
-    part : PartRecord, optional
-        Which part of a build it is, where it is not complete.
-    gaps : iterable of FragmentKey, optional
-        What a merge has left out.
+    Args:
+        path: The file.
+        families : iterable of FamilyRecord
+        fragments : iterable of Fragment
+        blobs: The bytes of every image, by SHA-256 in hexadecimal.
+        part: Which part of a build it is, where it is not complete.
+        gaps: What a merge has left out.
 
-    Returns
-    -------
-    str
+    Returns:
         The digest: equal digests mean equal databases.
 
-    Raises
-    ------
-    DatabaseError
-        If the file cannot be written.
+    Raises:
+        DatabaseError: If the file cannot be written.
     """
     path = Path(path)
     check_writable(path)
@@ -294,10 +275,8 @@ def _fill(
 def check_writable(path: Path) -> None:
     """Check that a database may be written to ``path``, before the work that goes into it.
 
-    Raises
-    ------
-    DatabaseError
-        If something else lies there, or its directory takes no files.
+    Raises:
+        DatabaseError: If something else lies there, or its directory takes no files.
     """
     if path.exists() and not path.is_file():
         raise _unwritable(path, "it exists and is not a regular file")
@@ -324,10 +303,8 @@ def _unwritable(path: Path, why: str) -> DatabaseError:
 def is_database(path: Path) -> bool:
     """Whether a file carries our application id (SQLite file format, 1.3: offset 68), whatever its state.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
+    Raises:
+        OSError: If it cannot be read.
     """
     with path.open("rb") as file:
         header = file.read(72)

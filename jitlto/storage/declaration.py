@@ -25,24 +25,15 @@ RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", 
 class GroupDeclaration:
     """The fragments made from one matrix and one template, as declared.
 
-    Parameters
-    ----------
-    name : str
-        The group's name.
-    role : Role
-        Entrypoint or device.
-    matrix, template : Path or None
-        Both None for a device group that callers supply at run time.
-    key : tuple of str
-        The parameters that tell its fragments apart.
-    params : tuple of str
-        Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
-    interface : str or None
-        The header that declares what the group defines.
-    entry : str or None
-        Which kernel is meant, where a source defines several: its C++ name without namespaces or arguments.
-    syntax : str
-        ``jinja`` or ``cmake``.
+    Args:
+        name: The group's name.
+        role: Entrypoint or device.
+        matrix, template: Both None for a device group that callers supply at run time.
+        key: The parameters that tell its fragments apart.
+        params: Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
+        interface: The header that declares what the group defines.
+        entry: Which kernel is meant, where a source defines several: its C++ name without namespaces or arguments.
+        syntax: ``jinja`` or ``cmake``.
     """
 
     name: str
@@ -60,28 +51,17 @@ class GroupDeclaration:
 class FamilyDeclaration:
     """A family of kernels, as declared.
 
-    Parameters
-    ----------
-    name : str
-        The family's name.
-    path : Path
-        Its ``family.toml``.
-    std : str
-        The C++ standard, e.g. ``c++17``.
-    include : tuple of Path
-        Directories of its headers.
-    architectures : tuple of Architecture
-        The architectures of its LTO-IR, sorted.
-    toolchain : str
-        ``nvrtc`` or ``nvcc``.
-    options : tuple of str
-        Further compiler options.
-    images : tuple of ImageKind
-        The kinds of images to make: LTO-IR, mostly PTX too; sorted.
-    link : LinkOptions
-        Options of every link.
-    groups : tuple of GroupDeclaration
-        Sorted by name.
+    Args:
+        name: The family's name.
+        path: Its ``family.toml``.
+        std: The C++ standard, e.g. ``c++17``.
+        include: Directories of its headers.
+        architectures: The architectures of its LTO-IR, sorted.
+        toolchain: ``nvrtc`` or ``nvcc``.
+        options: Further compiler options.
+        images: The kinds of images to make: LTO-IR, mostly PTX too; sorted.
+        link: Options of every link.
+        groups: Sorted by name.
     """
 
     name: str
@@ -134,17 +114,13 @@ def list_families(base: Path | None = None) -> list[str]:
 def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     """Find the ``family.toml`` of a family by its name, its directory or the file itself.
 
-    Parameters
-    ----------
-    name_or_path : str or Path
-    base : Path, optional
-        Stands for the working directory: a path is relative to it, and a name is looked up in ``fragments`` below it
-        before the families that jitlto ships.
+    Args:
+        name_or_path : str or Path
+        base: Stands for the working directory: a path is relative to it, and a name is looked up in ``fragments`` below
+            it before the families that jitlto ships.
 
-    Raises
-    ------
-    FamilyError
-        If there is none.
+    Raises:
+        FamilyError: If there is none.
     """
     given = Path(name_or_path) if base is None else base / name_or_path
     if os.path.isfile(given):  # noqa: PTH113 - Path.is_file raises on a name that is too long
@@ -211,10 +187,9 @@ class _GroupTable(msgspec.Struct):
 def load_family(path: Path) -> FamilyDeclaration:
     """Read one ``family.toml``.
 
-    Raises
-    ------
-    FamilyError
-        If the file cannot be read, is not TOML, or declares something that makes no sense; it names file and table.
+    Raises:
+        FamilyError: If the file cannot be read, is not TOML, or declares something that makes no sense; it names file
+            and table.
     """
     document = read_toml(path, FamilyError)
     document.check_keys(["family", "entrypoint", "device", "link"])

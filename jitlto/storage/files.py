@@ -35,16 +35,12 @@ def identity(status: os.stat_result) -> Identity:
 def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     """Open a regular file for reading, and yield it with its status; a FIFO is not waited for.
 
-    Parameters
-    ----------
-    path : Path
-    follow : bool
-        Whether it may be a link to a file.
+    Args:
+        path : Path
+        follow: Whether it may be a link to a file.
 
-    Raises
-    ------
-    OSError
-        If it cannot be opened, or is not a regular file.
+    Raises:
+        OSError: If it cannot be opened, or is not a regular file.
     """
     flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
@@ -57,10 +53,8 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
 def read(path: str | os.PathLike[str]) -> bytes:
     """Read a file, or the output of a process (``<(command)``); a FIFO that nobody writes to is not waited for.
 
-    Raises
-    ------
-    OSError
-        If it cannot be read, is neither, or is a FIFO into which nothing is written.
+    Raises:
+        OSError: If it cannot be read, is neither, or is a FIFO into which nothing is written.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode

@@ -30,14 +30,10 @@ _PIECE = 1 << 20
 class Manifest:
     """The content of a manifest.
 
-    Parameters
-    ----------
-    path : Path
-        The file; names are relative to its directory.
-    text : bytes
-        The whole text, which a signature signs.
-    digests : mapping of str to str
-        SHA-256 in hexadecimal, by name.
+    Args:
+        path: The file; names are relative to its directory.
+        text: The whole text, which a signature signs.
+        digests: SHA-256 in hexadecimal, by name.
     """
 
     path: Path
@@ -48,10 +44,9 @@ class Manifest:
     def read(cls, path: Path) -> Manifest:
         """Read a manifest.
 
-        Raises
-        ------
-        ManifestError
-            If it cannot be read, a line is not in the format, or a name is repeated or leads out of its directory.
+        Raises:
+            ManifestError: If it cannot be read, a line is not in the format, or a name is repeated or leads out of its
+                directory.
         """
         text = bytes_of(path)
         digests: dict[str, str] = {}
@@ -80,10 +75,9 @@ class Manifest:
     def check(self, file: Path) -> str:
         """Check a file, and return its SHA-256.
 
-        Raises
-        ------
-        ManifestError
-            If it is not listed, cannot be read, or has other bytes than it had when the manifest was written.
+        Raises:
+            ManifestError: If it is not listed, cannot be read, or has other bytes than it had when the manifest was
+                written.
         """
         name = self.name_of(file)
         if name is None:
@@ -108,11 +102,9 @@ class Manifest:
 def write(path: Path, listed: Iterable[Path]) -> Manifest:
     """Write the manifest of files in its directory or below; an existing manifest is replaced.
 
-    Raises
-    ------
-    ManifestError
-        If a file lies elsewhere, cannot be read or has a name that ``sha256sum`` would write in another way; or the
-        manifest cannot be written.
+    Raises:
+        ManifestError: If a file lies elsewhere, cannot be read or has a name that ``sha256sum`` would write in another
+            way; or the manifest cannot be written.
     """
     directory = os.path.abspath(path.parent)  # noqa: PTH100
     digests = {}
@@ -154,10 +146,8 @@ def with_packs(databases: Iterable[Path]) -> list[Path]:
 def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal.
 
-    Raises
-    ------
-    ManifestError
-        If it cannot be read.
+    Raises:
+        ManifestError: If it cannot be read.
     """
     digest = hashlib.sha256()
     try:
@@ -172,17 +162,13 @@ def sha256(path: Path) -> str:
 def sign(path: Path, key: Path) -> Path:
     """Sign a manifest with an SSH key, as ``ssh-keygen -Y sign`` does; return the signature's file.
 
-    Parameters
-    ----------
-    path : Path
-        The manifest.
-    key : Path
-        A private key, which ssh-keygen may ask a passphrase for, or the public key of one that the SSH agent holds.
+    Args:
+        path: The manifest.
+        key: A private key, which ssh-keygen may ask a passphrase for, or the public key of one that the SSH agent
+            holds.
 
-    Raises
-    ------
-    ManifestError
-        If there is no ssh-keygen, or it refuses.
+    Raises:
+        ManifestError: If there is no ssh-keygen, or it refuses.
     """
     signature = signature_of(path)
     if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
@@ -199,24 +185,16 @@ def sign(path: Path, key: Path) -> Path:
 def check_signature(manifest: Manifest, signers: Path, signer: str | None = None) -> str:
     """Check the signature of a manifest.
 
-    Parameters
-    ----------
-    manifest : Manifest
-        Read; what is checked is what was read.
-    signers : Path
-        Whose keys are trusted: lines of OpenSSH's ``allowed_signers`` (ssh-keygen(1)).
-    signer : str, optional
-        Who of them must have signed.
+    Args:
+        manifest: Read; what is checked is what was read.
+        signers: Whose keys are trusted: lines of OpenSSH's ``allowed_signers`` (ssh-keygen(1)).
+        signer: Who of them must have signed.
 
-    Returns
-    -------
-    str
+    Returns:
         Who has signed.
 
-    Raises
-    ------
-    ManifestError
-        If there is no signature, no ssh-keygen, or nobody who is trusted has signed these bytes.
+    Raises:
+        ManifestError: If there is no signature, no ssh-keygen, or nobody who is trusted has signed these bytes.
     """
     program = _ssh_keygen()
     path = signature_of(manifest.path)
@@ -282,10 +260,8 @@ def _is_inside(name: str) -> bool:
 def bytes_of(path: Path) -> bytes:
     """Return the content of a manifest, a signature or a list of signers.
 
-    Raises
-    ------
-    ManifestError
-        If it cannot be read, or is longer than any of them.
+    Raises:
+        ManifestError: If it cannot be read, or is longer than any of them.
     """
     try:
         with files.open_regular(path) as (file, status):

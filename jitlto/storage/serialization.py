@@ -37,10 +37,8 @@ class InvalidRecordError(ValueError):
 def decode(kind: type[T], data: bytes) -> T:
     """Decode JSON into a value of a type that msgspec knows: built-in types, structs, dataclasses and enums.
 
-    Raises
-    ------
-    InvalidRecordError
-        If the data is not JSON in UTF-8, or a value has another type or range than ``kind`` says.
+    Raises:
+        InvalidRecordError: If the data is not JSON in UTF-8, or a value has another type or range than ``kind`` says.
     """
     try:
         return msgspec.json.decode(data.decode(), type=kind)
@@ -133,10 +131,8 @@ def encode_fragment(fragment: Fragment) -> bytes:
 def decode_fragment(record: bytes) -> Fragment:
     """Decode the record of a fragment.
 
-    Raises
-    ------
-    InvalidRecordError, JitltoError
-        If no jitlto wrote it.
+    Raises:
+        InvalidRecordError, JitltoError: If no jitlto wrote it.
     """
     r = decode(_Fragment, record)
     return Fragment(
@@ -171,10 +167,9 @@ def encode_family(family: FamilyRecord) -> bytes:
 def decode_family(record: bytes) -> FamilyRecord:
     """Decode the record of a family.
 
-    Raises
-    ------
-    InvalidRecordError, JitltoError
-        If no jitlto wrote it, or an option or an interface in it leads out of the family.
+    Raises:
+        InvalidRecordError, JitltoError: If no jitlto wrote it, or an option or an interface in it leads out of the
+            family.
     """
     try:
         # Not msgspec's decoder: a header need not be UTF-8, and what is not stands in it as half surrogate pairs.
@@ -222,10 +217,8 @@ def encode_part(part: PartRecord) -> bytes:
 def decode_part(record: bytes) -> PartRecord:
     """Decode the record of a part of a build.
 
-    Raises
-    ------
-    InvalidRecordError, JitltoError
-        If no jitlto wrote it.
+    Raises:
+        InvalidRecordError, JitltoError: If no jitlto wrote it.
     """
     r = decode(_Part, record)
     return PartRecord(
@@ -247,9 +240,7 @@ def encode_gaps(keys: Iterable[FragmentKey]) -> bytes:
 def decode_gaps(record: bytes) -> tuple[FragmentKey, ...]:
     """Decode the record of what a merge left out.
 
-    Raises
-    ------
-    InvalidRecordError, JitltoError
-        If no jitlto wrote it.
+    Raises:
+        InvalidRecordError, JitltoError: If no jitlto wrote it.
     """
     return tuple(sorted(map(FragmentKey.parse, decode(_Gaps, record).keys)))

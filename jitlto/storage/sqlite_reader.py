@@ -39,15 +39,12 @@ _LARGEST = (1 << 31) - 1
 class SqliteReader:
     """A read-only connection to one file, safe to use from several threads and after a fork.
 
-    Parameters
-    ----------
-    path : Path
-        The file, as messages name it.
+    Args:
+        path: The file, as messages name it.
 
-    Raises
-    ------
-    DatabaseError
-        If there is no such file, or it is not an SQLite database. All methods raise it for what they cannot read.
+    Raises:
+        DatabaseError: If there is no such file, or it is not an SQLite database. All methods raise it for what they
+            cannot read.
     """
 
     def __init__(self, path: Path) -> None:

@@ -31,16 +31,11 @@ _TYPES = {
 class TomlTable:
     """A table of a TOML document.
 
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    error : type of JitltoError
-        What is raised; codes begin with its code.
-    values : mapping of str to object
-        The keys and values.
-    name : str
-        The dotted name of the table, empty for the document itself.
+    Args:
+        path: The file, for messages.
+        error: What is raised; codes begin with its code.
+        values: The keys and values.
+        name: The dotted name of the table, empty for the document itself.
     """
 
     def __init__(self, path: Path, error: type[JitltoError], values: Mapping[str, object], name: str = "") -> None:
@@ -97,10 +92,8 @@ class TomlTable:
 def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     """Read a TOML document.
 
-    Raises
-    ------
-    JitltoError
-        An ``error``, if the file cannot be read or is not TOML.
+    Raises:
+        JitltoError: An ``error``, if the file cannot be read or is not TOML.
     """
     blank = TomlTable(path, error, {})
 

@@ -18,17 +18,12 @@ CACHE_OFF = "JITLTO_CACHE=off: nothing is looked up in it or added"
 class UserCache:
     """One of the user's caches.
 
-    Parameters
-    ----------
-    name : str
-        ``cubins`` or ``build``.
-    title : str
-        What it holds.
-    directory : Path
-    bound : int
-        Bytes that it may hold.
-    setting : str
-        ``on``, ``readonly`` or ``off``: whether programs use it.
+    Args:
+        name: ``cubins`` or ``build``.
+        title: What it holds.
+        directory : Path
+        bound: Bytes that it may hold.
+        setting: ``on``, ``readonly`` or ``off``: whether programs use it.
     """
 
     name: str
@@ -40,12 +35,9 @@ class UserCache:
     def open(self, *, readonly: bool = False) -> CacheDir:
         """Open its directory.
 
-        Raises
-        ------
-        FileNotFoundError
-            If it does not exist and is only to be read.
-        JitltoError
-            If it cannot be used.
+        Raises:
+            FileNotFoundError: If it does not exist and is only to be read.
+            JitltoError: If it cannot be used.
         """
         try:
             return CacheDir(self.directory, self.bound, readonly=readonly)
@@ -83,16 +75,12 @@ class UserCache:
     def remove(self, *, bound: int | None = None, everything: bool = False) -> Removed:
         """Remove every entry, or those used longest ago until it is within a bound.
 
-        Parameters
-        ----------
-        bound : int, optional
-            Bytes; by default its own bound.
-        everything : bool
+        Args:
+            bound: Bytes; by default its own bound.
+            everything : bool
 
-        Raises
-        ------
-        JitltoError
-            If it cannot be used.
+        Raises:
+            JitltoError: If it cannot be used.
         """
         if not os.path.lexists(self.directory):
             return Removed(0, 0, 0)

@@ -33,32 +33,20 @@ def check(
 ) -> CheckResult:
     """Prove that every kernel of a database plans, and link kernels.
 
-    Parameters
-    ----------
-    names : sequence of str, optional
-        The families; by default all.
-    complete : bool
-        Whether combinations that a device group's matrix leaves out are failures.
-    targets : sequence of Architecture, optional
-        What to link for; by default nothing is linked.
-    strength : int, optional
-        Link only a covering array of this strength instead of all kernels.
-    mode : str
-        ``lto`` or ``ptx``.
-    workers : int, optional
-        Number of links at once.
-    on_proof, on_links, on_link : callable
-        Called with each family's result before anything is linked, with the number of links, and with each that is
-        done.
+    Args:
+        names: The families; by default all.
+        complete: Whether combinations that a device group's matrix leaves out are failures.
+        targets: What to link for; by default nothing is linked.
+        strength: Link only a covering array of this strength instead of all kernels.
+        mode: ``lto`` or ``ptx``.
+        workers: Number of links at once.
+        on_proof, on_links, on_link: Called with each family's result before anything is linked, with the number of
+            links, and with each that is done.
 
-    Raises
-    ------
-    DatabaseError
-        If the database holds no family, or is one part of a build.
-    RegistryError
-        If it does not hold a family of these names.
-    VersionError
-        If the nvJitLink at hand cannot read its fragments.
+    Raises:
+        DatabaseError: If the database holds no family, or is one part of a build.
+        RegistryError: If it does not hold a family of these names.
+        VersionError: If the nvJitLink at hand cannot read its fragments.
     """
     families = [KernelFamily(name, database) for name in dict.fromkeys(names or sorted(database.families))]
     if not families:

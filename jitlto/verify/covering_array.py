@@ -17,12 +17,9 @@ from itertools import combinations
 class Cover:
     """A covering array.
 
-    Parameters
-    ----------
-    chosen : tuple of int
-        Indices of the chosen configurations, ascending.
-    tuples : int
-        Number of combinations of values that occur, all of which are covered.
+    Args:
+        chosen: Indices of the chosen configurations, ascending.
+        tuples: Number of combinations of values that occur, all of which are covered.
     """
 
     chosen: tuple[int, ...]
@@ -34,17 +31,13 @@ def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> 
 
     Greedy and deterministic: always the one with the most combinations not covered yet, the first of several.
 
-    Parameters
-    ----------
-    configurations : sequence of mapping of str to str
-        All that are valid; they may name different parameters. One with fewer than ``strength`` is one combination.
-    strength : int
-        How many values a combination has, at least 1.
+    Args:
+        configurations: All that are valid; they may name different parameters. One with fewer than ``strength`` is one
+            combination.
+        strength: How many values a combination has, at least 1.
 
-    Raises
-    ------
-    ValueError
-        If ``strength`` is less than 1.
+    Raises:
+        ValueError: If ``strength`` is less than 1.
     """
     if strength < 1:
         raise ValueError(f"strength {strength} is less than 1")

@@ -41,22 +41,15 @@ class Kind(StrEnum):
 class Finding:
     """One failure, or one thing worth knowing.
 
-    Parameters
-    ----------
-    kind : Kind
-    message : str
-    hint : str or None
-        What to do about it.
-    subject : str
-        The key of the fragment concerned, or a family's name.
-    configuration : mapping of str to str
-        The combination of values concerned.
-    log : str
-        The log of the tool below.
-    arch : str or None
-        The target of the link.
-    code : str
-        The error's, where it comes from one.
+    Args:
+        kind : Kind
+        message : str
+        hint: What to do about it.
+        subject: The key of the fragment concerned, or a family's name.
+        configuration: The combination of values concerned.
+        log: The log of the tool below.
+        arch: The target of the link.
+        code: The error's, where it comes from one.
     """
 
     kind: Kind
@@ -83,12 +76,9 @@ def message_of(error: JitltoError) -> str:
 def group_findings(findings: Iterable[Finding], fragments: Iterable[Fragment]) -> tuple[Cause, ...]:
     """Findings by cause, the most frequent first.
 
-    Parameters
-    ----------
-    findings : iterable of Finding
-        The first of a cause represents it.
-    fragments : iterable of Fragment
-        Whose keys and symbols the messages name: findings that differ in nothing else have one cause.
+    Args:
+        findings: The first of a cause represents it.
+        fragments: Whose keys and symbols the messages name: findings that differ in nothing else have one cause.
     """
     fold = name_folder(fragments)
     causes = group_by_cause(findings, lambda finding: (finding.kind, finding.code, fold(finding.message)))

@@ -43,21 +43,14 @@ class LinkJob:
 def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> None:
     """Check that the nvJitLink at hand reads every fragment.
 
-    Parameters
-    ----------
-    fragments : sequence of Fragment
-        All that would be linked.
-    mode : str
-        ``lto`` or ``ptx``.
-    where : str
-        The database, for the message.
+    Args:
+        fragments: All that would be linked.
+        mode: ``lto`` or ``ptx``.
+        where: The database, for the message.
 
-    Raises
-    ------
-    VersionError
-        If there are fragments that it cannot read.
-    ToolchainError
-        If there is no nvJitLink.
+    Raises:
+        VersionError: If there are fragments that it cannot read.
+        ToolchainError: If there is no nvJitLink.
     """
     linker = toolkit.nvjitlink_version()
     kind = ImageKind.LTOIR if mode == "lto" else ImageKind.PTX

@@ -50,17 +50,12 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
     no fragment meets, and that a group without fragments declares, is left to callers: a note, not a failure. So is
     code that no kernel calls, in a family with such a group: callers may call it.
 
-    Parameters
-    ----------
-    family : KernelFamily
-        Read only; nothing is linked.
-    complete : bool
-        Whether gaps are failures: combinations that a device group's matrix leaves out.
+    Args:
+        family: Read only; nothing is linked.
+        complete: Whether gaps are failures: combinations that a device group's matrix leaves out.
 
-    Raises
-    ------
-    DatabaseError
-        If the database is one part of a build: what it lacks may be in another.
+    Raises:
+        DatabaseError: If the database is one part of a build: what it lacks may be in another.
     """
     database = family.database
     if database.part is not None:

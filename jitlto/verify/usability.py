@@ -54,19 +54,15 @@ class UsabilityGroup:
 class Usability:
     """The groups of a database's fragments.
 
-    Parameters
-    ----------
-    database : Path
-    digest : str
-    part : PartRecord or None
-        Which part of a build it is.
-    linker : Version
-        nvJitLink's.
-    driver : Version or None
-        The CUDA version of the driver, where one is known.
-    groups : tuple of UsabilityGroup
-    well : bool
-        Whether each fragment can be used: on each target, where they were requested or there is a device; else on one.
+    Args:
+        database : Path
+        digest : str
+        part: Which part of a build it is.
+        linker: nvJitLink's.
+        driver: The CUDA version of the driver, where one is known.
+        groups : tuple of UsabilityGroup
+        well: Whether each fragment can be used: on each target, where they were requested or there is a device; else on
+            one.
     """
 
     database: Path
@@ -81,20 +77,14 @@ class Usability:
 def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | None = None) -> Usability:
     """Find out which fragments of a database can be used.
 
-    Parameters
-    ----------
-    path : Path
-    targets : sequence of Architecture, optional
-        By default the current device's, or without one all that nvJitLink links for.
-    cuda : Version, optional
-        The CUDA version of the driver to suppose; by default that of the driver at hand.
+    Args:
+        path : Path
+        targets: By default the current device's, or without one all that nvJitLink links for.
+        cuda: The CUDA version of the driver to suppose; by default that of the driver at hand.
 
-    Raises
-    ------
-    DatabaseError
-        If the database cannot be read.
-    ToolchainError
-        If there is no nvJitLink.
+    Raises:
+        DatabaseError: If the database cannot be read.
+        ToolchainError: If there is no nvJitLink.
     """
     linker = toolkit.nvjitlink_version()
     takes = cuda or driver.cuda_version()

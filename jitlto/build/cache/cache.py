@@ -29,10 +29,8 @@ class Cache:
 
     Every entry that is damaged, or was written by other code, is a miss.
 
-    Parameters
-    ----------
-    store : CacheDir
-        A directory of the user's.
+    Args:
+        store: A directory of the user's.
     """
 
     def __init__(self, store: CacheDir) -> None:

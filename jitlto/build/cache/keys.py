@@ -26,18 +26,13 @@ REVISION = 3
 class CompileConfig:
     """How the sources of one family are compiled, and what is computed once for each distinct source of them.
 
-    Parameters
-    ----------
-    toolchain : Toolchain
-    search : HeaderSearch
-        Finds the headers that are sent with a source.
-    own : HeaderSearch
-        Finds the family's own among them.
-    architectures : tuple of Architecture
-        Sorted.
-    options : tuple of str
-    images : tuple of ImageKind
-        Sorted.
+    Args:
+        toolchain : Toolchain
+        search: Finds the headers that are sent with a source.
+        own: Finds the family's own among them.
+        architectures: Sorted.
+        options : tuple of str
+        images: Sorted.
     """
 
     toolchain: Toolchain

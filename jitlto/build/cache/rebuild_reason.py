@@ -16,20 +16,14 @@ _MOST_NAMES = 12
 def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]:
     """Explain what differs between two builds of one fragment.
 
-    Parameters
-    ----------
-    before : mapping or None
-        What it was made from when it was last built with this cache; None if it never was.
-    now : mapping
-        What it would be made from now.
-    is_cached : bool
-        Whether the cache has what would be made now.
+    Args:
+        before: What it was made from when it was last built with this cache; None if it never was.
+        now: What it would be made from now.
+        is_cached: Whether the cache has what would be made now.
 
-    Returns
-    -------
-    list of str
-        A sentence for each difference; that of a text that differs in a few lines is followed by their unified diff.
-        One sentence if there is no difference.
+    Returns:
+        list of str: A sentence for each difference; that of a text that differs in a few lines is followed by their
+            unified diff. One sentence if there is no difference.
     """
     if before is None:
         return ["never built with this cache"]

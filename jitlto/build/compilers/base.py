@@ -24,22 +24,14 @@ _MODULES = {"nvrtc": "jitlto.build.compilers.nvrtc", "nvcc": "jitlto.build.compi
 class CompileJob:
     """One source to compile, and how.
 
-    Parameters
-    ----------
-    toolchain : str
-        ``nvrtc`` or ``nvcc``.
-    identity : str
-        :attr:`Toolchain.identity` of the client's compiler. A worker with another compiler refuses the job.
-    source : Source
-        Text and headers.
-    architectures : tuple of Architecture
-        At least one, sorted.
-    options : tuple of str
-        Further compiler options.
-    images : tuple of ImageKind
-        What to make: LTO-IR, PTX for the lowest architecture, or both.
-    sharers : int
-        How many jobs of this build have the same includes; decides whether a snapshot may pay.
+    Args:
+        toolchain: ``nvrtc`` or ``nvcc``.
+        identity: :attr:`Toolchain.identity` of the client's compiler. A worker with another compiler refuses the job.
+        source: Text and headers.
+        architectures: At least one, sorted.
+        options: Further compiler options.
+        images: What to make: LTO-IR, PTX for the lowest architecture, or both.
+        sharers: How many jobs of this build have the same includes; decides whether a snapshot may pay.
     """
 
     toolchain: str
@@ -55,28 +47,18 @@ class CompileJob:
 class CompiledSource:
     """The compiled form of one source.
 
-    Parameters
-    ----------
-    toolchain : str
-        ``nvrtc`` or ``nvcc``.
-    version : Version
-        The toolchain's.
-    target : Architecture
-        The lowest architecture, for which symbols were read.
-    isa : Version
-        The PTX ISA version that the compiler writes.
-    provides, requires : tuple of Symbol
-        Sorted.
-    kernels : tuple of (str, tuple of (int, int))
-        The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes; sorted.
-    weak : tuple of (str, str)
-        See :attr:`jitlto.model.fragment.Fragment.weak`.
-    images : tuple of (ImageKind, Architecture, bytes)
-        LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest; sorted.
-    reads : tuple of str
-        The names of the headers that the compiler read, or of all that it was given if that is unknown; sorted.
-    log : str
-        The compiler's warnings.
+    Args:
+        toolchain: ``nvrtc`` or ``nvcc``.
+        version: The toolchain's.
+        target: The lowest architecture, for which symbols were read.
+        isa: The PTX ISA version that the compiler writes.
+        provides, requires: Sorted.
+        kernels: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes;
+            sorted.
+        weak: See :attr:`jitlto.model.fragment.Fragment.weak`.
+        images: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest; sorted.
+        reads: The names of the headers that the compiler read, or of all that it was given if that is unknown; sorted.
+        log: The compiler's warnings.
     """
 
     toolchain: str
@@ -96,13 +78,10 @@ class CompiledSource:
 class CompileResult:
     """A compiled source with the circumstances of its compile, which are no part of it.
 
-    Parameters
-    ----------
-    compiled : CompiledSource
-    seconds : float
-        Wall time of the compile.
-    worker : str
-        Host and process.
+    Args:
+        compiled : CompiledSource
+        seconds: Wall time of the compile.
+        worker: Host and process.
     """
 
     compiled: CompiledSource
@@ -126,13 +105,10 @@ class Toolchain(Protocol):
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 
-        Raises
-        ------
-        CompileError
-            If the compiler refuses the source; ``log`` names the source by
-            :func:`jitlto.cuda.nvrtc.program_name`.
-        ToolchainError
-            If the compiler cannot be run.
+        Raises:
+            CompileError: If the compiler refuses the source; ``log`` names the source by
+                :func:`jitlto.cuda.nvrtc.program_name`.
+            ToolchainError: If the compiler cannot be run.
         """
         ...
 
@@ -148,18 +124,13 @@ class Toolchain(Protocol):
 def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:
     """Return the compiler called ``name``.
 
-    Parameters
-    ----------
-    name : str
-        ``nvrtc`` or ``nvcc``.
-    shared_directory : Path, optional
-        A private directory in which processes that compile together find each other's snapshots; by default no
-        snapshots are made.
+    Args:
+        name: ``nvrtc`` or ``nvcc``.
+        shared_directory: A private directory in which processes that compile together find each other's snapshots; by
+            default no snapshots are made.
 
-    Raises
-    ------
-    ToolchainError
-        If it is not installed.
+    Raises:
+        ToolchainError: If it is not installed.
     """
     # Imported by name: the modules of the compilers import this one.
     toolchain: Toolchain = import_module(_MODULES[name]).Compiler(shared_directory=shared_directory)

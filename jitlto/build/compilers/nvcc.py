@@ -54,15 +54,11 @@ _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or dir
 class Compiler:
     """The installed nvcc with its host compiler, a :class:`~jitlto.build.compilers.base.Toolchain`.
 
-    Parameters
-    ----------
-    environment : mapping of str to str, optional
-        Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
+    Args:
+        environment: Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
 
-    Raises
-    ------
-    ToolchainError
-        If nvcc or a host compiler is missing or does not run.
+    Raises:
+        ToolchainError: If nvcc or a host compiler is missing or does not run.
     """
 
     name = "nvcc"
@@ -104,12 +100,10 @@ class Compiler:
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 
-        Raises
-        ------
-        CompileError
-            If nvcc refuses the source or an option; ``log`` is in NVRTC's form, with NVRTC's name for the source.
-        ToolchainError
-            If nvcc cannot be run, is killed or leaves something out.
+        Raises:
+            CompileError: If nvcc refuses the source or an option; ``log`` is in NVRTC's form, with NVRTC's name for the
+                source.
+            ToolchainError: If nvcc cannot be run, is killed or leaves something out.
         """
         for option in job.options:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):

@@ -50,12 +50,9 @@ def available() -> bool:
 class Snapshots:
     """The templates that this process has made, and those of others in the same directory.
 
-    Parameters
-    ----------
-    shared : Path or None
-        A private directory that processes share; None to compile plainly.
-    limit : int
-        Bytes of memory for the templates of this process.
+    Args:
+        shared: A private directory that processes share; None to compile plainly.
+        limit: Bytes of memory for the templates of this process.
     """
 
     def __init__(self, shared: Path | None, limit: int = _BYTES) -> None:
@@ -69,10 +66,8 @@ class Snapshots:
     def run(self, source: Source, step: Step, sharers: int) -> Output:
         """Run one step of a compile, from a template if ``sharers`` sources with the same includes repay one.
 
-        Raises
-        ------
-        CompileError, ToolchainError
-            As :func:`jitlto.cuda.nvrtc.run_step`.
+        Raises:
+            CompileError, ToolchainError: As :func:`jitlto.cuda.nvrtc.run_step`.
         """
         program = Program.from_source(source, step)
         if self._shared is None or sharers < LEAST_SHARERS or not program.rest:

@@ -31,17 +31,12 @@ class _TimingsFile(msgspec.Struct):
 def estimate(source: Source, architectures: int) -> int:
     """Estimate what a source costs to compile.
 
-    Parameters
-    ----------
-    source : Source
-        With the closure of its headers.
-    architectures : int
-        For how many it is compiled, one after the other.
+    Args:
+        source: With the closure of its headers.
+        architectures: For how many it is compiled, one after the other.
 
-    Returns
-    -------
-    int
-        Milliseconds, at least 1 for an architecture; good for comparing fragments, not for a clock.
+    Returns:
+        int: Milliseconds, at least 1 for an architecture; good for comparing fragments, not for a clock.
     """
     templates = _count_templates(source.text) + sum(map(_count_templates, source.headers.values()))
     text = len(source.text) // _BYTES_OF_TEXT_PER_MILLISECOND
@@ -56,20 +51,14 @@ def _count_templates(text: bytes) -> int:
 def read_costs(paths: Iterable[Path]) -> dict[str, int]:
     """Read recorded compile times, as ``jitlto build --timings FILE.json`` writes them.
 
-    Parameters
-    ----------
-    paths : iterable of Path
-        For example one for each shard; of several times for one key the last counts.
+    Args:
+        paths: For example one for each shard; of several times for one key the last counts.
 
-    Returns
-    -------
-    dict of str to int
+    Returns:
         Milliseconds, at least 1, by the text form of the fragment's key.
 
-    Raises
-    ------
-    BuildError
-        If a file cannot be read or has no timings.
+    Raises:
+        BuildError: If a file cannot be read or has no timings.
     """
     # None is free: shards of nothing but cache hits are still to be even.
     return {key: max(1, round(1000 * seconds)) for path in paths for key, seconds in read_seconds(path).items()}
@@ -78,10 +67,8 @@ def read_costs(paths: Iterable[Path]) -> dict[str, int]:
 def read_seconds(path: Path) -> dict[str, float]:
     """Read the seconds that each fragment took, by the text form of its key, from timings written as JSON.
 
-    Raises
-    ------
-    BuildError
-        If the file cannot be read or has no timings.
+    Raises:
+        BuildError: If the file cannot be read or has no timings.
     """
     hint = "write it with jitlto build --timings FILE.json"
     try:
@@ -99,17 +86,12 @@ def read_seconds(path: Path) -> dict[str, float]:
 def costs(estimates: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
     """Return recorded costs where there are some, else estimates on the scale of the recorded.
 
-    Parameters
-    ----------
-    estimates : mapping of str to int
-        Of every fragment, by key, at least 1.
-    recorded : mapping of str to int
-        In milliseconds, at least 1; those of other fragments are ignored.
+    Args:
+        estimates: Of every fragment, by key, at least 1.
+        recorded: In milliseconds, at least 1; those of other fragments are ignored.
 
-    Returns
-    -------
-    dict of str to int
-        Milliseconds by key, for the keys of ``estimates``.
+    Returns:
+        dict of str to int: Milliseconds by key, for the keys of ``estimates``.
     """
     known = estimates.keys() & recorded.keys()
     if not known:

@@ -44,10 +44,8 @@ class DaskExecutor(Executor):
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call ``fn`` in a worker.
 
-        Raises
-        ------
-        BuildError
-            By the future: if workers die over the call again and again, or the scheduler is lost.
+        Raises:
+            BuildError: By the future: if workers die over the call again and again, or the scheduler is lost.
         """
         from distributed import KilledWorker  # an extra
 
@@ -81,15 +79,11 @@ class DaskExecutor(Executor):
     def check(self, identities: Mapping[str, str]) -> None:
         """Check that every worker has the compilers of this process.
 
-        Parameters
-        ----------
-        identities : mapping of str to str
-            Name of each toolchain that a build needs → its identity here.
+        Args:
+            identities: Name of each toolchain that a build needs → its identity here.
 
-        Raises
-        ------
-        ToolchainError
-            Names the worker and both identities.
+        Raises:
+            ToolchainError: Names the worker and both identities.
         """
         self._check_workers(partial(_identities, tuple(identities)), identities)
 
@@ -116,22 +110,16 @@ class DaskExecutor(Executor):
 def connect(url: str) -> DaskExecutor:
     """Connect to a Dask cluster.
 
-    Parameters
-    ----------
-    url : str
-        ``dask://HOST:PORT`` of the scheduler.
+    Args:
+        url: ``dask://HOST:PORT`` of the scheduler.
 
-    Returns
-    -------
-    DaskExecutor
+    Returns:
         To be closed, best by ``with``.
 
-    Raises
-    ------
-    BuildError
-        If ``url`` is malformed, or no scheduler with workers answers there within ten seconds.
-    ToolchainError
-        If the package ``distributed`` is missing, or the scheduler or a worker has another jitlto or Python.
+    Raises:
+        BuildError: If ``url`` is malformed, or no scheduler with workers answers there within ten seconds.
+        ToolchainError: If the package ``distributed`` is missing, or the scheduler or a worker has another jitlto or
+            Python.
     """
     match = _ADDRESS.fullmatch(url)
     if match is None or int(match[1].rpartition(":")[2]) > 65535:

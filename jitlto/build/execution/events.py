@@ -13,15 +13,11 @@ from jitlto.model.fragment import FragmentKey
 class Span:
     """One fragment's compile: where, when and how long.
 
-    Parameters
-    ----------
-    key : FragmentKey
-    worker : str
-        Host and process.
-    start : float
-        Seconds from the start of the build to the start of this compile.
-    seconds : float
-        Wall time of the compile.
+    Args:
+        key : FragmentKey
+        worker: Host and process.
+        start: Seconds from the start of the build to the start of this compile.
+        seconds: Wall time of the compile.
     """
 
     key: FragmentKey
@@ -46,18 +42,12 @@ class Phase:
 class Timings:
     """Where the time of a build went.
 
-    Parameters
-    ----------
-    phases : tuple of Phase
-        In order.
-    spans : tuple of Span
-        Of each fragment that was compiled, in the order in which they ended.
-    cached : int
-        How many fragments needed no compile.
-    total_seconds : float
-        Wall time of the build.
-    earlier : mapping of str to float
-        Of those from the cache, by key, the seconds of their compile, as far as they are known.
+    Args:
+        phases: In order.
+        spans: Of each fragment that was compiled, in the order in which they ended.
+        cached: How many fragments needed no compile.
+        total_seconds: Wall time of the build.
+        earlier: Of those from the cache, by key, the seconds of their compile, as far as they are known.
     """
 
     phases: tuple[Phase, ...]

@@ -46,14 +46,10 @@ class CompileRequest:
 class Outcome:
     """The results of the requests.
 
-    Parameters
-    ----------
-    sources : dict of int to CompiledSource
-        By position of the request.
-    failures : list of (int, Failure)
-        Positions and reasons of the others, by position.
-    compiled : int
-        How many compiles were run.
+    Args:
+        sources: By position of the request.
+        failures: Positions and reasons of the others, by position.
+        compiled: How many compiles were run.
     """
 
     sources: dict[int, CompiledSource] = field(default_factory=dict)
@@ -103,21 +99,14 @@ class _Task:
 class Scheduler:
     """Finds or compiles the sources of a build.
 
-    Parameters
-    ----------
-    submit : callable
-        Takes a job and returns the future of its result.
-    width : int
-        How many jobs can be worked on at once.
-    cache : Cache or None
-        Where compiled sources are looked up and stored.
-    observer : Observer
-        Notified of each request once: cached, compiled or failed.
-    begin : float
-        ``time.perf_counter()`` when the build began.
-    keep_going : bool
-        Go on after a failure; else the outcome holds the failure of the first request that fails, the same one every
-        time.
+    Args:
+        submit: Takes a job and returns the future of its result.
+        width: How many jobs can be worked on at once.
+        cache: Where compiled sources are looked up and stored.
+        observer: Notified of each request once: cached, compiled or failed.
+        begin: ``time.perf_counter()`` when the build began.
+        keep_going: Go on after a failure; else the outcome holds the failure of the first request that fails, the same
+            one every time.
     """
 
     def __init__(
@@ -146,10 +135,8 @@ class Scheduler:
     def run(self, requests: Sequence[CompileRequest]) -> Outcome:
         """Find or compile all requests.
 
-        Raises
-        ------
-        ToolchainError
-            If a worker cannot compile for this client.
+        Raises:
+            ToolchainError: If a worker cannot compile for this client.
         """
         self._requests = requests
         self._waiting = sorted(self._find_tasks(), key=lambda task: (task.cost, task.positions))

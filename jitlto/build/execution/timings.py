@@ -19,10 +19,8 @@ _DIGITS = 6  # microseconds
 class Recorder(Observer):
     """Records the timings of a build, which begins when the recorder is made.
 
-    Parameters
-    ----------
-    clock : callable
-        Seconds, from any origin.
+    Args:
+        clock: Seconds, from any origin.
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -95,10 +93,9 @@ _WRITERS: dict[str, Callable[[Timings], str]] = {
 def check_writable(path: Path) -> None:
     """Check that :func:`write` can write a file, before a build takes its time.
 
-    Raises
-    ------
-    BuildError
-        If its ending is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be written.
+    Raises:
+        BuildError: If its ending is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be
+            written.
     """
     if path.suffix.lower() not in _WRITERS:
         raise BuildError(
@@ -128,10 +125,8 @@ def check_writable(path: Path) -> None:
 def write(timings: Timings, path: Path) -> None:
     """Write timings in the form that the file's ending names.
 
-    Raises
-    ------
-    BuildError
-        As :func:`check_writable`, or if the file cannot be written.
+    Raises:
+        BuildError: As :func:`check_writable`, or if the file cannot be written.
     """
     check_writable(path)
     text = _WRITERS[path.suffix.lower()](timings)

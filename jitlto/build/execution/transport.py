@@ -40,10 +40,8 @@ class MissingHeaders(Exception):  # noqa: N818 - a request to be sent them, whic
 class HeaderStore:
     """The sets of headers that a process has, the most recently used ones; thread-safe.
 
-    Parameters
-    ----------
-    limit : int
-        Bytes to store at most, besides the set that was put last.
+    Args:
+        limit: Bytes to store at most, besides the set that was put last.
     """
 
     def __init__(self, limit: int) -> None:
@@ -88,17 +86,12 @@ def versions() -> dict[str, str]:
 def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
     """Check that a worker has the client's versions.
 
-    Parameters
-    ----------
-    worker : str
-        A host or an address.
-    theirs, ours : mapping of str to str
-        Name of a component → its version or identity, at the worker and at the client.
+    Args:
+        worker: A host or an address.
+        theirs, ours: Name of a component → its version or identity, at the worker and at the client.
 
-    Raises
-    ------
-    ToolchainError
-        At the first that differs.
+    Raises:
+        ToolchainError: At the first that differs.
     """
     for name, version in ours.items():
         if theirs.get(name) != version:
@@ -118,12 +111,9 @@ def _spell(name: str, version: str | None) -> str:
 def compile_job(job: CompileJob) -> CompileResult:
     """Compile a job in this process, whose working directory is ``/``.
 
-    Raises
-    ------
-    CompileError
-        If the compiler refuses the source.
-    ToolchainError
-        If the compiler is missing here, or is not the one that the job was made for.
+    Raises:
+        CompileError: If the compiler refuses the source.
+        ToolchainError: If the compiler is missing here, or is not the one that the job was made for.
     """
     compiler = _find_toolchain(job.toolchain)
     check_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
@@ -146,22 +136,16 @@ def capacity(executor: Executor) -> int:
 def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:
     """Submit a job to an executor.
 
-    Parameters
-    ----------
-    executor : Executor
-        Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are, pass the
-        job on to worker processes of their own.
-    job : CompileJob
-        Its headers are sent only if the worker does not have them.
-    run : callable
-        What to do with the job, such as :func:`compile_job`; pickled by reference.
+    Args:
+        executor: Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are,
+            pass the job on to worker processes of their own.
+        job: Its headers are sent only if the worker does not have them.
+        run: What to do with the job, such as :func:`compile_job`; pickled by reference.
 
-    Returns
-    -------
-    Future
-        Of what ``run`` returns or raises. ToolchainError if the worker has another jitlto, Python or compiler;
-        WorkerDied if the process died that compiled. Cancelling it before it is done always succeeds, though what a
-        worker of another executor has begun, it ends.
+    Returns:
+        Future: Of what ``run`` returns or raises. ToolchainError if the worker has another jitlto, Python or compiler;
+            WorkerDied if the process died that compiled. Cancelling it before it is done always succeeds, though what a
+            worker of another executor has begun, it ends.
     """
     headers = digest_headers(job.source.headers)
     payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
@@ -179,13 +163,10 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
 def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
     """Return a future that ends as ``first`` does, or as its substitute when it fails.
 
-    Parameters
-    ----------
-    first : Future
-        The first attempt.
-    substitute : callable
-        Takes the error (CancelledError if the executor cancelled the attempt), and returns the next attempt, or None
-        for none, or raises the error to end with.
+    Args:
+        first: The first attempt.
+        substitute: Takes the error (CancelledError if the executor cancelled the attempt), and returns the next
+            attempt, or None for none, or raises the error to end with.
     """
     outer: Future[T] = Future()
     current = first

@@ -77,10 +77,8 @@ class ProcessExecutor(Executor):
     Functions, arguments, results and exceptions are pickled. A call whose worker dies raises :class:`WorkerDied`; the
     next call gets a new worker. Workers end with the process that started them, however that ends.
 
-    Parameters
-    ----------
-    workers : int
-        The greatest number of processes, which are started as they are needed.
+    Args:
+        workers: The greatest number of processes, which are started as they are needed.
     """
 
     def __init__(self, workers: int) -> None:
@@ -212,14 +210,10 @@ _shared_directory: Path | None = None
 def serve(socket: str, parent: str, shared: str) -> None:
     """Answer calls until told to stop: the worker's side.
 
-    Parameters
-    ----------
-    socket : str
-        File descriptor of the worker's end.
-    parent : str
-        Process that started it.
-    shared : str
-        A directory for :func:`shared_directory`.
+    Args:
+        socket: File descriptor of the worker's end.
+        parent: Process that started it.
+        shared: A directory for :func:`shared_directory`.
     """
     global _shared_directory
     _shared_directory = Path(shared)

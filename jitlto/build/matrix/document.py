@@ -34,27 +34,19 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
 class Matrix:
     """A checked matrix. It raises what is wrong with a document when it is made, and nothing later.
 
-    Parameters
-    ----------
-    value : object
-        The JSON document, as ``json.loads`` gives it. It is read once, here.
-    lenient : bool
-        Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
-    path, text : pathlib.Path, str, optional
-        The document's file and its content, for messages.
+    Args:
+        value (object): The JSON document, as ``json.loads`` gives it. It is read once, here.
+        lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
+        path, text: The document's file and its content, for messages.
 
-    Attributes
-    ----------
-    count : int
-        The number of combinations, computed without making them. It may have thousands of digits.
-    warnings : tuple of str
-        Breaches of the naming convention, with place and better name; they do not change the product.
+    Attributes:
+        count (int): The number of combinations, computed without making them. It may have thousands of digits.
+        warnings (tuple of str): Breaches of the naming convention, with place and better name; they do not change the
+            product.
 
-    Raises
-    ------
-    MatrixError
-        The document breaks a rule. ``where`` is file, line and JSON pointer, as in ``matrix.json:3 (/a/0)``; without a
-        file the pointer alone.
+    Raises:
+        MatrixError: The document breaks a rule. ``where`` is file, line and JSON pointer, as in ``matrix.json:3
+            (/a/0)``; without a file the pointer alone.
     """
 
     def __init__(self, value: object, *, lenient: bool = False, path: Path | None = None, text: str = "") -> None:
@@ -78,10 +70,8 @@ class Matrix:
 def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     """Read and check a matrix file: JSON in UTF-8, with or without a byte order mark.
 
-    Raises
-    ------
-    MatrixError
-        The file cannot be read, is not JSON (``where`` gives line and column), or breaks a rule.
+    Raises:
+        MatrixError: The file cannot be read, is not JSON (``where`` gives line and column), or breaks a rule.
     """
 
     def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:

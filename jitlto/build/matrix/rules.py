@@ -39,10 +39,8 @@ _Candidates: TypeAlias = tuple[dict[str, Value], list[Item]]  # alternatives tha
 def check_rules(root: Node) -> None:
     """Check the strict rules on a tree that was compiled strictly.
 
-    Raises
-    ------
-    DocumentError
-        A rule is broken; it has the place of the object or array to blame.
+    Raises:
+        DocumentError: A rule is broken; it has the place of the object or array to blame.
     """
     if not root.count:
         node = root

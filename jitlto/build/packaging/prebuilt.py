@@ -23,24 +23,16 @@ from jitlto.storage.declaration import FamilyDeclaration
 def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration], output: Path) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it is what the package declares.
 
-    Parameters
-    ----------
-    families : sequence of FamilyDeclaration
-        The package's, as they would be compiled.
-    output : Path
-        The database file. It is written after all checks, or not at all.
+    Args:
+        families: The package's, as they would be compiled.
+        output: The database file. It is written after all checks, or not at all.
 
-    Returns
-    -------
-    BuildReport or None
+    Returns:
         None if ``JITLTO_PREBUILT`` is not set.
 
-    Raises
-    ------
-    ProjectError
-        There is no such database, or it does not hold what is declared.
-    DatabaseError
-        It is damaged, or cannot be written to ``output``.
+    Raises:
+        ProjectError: There is no such database, or it does not hold what is declared.
+        DatabaseError: It is damaged, or cannot be written to ``output``.
     """
     prebuilt = config.current().prebuilt
     if prebuilt is None:
@@ -77,10 +69,8 @@ def check_prebuilt(opened: FragmentDatabase, families: Sequence[FamilyDeclaratio
     That is: the families, what each declares, every fragment, and its images for every architecture, made by the
     declared compiler. A device function whose body has changed since cannot be told.
 
-    Raises
-    ------
-    ProjectError
-        At the first difference.
+    Raises:
+        ProjectError: At the first difference.
     """
     rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
     for difference in _find_differences(opened, families):

@@ -35,12 +35,9 @@ class Package:
 def load_package(project: Path) -> Package:
     """Read ``[tool.jitlto]`` and the families of a ``pyproject.toml``, or of the directory that holds it.
 
-    Raises
-    ------
-    ProjectError
-        The table is invalid, or does not match the package's entry points.
-    FamilyError
-        A family's declaration is invalid.
+    Raises:
+        ProjectError: The table is invalid, or does not match the package's entry points.
+        FamilyError: A family's declaration is invalid.
     """
     package_config = load_config(project)
     families = tuple(_load_family(path, package_config) for path in package_config.families)
@@ -68,27 +65,18 @@ def build_package(
 ) -> BuildReport:
     """Build the database of a package: compile its families, or copy the database that ``JITLTO_PREBUILT`` names.
 
-    Parameters
-    ----------
-    pyproject : Path
-        The package's ``pyproject.toml``, or the directory that holds it.
-    output : Path
-        The database file. It is written after all checks, or not at all.
-    jobs : int, optional
-        Number of compilers at once; by default as many as cores and memory allow.
-    cache : Cache, optional
-        The build cache; by default the user's.
-    observer : Observer
-        Receives the progress.
+    Args:
+        pyproject: The package's ``pyproject.toml``, or the directory that holds it.
+        output: The database file. It is written after all checks, or not at all.
+        jobs: Number of compilers at once; by default as many as cores and memory allow.
+        cache: The build cache; by default the user's.
+        observer: Receives the progress.
 
-    Returns
-    -------
-    BuildReport
+    Returns:
+        BuildReport
 
-    Raises
-    ------
-    JitltoError
-        The first error, from ``pyproject.toml`` to the file.
+    Raises:
+        JitltoError: The first error, from ``pyproject.toml`` to the file.
     """
     package = load_package(pyproject)
     report = copy_prebuilt(package.config, package.families, output)
@@ -105,10 +93,8 @@ def summarize(report: BuildReport) -> str:
 def list_sources(package: Package) -> list[Path]:
     """List every file that building a package's families may read, sorted, for an sdist to hold.
 
-    Raises
-    ------
-    ProjectError
-        One of them is outside the project.
+    Raises:
+        ProjectError: One of them is outside the project.
     """
     sources: set[Path] = set()
     for family in package.families:

@@ -85,10 +85,8 @@ def _read_quietly(pyproject: Path) -> dict[str, Any]:
 def load_config(project: Path) -> PackageConfig:
     """Read ``[tool.jitlto]`` of a ``pyproject.toml``, or of the directory that holds it.
 
-    Raises
-    ------
-    ProjectError
-        The file cannot be read, or has no ``[tool.jitlto]``, or an invalid one.
+    Raises:
+        ProjectError: The file cannot be read, or has no ``[tool.jitlto]``, or an invalid one.
     """
     path = project / "pyproject.toml" if project.is_dir() else project
     document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
@@ -169,10 +167,8 @@ def _read_entry_points(document: TomlTable) -> Mapping[str, str] | None:
 def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
     """Check that the package's entry points name its families and the database, and that the wheel holds that.
 
-    Raises
-    ------
-    ProjectError
-        They do not; the hint has the lines to write.
+    Raises:
+        ProjectError: They do not; the hint has the lines to write.
     """
     _check_not_in_src(config)
     declared, expected = config.entry_points, dict.fromkeys(sorted(families), config.entry_point)

@@ -24,10 +24,8 @@ _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
 def derive_import_name(name: str) -> str:
     """Derive the import name of a distribution: ASCII letters, digits, ``.``, ``-`` and ``_``, beginning with a letter.
 
-    Raises
-    ------
-    ProjectError
-        The name is invalid, or its import name is taken.
+    Raises:
+        ProjectError: The name is invalid, or its import name is taken.
     """
     # PyPA's rule for names, with a letter at the beginning, since import names begin with one.
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", name) or len(name) > 100:
@@ -49,24 +47,16 @@ def derive_import_name(name: str) -> str:
 def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
     """Write a new package, whole or not at all.
 
-    Parameters
-    ----------
-    name : str
-        The distribution's name.
-    directory : Path
-        The project's; it must not exist yet, or be empty.
-    cuda : int
-        The CUDA major that its wheel is compiled with.
+    Args:
+        name: The distribution's name.
+        directory: The project's; it must not exist yet, or be empty.
+        cuda: The CUDA major that its wheel is compiled with.
 
-    Returns
-    -------
-    list of Path
+    Returns:
         The files, sorted.
 
-    Raises
-    ------
-    ProjectError
-        The name is invalid, or the directory is not empty or cannot be written.
+    Raises:
+        ProjectError: The name is invalid, or the directory is not empty or cannot be written.
     """
     # A newer CUDA links what an older one has made, if only as PTX; not the other way round.
     majors = [major for major in _CUDA_MAJORS if major >= cuda]

@@ -43,18 +43,13 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
 
     Without ``[tool.jitlto]`` it is the file in the source tree, which somebody else makes.
 
-    Parameters
-    ----------
-    installed : InstalledFamily
-    source : Path
-        The distribution's source tree.
-    settings : Config
-        Where databases are built.
+    Args:
+        installed : InstalledFamily
+        source: The distribution's source tree.
+        settings: Where databases are built.
 
-    Raises
-    ------
-    DatabaseError
-        If it cannot be built, or is not there.
+    Raises:
+        DatabaseError: If it cannot be built, or is not there.
     """
     table = _read_table(installed, source)
     if table is None:
@@ -69,10 +64,8 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
 def locate_database(installed: InstalledFamily, source: Path, settings: Config) -> Path:
     """The path at which :func:`ensure_database` has it, or will have it; nothing is built.
 
-    Raises
-    ------
-    DatabaseError
-        If the source tree is gone, or does not say how it is built and has none.
+    Raises:
+        DatabaseError: If the source tree is gone, or does not say how it is built and has none.
     """
     if _read_table(installed, source) is None:
         return _in_tree(installed, source)
@@ -185,10 +178,8 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
 def _families(source: Path, table: dict[str, object]) -> list[Path]:
     """The declarations that ``families`` names, by their folders.
 
-    Raises
-    ------
-    FamilyError
-        If one is not there.
+    Raises:
+        FamilyError: If one is not there.
     """
     names = table.get("families")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -27,22 +27,14 @@ from jitlto.storage.files import GROUP, SUFFIX
 class InstalledFamily(Frozen):
     """A family that an installed distribution declares.
 
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    distribution, version : str
-        As its metadata spell them.
-    value : str
-        The dotted path of the database.
-    metadata : str
-        The path of the distribution's metadata.
-    root : str
-        The path of what the distribution is installed into: a directory, or an archive.
-    zipped : bool
-        Whether it is an archive.
-    source : Path or None
-        The source tree, if it is installed editable.
+    Args:
+        family: The family's name.
+        distribution, version: As its metadata spell them.
+        value: The dotted path of the database.
+        metadata: The path of the distribution's metadata.
+        root: The path of what the distribution is installed into: a directory, or an archive.
+        zipped: Whether it is an archive.
+        source: The source tree, if it is installed editable.
     """
 
     family: str
@@ -68,10 +60,8 @@ class InstalledFamily(Frozen):
     def parts(self) -> list[str]:
         """The parts of the dotted path.
 
-        Raises
-        ------
-        RegistryError
-            If the entry point is invalid.
+        Raises:
+            RegistryError: If the entry point is invalid.
         """
         parts = self.value.split(".")
         if not self.family.isidentifier() or not all(part.isidentifier() for part in parts):
@@ -88,22 +78,17 @@ class InstalledFamily(Frozen):
     def location(self) -> Path:
         """The path of the database; for an editable install, the path that it would have in an ordinary one.
 
-        Raises
-        ------
-        RegistryError
-            If the entry point is invalid.
+        Raises:
+            RegistryError: If the entry point is invalid.
         """
         return Path(f"{self.root}/{'/'.join(self.parts)}{SUFFIX}")
 
     def require_location(self) -> Path:
         """The database's path, if a file is there.
 
-        Raises
-        ------
-        RegistryError
-            If the entry point is invalid.
-        DatabaseError
-            If the database is missing, or lies in an archive.
+        Raises:
+            RegistryError: If the entry point is invalid.
+            DatabaseError: If the database is missing, or lies in an archive.
         """
         location = self.location
         if self.zipped:
@@ -149,15 +134,11 @@ def reinstall_command(distribution: str) -> str:
 def families(family: str | None = None) -> list[InstalledFamily]:
     """Find the families of installed distributions.
 
-    Parameters
-    ----------
-    family : str, optional
-        A name; by default all families.
+    Args:
+        family: A name; by default all families.
 
-    Returns
-    -------
-    list of InstalledFamily
-        In the order of ``sys.path``.
+    Returns:
+        list of InstalledFamily: In the order of ``sys.path``.
     """
     installed: list[InstalledFamily] = []
     seen: set[str] = set()

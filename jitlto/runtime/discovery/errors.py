@@ -45,11 +45,9 @@ def not_in_package(distribution: str, family: str) -> RegistryError:
 def unknown(family: str, on_path: set[str]) -> RegistryError:
     """The error for a family that nothing holds.
 
-    Parameters
-    ----------
-    family : str
-    on_path : set of str
-        The families of the databases on the search path.
+    Args:
+        family : str
+        on_path: The families of the databases on the search path.
     """
     if family.endswith(SUFFIX):
         return RegistryError(

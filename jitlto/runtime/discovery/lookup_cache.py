@@ -36,14 +36,10 @@ _CONTENTS, _CHOSEN = "databases", "requests"
 class Chosen(Frozen):
     """The kernel that a plan chose, as far as launching it needs.
 
-    Parameters
-    ----------
-    kernel : str
-        The key of the entrypoint fragment.
-    digest : str
-        The plan's digest.
-    signature : tuple of Parameter
-        The kernel's parameters.
+    Args:
+        kernel: The key of the entrypoint fragment.
+        digest: The plan's digest.
+        signature: The kernel's parameters.
     """
 
     kernel: str
@@ -54,16 +50,11 @@ class Chosen(Frozen):
 class FamilyContents(Frozen):
     """The parameters and entrypoints of a family, and how it was made.
 
-    Parameters
-    ----------
-    parameters : mapping of str to tuple of str
-        Its parameters, and the values that occur, both sorted.
-    entrypoints : tuple of str
-        Its groups of entrypoints, sorted.
-    architectures : tuple of str
-        What its LTO-IR was made for, sorted.
-    compilers : tuple of str
-        What made its images, each with its version, sorted.
+    Args:
+        parameters: Its parameters, and the values that occur, both sorted.
+        entrypoints: Its groups of entrypoints, sorted.
+        architectures: What its LTO-IR was made for, sorted.
+        compilers: What made its images, each with its version, sorted.
     """
 
     parameters: Mapping[str, tuple[str, ...]]
@@ -75,14 +66,10 @@ class FamilyContents(Frozen):
 class Contents(Frozen):
     """The contents of a sound database.
 
-    Parameters
-    ----------
-    digest : str
-        The database's.
-    part : str or None
-        Which part of a whole it is; None if it is complete.
-    families : mapping of str to FamilyContents
-        By name.
+    Args:
+        digest: The database's.
+        part: Which part of a whole it is; None if it is complete.
+        families: By name.
     """
 
     digest: str
@@ -120,10 +107,8 @@ class Contents(Frozen):
     def from_json(cls, text: bytes) -> Contents:
         """Read what :meth:`to_json` wrote.
 
-        Raises
-        ------
-        ValueError, TypeError, AttributeError
-            If it is something else.
+        Raises:
+            ValueError, TypeError, AttributeError: If it is something else.
         """
         digest, part, families = json.loads(text)
         return cls(
@@ -192,16 +177,11 @@ def request_key(
 ) -> str | None:
     """The key of a request to a family, a SHA-256: another for every other answer; None if JSON cannot express it.
 
-    Parameters
-    ----------
-    database : str
-        The database's digest.
-    family, entry, link_mode, link_options
-        As requested.
-    configuration : mapping of str to str
-        As requested: another spelling of a value is another request.
-    capability : tuple of int
-        The device's compute capability.
+    Args:
+        database: The database's digest.
+        family, entry, link_mode, link_options: As requested.
+        configuration: As requested: another spelling of a value is another request.
+        capability: The device's compute capability.
     """
     request = (database, family, entry, link_mode, link_options or {}, configuration, capability)
     try:

@@ -21,17 +21,12 @@ if TYPE_CHECKING:  # what a database that was known before need not load
 class DatabaseFile:
     """A database as it stands on the disk, opened when more is wanted than its contents tell.
 
-    Parameters
-    ----------
-    path : Path
-        As the caller names it.
-    location : Path
-        The same, wherever the process goes.
-    contents : Contents
-    database : FragmentDatabase, optional
-        The file, opened.
-    open_database : callable
-        Opens it, where it is not given opened.
+    Args:
+        path: As the caller names it.
+        location: The same, wherever the process goes.
+        contents : Contents
+        database: The file, opened.
+        open_database: Opens it, where it is not given opened.
     """
 
     def __init__(
@@ -57,10 +52,8 @@ class DatabaseFile:
     def database(self) -> FragmentDatabase:
         """The file, opened.
 
-        Raises
-        ------
-        DatabaseError
-            If it cannot be read any more, or another one has taken its place.
+        Raises:
+            DatabaseError: If it cannot be read any more, or another one has taken its place.
         """
         if self._database is None:
             assert self._open is not None  # noqa: S101 - whoever makes this without a database gives the other
@@ -79,14 +72,10 @@ class DatabaseFile:
 class Registry:
     """Databases by path, opened once each, and families by name.
 
-    Parameters
-    ----------
-    paths : iterable of Path
-        Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
-    settings : Config, optional
-        Where databases of editable installs are built; by default the process's.
-    lookup_cache : callable, optional
-        Gives the cache of the contents of databases, None if there is none at that moment.
+    Args:
+        paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
+        settings: Where databases of editable installs are built; by default the process's.
+        lookup_cache: Gives the cache of the contents of databases, None if there is none at that moment.
     """
 
     def __init__(
@@ -109,10 +98,8 @@ class Registry:
     def open(self, path: str | os.PathLike[str]) -> FragmentDatabase:
         """Open a database, or return the one that was opened from the same file, unchanged since.
 
-        Raises
-        ------
-        DatabaseError
-            If it cannot be read.
+        Raises:
+            DatabaseError: If it cannot be read.
         """
         resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
         with self._lock:
@@ -127,10 +114,8 @@ class Registry:
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """A database, opened only if this user has not opened an equal one before.
 
-        Raises
-        ------
-        DatabaseError
-            If it cannot be read.
+        Raises:
+            DatabaseError: If it cannot be read.
         """
         path = Path(path)
         location, cache = path.absolute(), self._lookup_cache()
@@ -147,10 +132,8 @@ class Registry:
     def databases(self) -> list[FragmentDatabase]:
         """Every database on the search path, opened.
 
-        Raises
-        ------
-        DatabaseError
-            If one of them cannot be read.
+        Raises:
+            DatabaseError: If one of them cannot be read.
         """
         return [self.open(path) for path in self._files()]
 
@@ -164,19 +147,13 @@ class Registry:
     def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
         """The database that holds a family: one on the search path, or else one in an installed package.
 
-        Parameters
-        ----------
-        family : str
-            The family's name.
-        distribution : str, optional
-            The installed package that is meant; the search path is then left out.
+        Args:
+            family: The family's name.
+            distribution: The installed package that is meant; the search path is then left out.
 
-        Raises
-        ------
-        RegistryError
-            If none holds it, or several hold different ones.
-        DatabaseError
-            If a database that has to be looked at cannot be read.
+        Raises:
+            RegistryError: If none holds it, or several hold different ones.
+            DatabaseError: If a database that has to be looked at cannot be read.
         """
         files = [] if distribution else self._on_path(family)
         holders = [file for file in files if family in file.contents.families]
@@ -222,12 +199,9 @@ class Registry:
     def locate(self, package: InstalledFamily) -> Path:
         """The database of an installed package, built if it is installed editable and its sources have changed.
 
-        Raises
-        ------
-        RegistryError
-            If the entry point is invalid.
-        DatabaseError
-            If the database is missing, cannot be built, or lies in an archive.
+        Raises:
+            RegistryError: If the entry point is invalid.
+            DatabaseError: If the database is missing, cannot be built, or lies in an archive.
         """
         if package.source is None or package.zipped:
             return package.require_location()
@@ -238,10 +212,8 @@ class Registry:
     def of_package(self, package: InstalledFamily) -> DatabaseFile:
         """The database of an installed package.
 
-        Raises
-        ------
-        RegistryError, DatabaseError
-            As :meth:`locate`, or if it cannot be read.
+        Raises:
+            RegistryError, DatabaseError: As :meth:`locate`, or if it cannot be read.
         """
         path = self.locate(package)
         try:

@@ -35,10 +35,8 @@ class ArgumentConverter:
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         """Convert all arguments of a launch.
 
-        Raises
-        ------
-        ArgumentError
-            If there are too few or too many, or one does not fit its parameter.
+        Raises:
+            ArgumentError: If there are too few or too many, or one does not fit its parameter.
         """
         if len(args) != len(self.converters):
             raise self.count_error(len(args))

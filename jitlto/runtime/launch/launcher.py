@@ -31,21 +31,14 @@ class Launcher:
 
     It launches in the current context, on every device of the architecture that it was linked for.
 
-    Parameters
-    ----------
-    chosen : Chosen
-        The kernel's name, digest and signature.
-    linked : LinkedKernel
-        Its machine code.
-    make_plan : callable
-        Makes its plan when that is first asked for.
+    Args:
+        chosen: The kernel's name, digest and signature.
+        linked: Its machine code.
+        make_plan: Makes its plan when that is first asked for.
 
-    Raises
-    ------
-    NoDeviceError
-        If there is no device to load it on.
-    LaunchError
-        If the driver cannot load the code.
+    Raises:
+        NoDeviceError: If there is no device to load it on.
+        LaunchError: If the driver cannot load the code.
     """
 
     _has_launched = False  # of a signature's class: whether a kernel of that signature has
@@ -91,10 +84,8 @@ class Launcher:
     def plan(self) -> Plan:
         """Plan that the kernel was linked from; made now if the kernel was found in a cache.
 
-        Raises
-        ------
-        DatabaseError
-            If the database is gone, or another one has taken its place.
+        Raises:
+            DatabaseError: If the database is gone, or another one has taken its place.
         """
         if self._plan is None:
             self._plan = self._make_plan()
@@ -113,22 +104,17 @@ class Launcher:
     def ptx(self) -> str:
         """Return the PTX that link-time optimisation makes of the plan.
 
-        Raises
-        ------
-        LinkError
-            If the plan is linked without link-time optimisation.
-        DatabaseError
-            As :attr:`plan`.
+        Raises:
+            LinkError: If the plan is linked without link-time optimisation.
+            DatabaseError: As :attr:`plan`.
         """
         return self.plan.link_ptx(self.linked.architecture)
 
     def sass(self) -> str:
         """Return the machine code, disassembled by nvdisasm.
 
-        Raises
-        ------
-        ToolchainError
-            If there is no nvdisasm.
+        Raises:
+            ToolchainError: If there is no nvdisasm.
         """
         from jitlto.cuda.nvdisasm import disassemble
 
@@ -144,10 +130,8 @@ class Launcher:
     def explain(self) -> str:
         """Return a few lines to read: the kernel's parts, where its code comes from, and the resources it takes.
 
-        Raises
-        ------
-        DatabaseError
-            As :attr:`plan`.
+        Raises:
+            DatabaseError: As :attr:`plan`.
         """
         from jitlto.runtime.launch.resources import describe
 
@@ -156,12 +140,9 @@ class Launcher:
     def occupancy(self, block: Extent, shared_memory: int = 0) -> float:
         """Return the part of a multiprocessor's threads that blocks of this kernel can fill, from 0 to 1.
 
-        Parameters
-        ----------
-        block : int or tuple of int
-            Threads per block.
-        shared_memory : int
-            Dynamic shared memory per block, in bytes.
+        Args:
+            block: Threads per block.
+            shared_memory: Dynamic shared memory per block, in bytes.
         """
         x, y, z = parse_extent("block", block)
         threads = x * y * z
@@ -182,12 +163,9 @@ class Launcher:
     def best_block_size(self, shared_memory: int = 0, limit: int = 0) -> int:
         """Return the number of threads per block that fills the device best, according to the driver.
 
-        Parameters
-        ----------
-        shared_memory : int
-            Dynamic shared memory per block, in bytes.
-        limit : int
-            The largest number of threads wanted; 0 for the device's limit.
+        Args:
+            shared_memory: Dynamic shared memory per block, in bytes.
+            limit: The largest number of threads wanted; 0 for the device's limit.
         """
         self._config_maker.grant(shared_memory)
         return int(self.kernel.occupancy.max_potential_block_size(shared_memory, limit).max_block_size)
@@ -195,10 +173,8 @@ class Launcher:
     def prepare(self) -> Launcher:
         """Have the driver load the code into the current context now, not at the first launch; return the launcher.
 
-        Raises
-        ------
-        LaunchError
-            If the driver cannot.
+        Raises:
+            LaunchError: If the driver cannot.
         """
         device.current()
         with _allowed_in_captures():
@@ -224,15 +200,11 @@ class Launcher:
 
         Parameters are those of :meth:`__call__`. The arrays stay alive as long as the returned function.
 
-        Returns
-        -------
-        callable
+        Returns:
             Launches; raises LaunchError if the driver rejects it.
 
-        Raises
-        ------
-        ArgumentError, LaunchError
-            As :meth:`__call__`.
+        Raises:
+            ArgumentError, LaunchError: As :meth:`__call__`.
         """
         current = device.current()
         values = self._convert(args)
@@ -269,33 +241,21 @@ class Launcher:
     ) -> None:
         """Launch the kernel.
 
-        Parameters
-        ----------
-        stream : object
-            A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of CuPy, PyTorch or
-            Numba, or a stream handle as an int; None for the device's default stream.
-        grid : int or tuple of int
-            Number of blocks in one to three dimensions; always blocks, with clusters too.
-        block : int or tuple of int
-            Threads per block in one to three dimensions.
-        *args
-            One argument per parameter of the kernel. For a pointer: a C-contiguous device array of the declared dtype
-            (``__cuda_array_interface__`` or DLPack), a buffer, a device address as an int, or None.
-        shared_memory : int
-            Dynamic shared memory per block, in bytes; above 48 KB it is requested from the driver.
-        cluster : int or tuple of int, optional
-            Blocks of a thread block cluster; divides ``grid``.
-        cooperative : bool
-            Run all blocks at the same time, so that they can synchronise.
-        programmatic : bool
-            Allow programmatic dependent launch: start before the previous kernel in the stream has ended.
+        Args:
+            stream (object): A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of
+                CuPy, PyTorch or Numba, or a stream handle as an int; None for the device's default stream.
+            grid: Number of blocks in one to three dimensions; always blocks, with clusters too.
+            block: Threads per block in one to three dimensions.
+            *args: One argument per parameter of the kernel. For a pointer: a C-contiguous device array of the declared
+                dtype (``__cuda_array_interface__`` or DLPack), a buffer, a device address as an int, or None.
+            shared_memory: Dynamic shared memory per block, in bytes; above 48 KB it is requested from the driver.
+            cluster: Blocks of a thread block cluster; divides ``grid``.
+            cooperative: Run all blocks at the same time, so that they can synchronise.
+            programmatic: Allow programmatic dependent launch: start before the previous kernel in the stream has ended.
 
-        Raises
-        ------
-        ArgumentError
-            (a TypeError) If an argument is missing or does not fit its parameter.
-        LaunchError
-            If the launch configuration is invalid or the driver rejects the launch.
+        Raises:
+            ArgumentError: (a TypeError) If an argument is missing or does not fit its parameter.
+            LaunchError: If the launch configuration is invalid or the driver rejects the launch.
         """
         launcher_class = type(self)
         if launcher_class._has_launched:

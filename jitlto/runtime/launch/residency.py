@@ -22,12 +22,9 @@ class Owner(Protocol):
 class Residency:
     """Kernels that families of a session have loaded, the oldest first.
 
-    Parameters
-    ----------
-    limit : int
-        The largest number of kernels loaded at once.
-    events : Events
-        Where evictions are counted.
+    Args:
+        limit: The largest number of kernels loaded at once.
+        events: Where evictions are counted.
     """
 
     def __init__(self, limit: int, events: Events) -> None:

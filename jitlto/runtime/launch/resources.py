@@ -22,18 +22,12 @@ _ORIGINS = {"link": "linked", "disk": "found in the user's cache", "pack": "foun
 class Resources(Frozen):
     """Resources that a kernel takes.
 
-    Parameters
-    ----------
-    registers : int
-        Registers per thread.
-    shared : int
-        Static shared memory per block, in bytes.
-    local : int
-        Local memory per thread, in bytes: spilled registers and arrays.
-    constant : int
-        Constant memory, in bytes.
-    threads : int
-        The largest number of threads per block.
+    Args:
+        registers: Registers per thread.
+        shared: Static shared memory per block, in bytes.
+        local: Local memory per thread, in bytes: spilled registers and arrays.
+        constant: Constant memory, in bytes.
+        threads: The largest number of threads per block.
     """
 
     registers: int

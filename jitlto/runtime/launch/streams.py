@@ -18,12 +18,10 @@ _known: weakref.WeakKeyDictionary[Any, Stream] = weakref.WeakKeyDictionary()
 def as_stream(stream: Any) -> Any:
     """Convert another library's stream, a handle or None for ``cuda.core``; leave other objects for it to judge.
 
-    Parameters
-    ----------
-    stream : object
-        A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of CuPy, PyTorch or Numba,
-        a stream handle as an int (1 is the legacy default stream, 2 the per-thread one); None or 0 for the device's
-        default stream.
+    Args:
+        stream (object): A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of CuPy,
+            PyTorch or Numba, a stream handle as an int (1 is the legacy default stream, 2 the per-thread one); None or
+            0 for the device's default stream.
     """
     if stream is None or (type(stream) is int and stream == 0):
         return device.current().default_stream

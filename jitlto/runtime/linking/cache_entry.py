@@ -16,14 +16,10 @@ if TYPE_CHECKING:
 class LinkKey(Frozen):
     """The inputs that determine linked code, and its name.
 
-    Parameters
-    ----------
-    content : bytes
-        The inputs of the link as canonical JSON; its SHA-256 is the plan's digest.
-    kernel : str
-        The key of the entrypoint fragment.
-    configuration : tuple of (str, str)
-        The parameters that chose the fragments.
+    Args:
+        content: The inputs of the link as canonical JSON; its SHA-256 is the plan's digest.
+        kernel: The key of the entrypoint fragment.
+        configuration: The parameters that chose the fragments.
     """
 
     content: bytes
@@ -52,20 +48,13 @@ class LinkKey(Frozen):
 class LinkedKernel(Frozen):
     """A linked kernel, not loaded; equal to another of the same code, whichever layer that is from.
 
-    Parameters
-    ----------
-    cubin : bytes
-        The machine code; PTX where nvJitLink makes none for the device, which is then compiled by the driver.
-    entry : str
-        The kernel's mangled name in it.
-    target : str
-        What it runs on, e.g. ``sm_90``; ``compute_90`` for PTX.
-    log : str
-        nvJitLink's info log.
-    seconds : float
-        Wall time of the link, or of finding it.
-    layer : str
-        Where it is from: ``link``, ``pack`` or ``disk``.
+    Args:
+        cubin: The machine code; PTX where nvJitLink makes none for the device, which is then compiled by the driver.
+        entry: The kernel's mangled name in it.
+        target: What it runs on, e.g. ``sm_90``; ``compute_90`` for PTX.
+        log: nvJitLink's info log.
+        seconds: Wall time of the link, or of finding it.
+        layer: Where it is from: ``link``, ``pack`` or ``disk``.
     """
 
     cubin: bytes

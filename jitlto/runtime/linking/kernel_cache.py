@@ -34,18 +34,12 @@ _POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two l
 class KernelCache:
     """Linked kernels by digest.
 
-    Parameters
-    ----------
-    store : CacheDir or None
-        The user's directory; None to keep nothing.
-    may_link : bool
-        Whether a kernel that is not there may be linked.
-    patience : float
-        Seconds to wait at most for another process that links the same kernel.
-    events : Events, optional
-        Where links and finds are counted; by default those of the default session.
-    flights : SingleFlight, optional
-        The computations that the process's threads share.
+    Args:
+        store: The user's directory; None to keep nothing.
+        may_link: Whether a kernel that is not there may be linked.
+        patience: Seconds to wait at most for another process that links the same kernel.
+        events: Where links and finds are counted; by default those of the default session.
+        flights: The computations that the process's threads share.
     """
 
     def __init__(
@@ -82,12 +76,9 @@ class KernelCache:
     def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
         """Find a kernel, or link it; one thread does, the others that want the same meanwhile get its outcome.
 
-        Raises
-        ------
-        NotCachedError
-            If it is not there and may not be linked.
-        LinkError
-            What ``link`` raises.
+        Raises:
+            NotCachedError: If it is not there and may not be linked.
+            LinkError: What ``link`` raises.
         """
         digest = key.digest
         (kernel, elsewhere), here = self._flights.run(digest, lambda: self._find_or_link(key, digest, link, database))
@@ -138,12 +129,9 @@ class KernelCache:
     def _claim(self, store: CacheDir, kernel: str, digest: str, database: Path) -> tuple[BaseFileLock | None, float]:
         """Wait until no other process is linking a kernel, or it is there, or patience ends.
 
-        Returns
-        -------
-        lock or None
-            To be released when the kernel is there.
-        float
-            Seconds waited; 0 if the claim was had at once.
+        Returns:
+            lock or None: To be released when the kernel is there.
+            float: Seconds waited; 0 if the claim was had at once.
         """
         begin = time.perf_counter()
         pause, waited, reported = _POLLS[0], 0.0, False

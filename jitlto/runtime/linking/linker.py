@@ -27,18 +27,13 @@ _warned: set[str] = set()
 class LinkTarget:
     """The target of a link, and what the nvJitLink at hand makes for it.
 
-    Parameters
-    ----------
-    architecture : Architecture
-        What the kernel is to run on.
-    link_mode : str
-        ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors.
-    nvjitlink : Version
-    jit_base : Architecture or None
-        What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target itself.
-        The driver, which knows its device, compiles that PTX when the kernel is loaded.
-    foreign : Version or None
-        The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked.
+    Args:
+        architecture: What the kernel is to run on.
+        link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors.
+        nvjitlink : Version
+        jit_base: What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target
+            itself. The driver, which knows its device, compiles that PTX when the kernel is loaded.
+        foreign: The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked.
     """
 
     architecture: Architecture
@@ -61,18 +56,13 @@ class LinkTarget:
 def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architecture | None) -> LinkTarget:
     """Choose what is made of fragments.
 
-    Parameters
-    ----------
-    fragments : sequence of Fragment
-    link_mode : str
-        As requested.
-    arch : Architecture or None
-        As requested; None for the current device's.
+    Args:
+        fragments : sequence of Fragment
+        link_mode: As requested.
+        arch: As requested; None for the current device's.
 
-    Raises
-    ------
-    NoDeviceError
-        If no architecture is given and there is no device.
+    Raises:
+        NoDeviceError: If no architecture is given and there is no device.
     """
     linker = toolkit.nvjitlink_version()
     target = arch or compatibility.native_target(device.architecture(), fragments)
@@ -88,12 +78,9 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: Li
 
     A warning on the log, once in a process, names what differs from the link that was requested.
 
-    Raises
-    ------
-    VersionError
-        If an image is newer than nvJitLink reads.
-    ArchitectureError
-        If a fragment has no image that runs on the target.
+    Raises:
+        VersionError: If an image is newer than nvJitLink reads.
+        ArchitectureError: If a fragment has no image that runs on the target.
     """
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
     linker = target.nvjitlink
@@ -124,26 +111,17 @@ def link_inputs(
 ) -> LinkedKernel:
     """Link, whatever caches hold.
 
-    Parameters
-    ----------
-    fragments : iterable of (Fragment, Image)
-        In link order.
-    read : callable
-        Reads an image.
-    others : iterable of LinkInput
-        The caller's inputs, linked after the fragments.
-    target : LinkTarget
-    flags : sequence of str
-        nvJitLink's, beside the architecture.
-    entry : str
-        The kernel's mangled name.
-    ptx : bool
-        Make PTX, whatever the target, to read and to check.
+    Args:
+        fragments: In link order.
+        read: Reads an image.
+        others: The caller's inputs, linked after the fragments.
+        target : LinkTarget
+        flags: nvJitLink's, beside the architecture.
+        entry: The kernel's mangled name.
+        ptx: Make PTX, whatever the target, to read and to check.
 
-    Raises
-    ------
-    LinkError
-        Or one of its kinds, if the inputs do not link.
+    Raises:
+        LinkError: Or one of its kinds, if the inputs do not link.
     """
     from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link  # not for a kernel that is found
 

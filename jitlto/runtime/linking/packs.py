@@ -31,16 +31,12 @@ _warn_once = WarnOnce(__name__)
 class Pack:
     """A pack, opened.
 
-    Parameters
-    ----------
-    path : Path
+    Args:
+        path : Path
 
-    Raises
-    ------
-    OSError
-        If it cannot be read.
-    ValueError
-        If it is no pack, or damaged where it lists its entries.
+    Raises:
+        OSError: If it cannot be read.
+        ValueError: If it is no pack, or damaged where it lists its entries.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,10 +86,8 @@ class Pack:
     def read(self, digest: str) -> bytes | None:
         """An entry that is listed; None if it is damaged.
 
-        Raises
-        ------
-        OSError
-            If it cannot be read.
+        Raises:
+            OSError: If it cannot be read.
         """
         offset, size, sha = self._index[digest]
         payload = os.pread(self._file.fileno(), size, self._start + offset)
@@ -103,15 +97,11 @@ class Pack:
 def verify(path: Path) -> int:
     """Read and check everything in a pack.
 
-    Returns
-    -------
-    int
+    Returns:
         The number of kernels in it.
 
-    Raises
-    ------
-    JitltoError
-        At the first thing that does not hold.
+    Raises:
+        JitltoError: At the first thing that does not hold.
     """
     try:
         if not path.is_file():
@@ -150,10 +140,8 @@ def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
 def write(path: Path, entries: Mapping[str, bytes]) -> None:
     """Write a pack: a whole file, or none.
 
-    Raises
-    ------
-    OSError
-        If it cannot be written.
+    Raises:
+        OSError: If it cannot be written.
     """
     index: dict[str, tuple[int, int, str]] = {}
     offset = 0

@@ -32,14 +32,10 @@ def run_parallel(
 
     Never more than a few items wait. A caller that stops in between does not wait for what is running.
 
-    Parameters
-    ----------
-    work : callable
-        A :class:`JitltoError` that it raises is a result.
-    items : iterable of T
-        Read as they are needed.
-    workers : int, optional
-        How many at once; by default :func:`default_workers`.
+    Args:
+        work: A :class:`JitltoError` that it raises is a result.
+        items: Read as they are needed.
+        workers: How many at once; by default :func:`default_workers`.
     """
     count = workers or default_workers()
     executor = ThreadPoolExecutor(count, thread_name_prefix="jitlto-link")

@@ -43,11 +43,9 @@ class SingleFlight:
     def run(self, key: Hashable, compute: Callable[[], V]) -> tuple[V, float | None]:
         """Compute a value, or wait for the thread that does.
 
-        Returns
-        -------
-        value : object
-        waited : float or None
-            Seconds that another thread was waited for; None if this one has computed.
+        Returns:
+            value (object)
+            waited (float or None): Seconds that another thread was waited for; None if this one has computed.
         """
         begin = time.perf_counter()
         while True:

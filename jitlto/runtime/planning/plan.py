@@ -45,28 +45,17 @@ _DIGEST_SCHEMA = 1
 class Plan:
     """The fragments, options and target of one kernel. Made by a planner; immutable.
 
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    resolution : Resolution
-        The fragments and the configuration that chose them.
-    supplied : tuple of UserInput
-        What the caller supplies, linked after the fragments, in the order given.
-    options : LinkOptions
-        Options of the link.
-    built : LinkOptions
-        Those that the family was built with.
-    mode : str
-        ``lto`` or ``ptx``, as requested.
-    arch : Architecture or None
-        The target; None stands for the current device's.
-    database : FragmentDatabase
-        Where images are read from.
-    services : Services
-        The session whose cache holds its kernel.
-    request : Request or None
-        What it answers, to plan it again elsewhere; None if that cannot be written down.
+    Args:
+        family: The family's name.
+        resolution: The fragments and the configuration that chose them.
+        supplied: What the caller supplies, linked after the fragments, in the order given.
+        options: Options of the link.
+        built: Those that the family was built with.
+        mode: ``lto`` or ``ptx``, as requested.
+        arch: The target; None stands for the current device's.
+        database: Where images are read from.
+        services: The session whose cache holds its kernel.
+        request: What it answers, to plan it again elsewhere; None if that cannot be written down.
     """
 
     family: str
@@ -108,10 +97,8 @@ class Plan:
     def link_target(self) -> LinkTarget:
         """The target, and what the nvJitLink at hand makes for it.
 
-        Raises
-        ------
-        NoDeviceError
-            If no architecture was given and there is no device.
+        Raises:
+            NoDeviceError: If no architecture was given and there is no device.
         """
         return choose_target(self.fragments, self.mode, self.arch)
 
@@ -119,10 +106,8 @@ class Plan:
     def target(self) -> Architecture:
         """The target architecture, asking the current device if none was given.
 
-        Raises
-        ------
-        NoDeviceError
-            If none was given and there is no device.
+        Raises:
+            NoDeviceError: If none was given and there is no device.
         """
         return self.link_target.architecture
 
@@ -135,12 +120,9 @@ class Plan:
     def images(self) -> tuple[Image, ...]:
         """The image of each fragment that is linked, in link order; checked against nvJitLink and the target.
 
-        Raises
-        ------
-        VersionError
-            If an image is newer than nvJitLink reads.
-        ArchitectureError
-            If a fragment has no image that runs on the target.
+        Raises:
+            VersionError: If an image is newer than nvJitLink reads.
+            ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
         for item in self.supplied:
@@ -194,17 +176,12 @@ class Plan:
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
         """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is named.
 
-        Parameters
-        ----------
-        arch : str or Architecture, optional
-            Instead of the plan's.
-        use_cache : bool
-            Whether caches are looked into and added to; if not, it is linked whatever they hold.
+        Args:
+            arch: Instead of the plan's.
+            use_cache: Whether caches are looked into and added to; if not, it is linked whatever they hold.
 
-        Raises
-        ------
-        LinkError
-            Or one of its kinds, if the plan does not link.
+        Raises:
+            LinkError: Or one of its kinds, if the plan does not link.
         """
         if arch is not None:
             return self.for_arch(arch).link(use_cache=use_cache)
@@ -225,10 +202,8 @@ class Plan:
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """The PTX that link-time optimisation makes of the plan, to read and to check.
 
-        Raises
-        ------
-        LinkError
-            Or one of its kinds; in ``ptx`` mode always, for nothing is optimised across fragments there.
+        Raises:
+            LinkError: Or one of its kinds; in ``ptx`` mode always, for nothing is optimised across fragments there.
         """
         if arch is not None:
             return self.for_arch(arch).link_ptx()
@@ -245,10 +220,8 @@ class Plan:
 
         A function that stands in the linked PTX beside the kernel is called from it, or its address is taken.
 
-        Raises
-        ------
-        LinkError
-            As :meth:`link_ptx`.
+        Raises:
+            LinkError: As :meth:`link_ptx`.
         """
         from jitlto.model.ptx import parse_ptx  # which only checks need
 

@@ -47,17 +47,12 @@ class Planner(Generic[Loaded]):
 
     Made by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
 
-    Parameters
-    ----------
-    family : PlannedFamily
-    services : Services
-        The session whose events count it and whose cache holds what is linked.
-    entry : str or None
-        The entrypoint's group, where the family has several.
-    configuration : mapping of str to object
-        Parameter values as text, numbers, booleans or dtypes.
-    load : callable
-        Makes the launcher of a plan.
+    Args:
+        family : PlannedFamily
+        services: The session whose events count it and whose cache holds what is linked.
+        entry: The entrypoint's group, where the family has several.
+        configuration: Parameter values as text, numbers, booleans or dtypes.
+        load: Makes the launcher of a plan.
     """
 
     def __init__(
@@ -80,10 +75,8 @@ class Planner(Generic[Loaded]):
     def add(self, key: str | FragmentKey) -> Planner[Loaded]:
         """Take the fragment of that key, whatever the configuration would choose.
 
-        Raises
-        ------
-        PlanError
-            If the database has no such fragment.
+        Raises:
+            PlanError: If the database has no such fragment.
         """
         try:
             parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(str(key))
@@ -106,12 +99,9 @@ class Planner(Generic[Loaded]):
 
         The family's interface headers are included before it; toolkit headers can be included.
 
-        Parameters
-        ----------
-        text : str
-            The source.
-        name : str
-            What error messages call it.
+        Args:
+            text: The source.
+            name: What error messages call it.
         """
         for what, value in (("source", text), ("source's name", name)):
             if not isinstance(value, str):
@@ -129,17 +119,12 @@ class Planner(Generic[Loaded]):
 
         Its types are those that the group's interface declares; the result is converted to the declared one.
 
-        Parameters
-        ----------
-        function : function
-            A Python function, or one that ``numba.cuda.jit`` has decorated.
-        group : str, optional
-            The group whose place it takes; by default the one called like the function.
+        Args:
+            function (function): A Python function, or one that ``numba.cuda.jit`` has decorated.
+            group: The group whose place it takes; by default the one called like the function.
 
-        Raises
-        ------
-        PlanError
-            If it is no Python function.
+        Raises:
+            PlanError: If it is no Python function.
         """
         from jitlto.runtime.user_code import python_functions
 
@@ -187,23 +172,15 @@ class Planner(Generic[Loaded]):
     ) -> Plan:
         """Resolve.
 
-        Parameters
-        ----------
-        arch : str or Architecture, optional
-            The target, e.g. ``sm_90``; by default the current device's, asked when it is needed.
-        link_mode : str
-            ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
-        link_options : mapping, optional
-            Put over the family's own; see :class:`~jitlto.model.options.LinkOptions`.
+        Args:
+            arch: The target, e.g. ``sm_90``; by default the current device's, asked when it is needed.
+            link_mode: ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
+            link_options: Put over the family's own; see :class:`~jitlto.model.options.LinkOptions`.
 
-        Raises
-        ------
-        PlanError
-            Or one of its kinds, if the configuration does not lead to one set of fragments.
-        CompileError
-            If an added source or function does not compile.
-        ToolchainError
-            If what compiles it is not installed.
+        Raises:
+            PlanError: Or one of its kinds, if the configuration does not lead to one set of fragments.
+            CompileError: If an added source or function does not compile.
+            ToolchainError: If what compiles it is not installed.
         """
         check_link_mode(link_mode)
         begin = time.perf_counter()
@@ -238,10 +215,8 @@ class Planner(Generic[Loaded]):
     def add_request(self, request: Request) -> Planner[Loaded]:
         """Add the fragments and inputs of a request, in its order.
 
-        Raises
-        ------
-        PlanError
-            If the database does not have one of the fragments any more.
+        Raises:
+            PlanError: If the database does not have one of the fragments any more.
         """
         for key in request.pinned:
             self.add(key)

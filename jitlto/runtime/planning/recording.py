@@ -35,14 +35,10 @@ _log = logging.getLogger(__name__)
 class UsedPlan(NamedTuple):
     """A plan that a program used.
 
-    Parameters
-    ----------
-    request : Request
-        What it answers.
-    arch : Architecture
-        What it was for.
-    database : str
-        The name of the database that it was made from, for messages.
+    Args:
+        request: What it answers.
+        arch: What it was for.
+        database: The name of the database that it was made from, for messages.
     """
 
     request: Request
@@ -70,10 +66,8 @@ class UsedPlan(NamedTuple):
     def from_line(cls, line: bytes) -> UsedPlan:
         """Read a line.
 
-        Raises
-        ------
-        ValueError
-            If it is not one of a recorded file, or of one in a newer form.
+        Raises:
+            ValueError: If it is not one of a recorded file, or of one in a newer form.
         """
         try:
             content = json.loads(line)
@@ -98,10 +92,8 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
 
     Lines that are cut off or damaged are skipped, with a warning on the log.
 
-    Raises
-    ------
-    JitltoError
-        If the file cannot be read, or has lines and none of them is a recorded plan.
+    Raises:
+        JitltoError: If the file cannot be read, or has lines and none of them is a recorded plan.
     """
     try:
         lines = Path(path).read_bytes().split(b"\n")
@@ -143,10 +135,8 @@ class Recorder:
 
     A file that cannot be written is a warning on the log, once.
 
-    Parameters
-    ----------
-    path : Path
-        Made if it is missing, added to if it is there.
+    Args:
+        path: Made if it is missing, added to if it is there.
     """
 
     def __init__(self, path: Path) -> None:

@@ -18,22 +18,14 @@ class Request(NamedTuple):
 
     A named tuple, not a dataclass: every program that plans makes this class at its start.
 
-    Parameters
-    ----------
-    family : str
-        The family's name.
-    entry : str or None
-        The entrypoint's group, where it was named.
-    configuration : mapping of str to str
-        Parameter values.
-    pinned : tuple of str
-        Keys of the fragments that were named outright.
-    supplied : tuple of SuppliedInput
-        The caller's own inputs, in the order given.
-    link_mode : str
-        ``lto`` or ``ptx``.
-    link_options : mapping of str to object
-        Put over the family's own.
+    Args:
+        family: The family's name.
+        entry: The entrypoint's group, where it was named.
+        configuration: Parameter values.
+        pinned: Keys of the fragments that were named outright.
+        supplied: The caller's own inputs, in the order given.
+        link_mode: ``lto`` or ``ptx``.
+        link_options: Put over the family's own.
     """
 
     family: str

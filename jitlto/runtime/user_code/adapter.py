@@ -88,10 +88,8 @@ def compile_adapter(
 ) -> tuple[nvrtc.Compiled, Symbol]:
     """Compile the adapter for a symbol of a group; return it and the symbol that the Python function is to define.
 
-    Raises
-    ------
-    PlanError
-        If the group's interface does not declare the symbol, or it cannot be defined beside it.
+    Raises:
+        PlanError: If the group's interface does not declare the symbol, or it cannot be defined beside it.
     """
     name = "f_" + re.sub(r"\W", "_", symbol.name)
     record = family.group(group)

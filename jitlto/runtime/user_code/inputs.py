@@ -23,18 +23,12 @@ from jitlto.storage.cache_dir import CacheDir
 class UserInput:
     """One input of a plan that is not a fragment.
 
-    Parameters
-    ----------
-    symbols : UserSymbols
-        The symbols that it provides and requires.
-    images : tuple of (str, LinkInput)
-        What is linked in each mode, ``lto`` and ``ptx``; an input that can serve only one has only that.
-    version : Version or None
-        The toolkit that made it, where known.
-    architecture : Architecture or None
-        What it was compiled for, where known.
-    identity : str
-        SHA-256 of its content, or of what it was compiled from; it stands for the input in a plan's digest.
+    Args:
+        symbols: The symbols that it provides and requires.
+        images: What is linked in each mode, ``lto`` and ``ptx``; an input that can serve only one has only that.
+        version: The toolkit that made it, where known.
+        architecture: What it was compiled for, where known.
+        identity: SHA-256 of its content, or of what it was compiled from; it stands for the input in a plan's digest.
     """
 
     symbols: UserSymbols
@@ -47,23 +41,16 @@ class UserInput:
 def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserInput:
     """Compile a caller's device function, with the family's interface headers put before it.
 
-    Parameters
-    ----------
-    text : str
-        CUDA C++.
-    name : str
-        The source's name in messages.
-    family : FamilyRecord
-        The family whose interfaces it implements.
-    store : CacheDir or None
-        The user's cache, where there is one.
+    Args:
+        text: CUDA C++.
+        name: The source's name in messages.
+        family: The family whose interfaces it implements.
+        store: The user's cache, where there is one.
 
-    Raises
-    ------
-    CompileError
-        If it does not compile, in terms of its own lines. A definition that contradicts the interface does not.
-    PlanError
-        If it defines nothing that a kernel could call.
+    Raises:
+        CompileError: If it does not compile, in terms of its own lines. A definition that contradicts the interface
+            does not.
+        PlanError: If it defines nothing that a kernel could call.
     """
     try:
         text.encode()
@@ -114,10 +101,8 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
 def from_ptx(data: bytes | str, name: str) -> UserInput:
     """Take relocatable PTX; what it provides and requires is read from it.
 
-    Raises
-    ------
-    PlanError
-        If it is not PTX.
+    Raises:
+        PlanError: If it is not PTX.
     """
     text = (data if isinstance(data, str) else data.decode("utf-8", "replace")).rstrip("\0")
     try:
@@ -139,10 +124,8 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
     nvJitLink makes of it together with a stub that takes their addresses. Other kinds, and fatbins without LTO-IR, are
     trusted: the link itself says whether they define what is missing.
 
-    Raises
-    ------
-    PlanError
-        If nvJitLink cannot read it.
+    Raises:
+        PlanError: If nvJitLink cannot read it.
     """
     item = LinkInput(kind, bytes(data), name)
     if kind in (InputKind.LTOIR, InputKind.FATBIN):

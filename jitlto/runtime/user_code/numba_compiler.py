@@ -91,14 +91,10 @@ def compile_function(
 ) -> CompiledFunction:
     """Compile a Python function for the types of the symbol that its adapter calls, and under that symbol's name.
 
-    Raises
-    ------
-    InterfaceMismatchError
-        If the function has another number of parameters, or Numba has no such type.
-    CompileError
-        If Numba cannot compile it for these types.
-    ToolchainError
-        If numba-cuda is not installed.
+    Raises:
+        InterfaceMismatchError: If the function has another number of parameters, or Numba has no such type.
+        CompileError: If Numba cannot compile it for these types.
+        ToolchainError: If numba-cuda is not installed.
     """
     signature = _signature(function, symbol.name)
     content = fingerprint(function.function)

@@ -52,31 +52,21 @@ def from_functions(
 ) -> list[UserInput]:
     """Compile callers' Python functions for the symbols that the configuration requires of their groups.
 
-    Parameters
-    ----------
-    functions : sequence of PythonFunction
-        The caller's functions.
-    family : FamilyRecord
-        The family whose interfaces they implement.
-    fragments : sequence of Fragment
-        All fragments of the family.
-    configuration, entry_group, pinned
-        As :func:`~jitlto.model.resolve.resolve` takes them.
-    supplied : sequence of UserInput
-        The caller's other inputs.
-    store : CacheDir or None
-        The user's cache, where there is one.
+    Args:
+        functions: The caller's functions.
+        family: The family whose interfaces they implement.
+        fragments: All fragments of the family.
+        configuration, entry_group, pinned: As :func:`~jitlto.model.resolve.resolve` takes them.
+        supplied: The caller's other inputs.
+        store: The user's cache, where there is one.
 
-    Raises
-    ------
-    PlanError
-        If the configuration does not lead to one kernel, or that kernel requires nothing of a function's group.
-    InterfaceMismatchError
-        If a function has another number of parameters than the interface, or the interface a type unknown to Numba.
-    CompileError
-        If Numba cannot compile a function for the interface's types.
-    ToolchainError
-        If numba-cuda is not installed.
+    Raises:
+        PlanError: If the configuration does not lead to one kernel, or that kernel requires nothing of a function's
+            group.
+        InterfaceMismatchError: If a function has another number of parameters than the interface, or the interface a
+            type unknown to Numba.
+        CompileError: If Numba cannot compile a function for the interface's types.
+        ToolchainError: If numba-cuda is not installed.
     """
     if not functions:
         return []
