@@ -27,12 +27,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jitlto.errors import JitltoError
-from jitlto.frozen import Frozen
 
 
-class Config(Frozen):
+class Config(NamedTuple):
     """The settings of a process.
 
     Args:

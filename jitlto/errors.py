@@ -19,16 +19,18 @@ class JitltoError(Exception):
         hint: What to do about it.
     """
 
-    code: str = "jitlto"
+    code = "jitlto"
+
+    def __init_subclass__(cls, *, code: str | None = None) -> None:
+        if code is not None:
+            cls.code = code
 
     def __init__(
         self, what: str, *, code: str | None = None, where: str | None = None, hint: str | None = None
     ) -> None:
         super().__init__(what, where, hint)
-        self.what = what
-        self.code = code or type(self).code
-        self.where = where
-        self.hint = hint
+        self.what, self.where, self.hint = what, where, hint
+        self.code = code or self.code
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle by attributes: errors cross from worker processes with all that they carry."""
@@ -47,34 +49,24 @@ def _rebuild(cls: type[JitltoError], state: dict[str, object]) -> JitltoError:
     return error
 
 
-class MatrixError(JitltoError):
+class MatrixError(JitltoError, code="matrix"):
     """A matrix is malformed or breaks a rule of the matrix product."""
 
-    code = "matrix"
 
-
-class FamilyError(JitltoError):
+class FamilyError(JitltoError, code="family"):
     """A ``family.toml`` is missing, malformed or contradicts itself."""
 
-    code = "family"
 
-
-class ProjectError(JitltoError):
+class ProjectError(JitltoError, code="project"):
     """A package's ``[tool.jitlto]`` is missing, malformed, or at odds with its families, entry points or database."""
 
-    code = "project"
 
-
-class RenderError(JitltoError):
+class RenderError(JitltoError, code="render"):
     """A template cannot be rendered with one of its combinations."""
 
-    code = "render"
 
-
-class ToolchainError(JitltoError):
+class ToolchainError(JitltoError, code="toolchain"):
     """A compiler, linker or other CUDA component is missing or unusable."""
-
-    code = "toolchain"
 
 
 class LoggedError(JitltoError):
@@ -84,128 +76,82 @@ class LoggedError(JitltoError):
         log: The tool's log, unabridged.
     """
 
-    def __init__(
-        self,
-        what: str,
-        *,
-        code: str | None = None,
-        where: str | None = None,
-        hint: str | None = None,
-        log: str = "",
-    ) -> None:
-        super().__init__(what, code=code, where=where, hint=hint)
+    def __init__(self, what: str, *, log: str = "", **rest: str | None) -> None:
+        super().__init__(what, **rest)
         self.log = log
 
 
-class CompileError(LoggedError):
+class CompileError(LoggedError, code="compile"):
     """A source does not compile; ``log`` holds the compiler's own words."""
 
-    code = "compile"
 
-
-class BuildError(JitltoError):
+class BuildError(JitltoError, code="build"):
     """Fragments compile one by one but do not make a sound database together."""
 
-    code = "build"
 
-
-class DatabaseError(JitltoError):
+class DatabaseError(JitltoError, code="database"):
     """A fragment database is missing, damaged, foreign or too new."""
 
-    code = "database"
 
-
-class ManifestError(JitltoError):
+class ManifestError(JitltoError, code="manifest"):
     """A manifest is missing, malformed or badly signed, or a file is not what it says."""
 
-    code = "manifest"
 
-
-class RegistryError(JitltoError):
+class RegistryError(JitltoError, code="registry"):
     """No database, or more than one, holds the family asked for."""
 
-    code = "registry"
 
-
-class PlanError(JitltoError):
+class PlanError(JitltoError, code="plan"):
     """A configuration does not resolve to one set of fragments."""
 
-    code = "plan"
 
-
-class UnknownParameterError(PlanError):
+class UnknownParameterError(PlanError, code="plan-unknown-parameter"):
     """A configuration names a parameter that the family does not have."""
 
-    code = "plan-unknown-parameter"
 
-
-class UnknownValueError(PlanError):
+class UnknownValueError(PlanError, code="plan-unknown-value"):
     """A configuration gives a parameter a value that no fragment has."""
 
-    code = "plan-unknown-value"
 
-
-class AmbiguousConfigurationError(PlanError):
+class AmbiguousConfigurationError(PlanError, code="plan-ambiguous"):
     """A configuration leaves more than one fragment to choose from."""
 
-    code = "plan-ambiguous"
 
-
-class MissingProviderError(PlanError):
+class MissingProviderError(PlanError, code="plan-missing-provider"):
     """Nobody provides a symbol that a fragment requires."""
 
-    code = "plan-missing-provider"
 
-
-class InterfaceMismatchError(PlanError):
+class InterfaceMismatchError(PlanError, code="plan-interface-mismatch"):
     """A provider and a requirer of one interface disagree about its types."""
 
-    code = "plan-interface-mismatch"
 
-
-class LinkError(LoggedError):
+class LinkError(LoggedError, code="link"):
     """A plan does not link; ``log`` holds nvJitLink's error and info logs."""
 
-    code = "link"
 
-
-class VersionError(LinkError):
+class VersionError(LinkError, code="link-version"):
     """A fragment's compiler and the nvJitLink at hand do not go together."""
 
-    code = "link-version"
 
-
-class ArchitectureError(LinkError):
+class ArchitectureError(LinkError, code="link-architecture"):
     """A fragment's architecture and the target architecture do not go together."""
 
-    code = "link-architecture"
 
-
-class UnresolvedSymbolError(LinkError):
+class UnresolvedSymbolError(LinkError, code="link-unresolved"):
     """A linked kernel refers to a symbol that no input defines."""
 
-    code = "link-unresolved"
 
-
-class NotCachedError(JitltoError):
+class NotCachedError(JitltoError, code="not-cached"):
     """A kernel would have to be linked where linking is forbidden."""
 
-    code = "not-cached"
 
-
-class NoDeviceError(JitltoError):
+class NoDeviceError(JitltoError, code="no-device"):
     """No usable CUDA driver or device."""
 
-    code = "no-device"
 
-
-class LaunchError(JitltoError):
+class LaunchError(JitltoError, code="launch"):
     """A launch was refused before or by the driver."""
 
-    code = "launch"
 
-
-class ArgumentError(LaunchError, TypeError):
+class ArgumentError(LaunchError, TypeError, code="launch-argument"):
     """A launch argument does not fit the kernel's signature."""
-
-    code = "launch-argument"

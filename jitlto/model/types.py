@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 
 
 class Scalar(Frozen):

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 
 
 class Kind:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 from jitlto.storage.files import open_regular
 
 if TYPE_CHECKING:

@@ -205,7 +205,7 @@ class Tracer:
 
 def _makes_a_value(frame: FrameType) -> bool:
     """Whether a frame is the constructor of a value: of a dataclass, or of jitlto's lighter ones."""
-    return frame.f_code.co_filename == "<string>" or frame.f_globals["__name__"] == "jitlto.frozen"
+    return frame.f_code.co_filename == "<string>" or frame.f_globals["__name__"] == "jitlto.model.frozen"
 
 
 def _short(module: str) -> str:

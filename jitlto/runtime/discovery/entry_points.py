@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.errors import DatabaseError, RegistryError
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 from jitlto.storage.files import GROUP, SUFFIX
 
 

@@ -18,7 +18,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 from jitlto.model.types import Parameter
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import site_packages

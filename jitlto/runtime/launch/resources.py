@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.cuda import device
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 from jitlto.model.mangling import demangle
 
 if TYPE_CHECKING:

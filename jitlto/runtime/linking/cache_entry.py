@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 
 if TYPE_CHECKING:
     from jitlto.model.versions import Architecture

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.frozen import Frozen
+from jitlto.model.frozen import Frozen
 
 values = st.none() | st.integers() | st.text()
 
