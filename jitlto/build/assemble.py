@@ -13,8 +13,6 @@ from jitlto.model.mangling import base_name, demangle, parameter_types
 from jitlto.model.type_spelling import is_same_type
 from jitlto.model.types import Parameter, find_scalar
 
-_MISMATCH = "build-params-mismatch"
-
 
 def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
     """Make the fragment of one compiled source.
@@ -59,43 +57,28 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
         return candidates[0]
     names = ", ".join(demangle(s.name) for s in kernels)
     if not kernels:
-        raise BuildError(
-            "no __global__ function with external linkage",
-            code="build-no-kernel",
-            where=rendered.origin,
-            hint="instantiate a template explicitly; take a kernel out of an anonymous namespace, or drop its static",
-        )
-    if entry is None:
-        raise BuildError(
-            f"several kernels: {names}",
-            code="build-several-kernels",
-            where=rendered.origin,
-            hint='choose one: entry = "<name>" in the group\'s table',
-        )
-    raise BuildError(
-        f"{len(candidates) or 'no'} kernels named {entry!r} among {names}",
-        code="build-several-kernels" if candidates else "build-no-kernel",
-        where=rendered.origin,
-        hint="entry is the kernel's name without namespaces and arguments",
-    )
+        what = "no __global__ function with external linkage"
+        hint = "instantiate a template explicitly; take a kernel out of an anonymous namespace, or drop its static"
+    elif entry is None:
+        what = f"several kernels: {names}"
+        hint = 'choose one: entry = "<name>" in the group\'s table'
+    else:
+        what = f"{len(candidates) or 'no'} kernels named {entry!r} among {names}"
+        hint = "entry is the kernel's name without namespaces and arguments"
+    code = "build-several-kernels" if candidates else "build-no-kernel"
+    raise BuildError(what, code=code, where=rendered.origin, hint=hint)
 
 
 def _check_device(rendered: RenderedSource, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
-        raise BuildError(
-            f"kernel {demangle(kernels[0].name)} in a device group",
-            code="build-unexpected-kernel",
-            where=rendered.origin,
-            hint="declare the group as [entrypoint.…], or make it a __device__ function",
-        )
+        what = f"kernel {demangle(kernels[0].name)} in a device group"
+        hint = "declare the group as [entrypoint.…], or make it a __device__ function"
+        raise BuildError(what, code="build-unexpected-kernel", where=rendered.origin, hint=hint)
     if not provides:
-        raise BuildError(
-            "nothing that another fragment could call",
-            code="build-nothing-provided",
-            where=rendered.origin,
-            hint='static functions, __forceinline__ on an extern "C" function and templates without an instantiation '
-            "emit no code",
-        )
+        what = "nothing that another fragment could call"
+        hint = 'static functions, __forceinline__ on an extern "C" function and templates without an instantiation '
+        hint += "emit no code"
+        raise BuildError(what, code="build-nothing-provided", where=rendered.origin, hint=hint)
 
 
 def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
@@ -105,53 +88,31 @@ def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[in
         mangled = []
     types = mangled if mangled is not None else [type_ for type_, _ in declared]
     names = [name for _, name in declared] or [f"arg{number}" for number in range(len(types))]
-    where = f"{rendered.origin}, kernel {demangle(kernel)}"
+
+    def error(what: str, hint: str = "correct params or the kernel", code: str = "build-params-mismatch") -> BuildError:
+        return BuildError(what, code=code, where=f"{rendered.origin}, kernel {demangle(kernel)}", hint=hint)
+
     if len(types) != len(sizes) or len(names) != len(types):
         untyped = '; the name of an extern "C" kernel has no types' if mangled is None else ""
-        raise BuildError(
-            f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}{untyped}",
-            code=_MISMATCH,
-            where=where,
-            hint='list every parameter of the kernel in params, in order, as "type name"',
-        )
+        what = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}{untyped}"
+        raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
     if len(set(names)) != len(names):
-        raise BuildError(
-            f"duplicate name in params: {', '.join(names)}",
-            code="build-params-duplicate",
-            where=where,
-            hint="give each parameter a name of its own",
-        )
+        what = f"duplicate name in params: {', '.join(names)}"
+        raise error(what, "give each parameter a name of its own", "build-params-duplicate")
     for (type_, name), actual in zip(declared, types, strict=False):
         if not is_same_type(type_, actual):
-            raise BuildError(
-                f"parameter {name!r} is declared as {type_}, but the kernel takes {actual}",
-                code=_MISMATCH,
-                where=where,
-                hint="correct params or the kernel",
-            )
+            raise error(f"parameter {name!r} is declared as {type_}, but the kernel takes {actual}")
     for type_, name, (size, _) in zip(types, names, sizes, strict=True):
         known = find_scalar(type_)
         expected = 8 if type_.rstrip().endswith(("*", "&")) else known.size if known else size
         if expected != size:
-            raise BuildError(
-                f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}",
-                code=_MISMATCH,
-                where=where,
-                hint="correct params or the kernel",
-            )
-    return tuple(
-        Parameter(name, type_, size, alignment)
-        for name, type_, (size, alignment) in zip(names, types, sizes, strict=True)
-    )
+            raise error(f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}")
+    return tuple(Parameter(name, type_, *layout) for name, type_, layout in zip(names, types, sizes, strict=True))
 
 
 def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str, str]:
     match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
-        raise BuildError(
-            f"invalid params entry {text!r}",
-            code="build-params-syntax",
-            where=rendered.origin,
-            hint='write "type name", such as "const float* dataset"',
-        )
+        hint = 'write "type name", such as "const float* dataset"'
+        raise BuildError(f"invalid params entry {text!r}", code="build-params-syntax", where=rendered.origin, hint=hint)
     return match[1].strip(), match[2]

@@ -237,15 +237,14 @@ def _build(
 def _observer(timings: Path | None, quiet: bool) -> Iterator[Observer]:
     """The observer of a build: shows progress, and writes timings at the end, of a build that fails too."""
     from jitlto.build.execution import timings as record
-    from jitlto.build.execution.events import ObserverGroup
 
-    recorder = record.Recorder()
-    try:
-        with progress("compiling", quiet=quiet) as tally:
-            yield ObserverGroup(recorder, tally)
-    finally:
-        if timings is not None:
-            record.write(recorder.timings(), timings)
+    with progress("compiling", quiet=quiet) as tally:
+        recorder = record.Recorder(next_observer=tally)
+        try:
+            yield recorder
+        finally:
+            if timings is not None:
+                record.write(recorder.timings(), timings)
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:

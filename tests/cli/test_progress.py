@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.execution.events import NO_OBSERVER, ObserverGroup, Span
+from jitlto.build.execution.events import Span
+from jitlto.build.execution.timings import Recorder
 from jitlto.cli.progress import progress
 from jitlto.cli.tally import Tally, duration
 from jitlto.errors import CompileError
@@ -207,12 +208,16 @@ def test_durations_are_written_as_people_write_them(seconds: float, text: str) -
     assert duration(seconds) == text
 
 
-def test_several_observers_hear_the_same() -> None:
-    tallies = Tally(), Tally()
-    both = ObserverGroup(*tallies, NO_OBSERVER)
-    both.phase("compile")
-    both.started(KEYS[:3])
-    both.cached(KEYS[0])
-    both.compiled(span(KEYS[1]))
-    both.failed(KEYS[2], CompileError("no"))
-    assert [(t.total, t.hits, t.compiles, t.failures) for t in tallies] == [(3, 1, 1, 1)] * 2
+def test_a_recorder_passes_on_all_that_it_hears() -> None:
+    tally = Tally()
+    inner = Recorder(next_observer=tally)
+    outer = Recorder(next_observer=inner)
+    outer.phase("compile")
+    outer.started(KEYS[:3])
+    outer.cached(KEYS[0])
+    outer.compiled(span(KEYS[1]))
+    outer.failed(KEYS[2], CompileError("no"))
+    assert (tally.total, tally.hits, tally.compiles, tally.failures) == (3, 1, 1, 1)
+    assert [(len(t.phases), t.cached, t.spans) for t in (inner.timings(), outer.timings())] == [
+        (1, 1, (span(KEYS[1]),))
+    ] * 2

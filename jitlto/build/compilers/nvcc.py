@@ -19,7 +19,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.compilers.line_markers import entered_files
 from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model import headers
@@ -47,6 +46,10 @@ _REFUSED = {
     ),
 }  # fmt: skip
 _EXTERNAL = ("<toolkit", "<host")
+# The line markers that GCC and Clang leave in a preprocessed text. Flag 1: a file is entered. A #line directive leaves
+# a marker without flags, so it can neither fake nor hide one.
+_ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
+_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
 _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or directory$", re.M)
 
@@ -313,3 +316,20 @@ def _killed(program: str, number: int) -> ToolchainError:
         code="toolchain-killed",
         hint="out of memory, or a compiler bug: build with fewer jobs",
     )
+
+
+def entered_files(preprocessed: bytes) -> tuple[str, ...]:
+    """Return the files that a preprocessed text was made from, as the preprocessor spells their paths; sorted.
+
+    Its line markers are exact where a dependency file is not: nvcc writes ``-MD`` from one run of the preprocessor, and
+    a header under ``#if __CUDA_ARCH__`` may be read in another.
+    """
+    return tuple(sorted({_unescape(path) for path in _ENTERED.findall(preprocessed)}))
+
+
+def _unescape(path: bytes) -> str:
+    def plain(match: re.Match[bytes]) -> bytes:
+        code: bytes = match[1]
+        return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else code
+
+    return _ESCAPE.sub(plain, path).decode("utf-8", "surrogateescape")

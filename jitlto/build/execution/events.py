@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
@@ -14,7 +14,7 @@ class Span:
     """One fragment's compile: where, when and how long.
 
     Args:
-        key : FragmentKey
+        key: The fragment's.
         worker: Host and process.
         start: Seconds from the start of the build to the start of this compile.
         seconds: Wall time of the compile.
@@ -24,37 +24,6 @@ class Span:
     worker: str
     start: float
     seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """A part of the build, with its start in seconds from that of the build, and its seconds.
-
-    A name may occur again, once for each family.
-    """
-
-    name: str
-    start: float
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """Where the time of a build went.
-
-    Args:
-        phases: In order.
-        spans: Of each fragment that was compiled, in the order in which they ended.
-        cached: How many fragments needed no compile.
-        total_seconds: Wall time of the build.
-        earlier: Of those from the cache, by key, the seconds of their compile, as far as they are known.
-    """
-
-    phases: tuple[Phase, ...]
-    spans: tuple[Span, ...]
-    cached: int
-    total_seconds: float
-    earlier: Mapping[str, float] = field(default_factory=dict)
 
 
 class Observer:
@@ -81,30 +50,3 @@ class Observer:
 
 
 NO_OBSERVER = Observer()
-
-
-class ObserverGroup(Observer):
-    """Passes every call on to several observers, in order."""
-
-    def __init__(self, *observers: Observer) -> None:
-        self._observers = observers
-
-    def phase(self, name: str) -> None:
-        for observer in self._observers:
-            observer.phase(name)
-
-    def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
-        for observer in self._observers:
-            observer.started(keys, costs)
-
-    def cached(self, key: FragmentKey) -> None:
-        for observer in self._observers:
-            observer.cached(key)
-
-    def compiled(self, span: Span) -> None:
-        for observer in self._observers:
-            observer.compiled(span)
-
-    def failed(self, key: FragmentKey, error: JitltoError) -> None:
-        for observer in self._observers:
-            observer.failed(key, error)

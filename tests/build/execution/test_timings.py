@@ -13,9 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.build.execution.costs import read_seconds
-from jitlto.build.execution.events import Phase, Span, Timings
-from jitlto.build.execution.timings import Recorder, check_writable, to_json, write
-from jitlto.build.execution.timings_page import to_html, to_svg
+from jitlto.build.execution.events import Span
+from jitlto.build.execution.timings import (
+    Phase,
+    Recorder,
+    Timings,
+    check_writable,
+    to_html,
+    to_json,
+    to_svg,
+    write,
+)
 from jitlto.errors import BuildError
 from jitlto.model.fragment import FragmentKey
 from tests.support.errors import raises
