@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
 
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.outputs import check_outputs, family_sources, write_output
-from jitlto.cli.parameters import FILE
+from jitlto.cli.parameters import DIRECTORY, FILE, jobs_option, json_option
 from jitlto.cli.progress import progress
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # imports that other commands need not wait for
     from concurrent.futures import Executor
 
     from jitlto.build.cache.cache import Cache
-    from jitlto.build.execution.events import Observer
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.build.packaging.project import Package
     from jitlto.build.rendered_families import RenderedFamilies
@@ -37,9 +36,7 @@ _LONGEST_NAME = 200  # file systems take 255 bytes
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
 @click.argument("name", metavar="FAMILY")
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), required=True, help="The directory to write to."
-)
+@click.option("-o", "--output", type=DIRECTORY, required=True, help="The directory to write to.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON: key, path, combination.")
 def render(name: str, output: Path, as_json: bool) -> None:
     """Render FAMILY's templates into DIR, one .cu file for each combination.
@@ -86,165 +83,138 @@ Example:
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("-o", "--output", type=FILE, help="The database.")
 @click.option(
-    "--project",
-    "directory",
-    type=click.Path(exists=True, path_type=Path),
+    "--project", type=click.Path(exists=True, path_type=Path),
     help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
-)
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Compilers at once [default: as cores and memory bear].")
+)  # fmt: skip
+@jobs_option("Compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: worker processes here].")
-@click.option(
-    "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="The cache directory, instead of JITLTO_CACHE_DIR.",
-)
+@click.option("--cache-dir", type=DIRECTORY, help="The cache directory, instead of JITLTO_CACHE_DIR.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor fill the build cache.")
 @click.option("-k", "--keep-going", is_flag=True, help="Compile all that compiles, then report failures by cause.")
 @click.option("--shard", metavar="I/N", callback=_shard, help="Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
-    "--costs",
-    type=FILE,
-    multiple=True,
+    "--costs", type=FILE, multiple=True,
     help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
-)
+)  # fmt: skip
 @click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
 @click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
-@click.option(
-    "--timings",
-    type=FILE,
-    help="Write a time profile of the build: .json, .html or .svg.",
-)
+@click.option("--timings", type=FILE, help="Write a time profile of the build: .json, .html or .svg.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
-def build(
-    names: tuple[str, ...],
-    output: Path | None,
-    directory: Path | None,
-    jobs: int | None,
-    executor: str | None,
-    cache_dir: Path | None,
-    no_cache: bool,
-    keep_going: bool,
-    shard: Shard | None,
-    plan_shards: int | None,
-    costs: tuple[Path, ...],
-    explain: str | None,
-    dry_run: bool,
-    timings: Path | None,
-    quiet: bool,
-    as_json: bool,
-) -> None:
+@json_option
+def build(**options: Any) -> None:
     """Compile FAMILYs into one fragment database; without any, all under ./fragments.
 
     Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only what has changed is compiled
     again. The database is written at the end, whole, or not at all.
 
-    With --rendered, families and compiler options are those of the package in that directory, whose entry points are
+    With --project, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
     from jitlto.build.cache.cache import open_cache
-    from jitlto.build.execution import timings as record
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
     from jitlto.build.rendered_families import RenderedFamilies
 
-    modes = sum((plan_shards is not None, explain is not None, dry_run))
-    builds = modes == 0
-    if builds and output is None:
-        raise click.UsageError("Missing option '-o' / '--output'.")
-    if modes > 1:
-        raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
-    if plan_shards and shard:
-        raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
-    outputs = {"-o": output if builds else None, "--timings": timings}
-    check_outputs(outputs, costs, database="-o")
-    if timings is not None:
-        record.check_writable(timings)
-    recorded = read_costs(costs)
-    package = None if directory is None else _package(directory, names)
-    if (
-        package
-        and builds
-        and output
-        and not shard
-        and (taken := prebuilt.copy_prebuilt(package.config, package.families, output))
-    ):
-        print_built(taken, f"in {output} (taken from JITLTO_PREBUILT)", as_json=as_json, compiled=0)
-        return
-    families = package.families if package else [declaration.load_family(path) for path in _paths(names)]
+    o = _Options(**options)
+    outputs = _check_usage(o)
+    recorded = read_costs(o.costs)
+    package = None if o.project is None else _package(o.project, o.names)
+    if package and o.output and not (o.prints_only or o.shard):
+        taken = prebuilt.copy_prebuilt(package.config, package.families, o.output)
+        if taken:
+            print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
+            return
+    families = package.families if package else [declaration.load_family(path) for path in _paths(o.names)]
     check_outputs(outputs, family_sources(families), database="-o")
-    rendered = RenderedFamilies(families, keep_going=keep_going)
-    cache = None if no_cache else open_cache(cache_dir)
-    if plan_shards is not None:
-        _print_shards(rendered, plan_shards, recorded, as_json)
-    elif explain is not None:
-        _print_reasons(rendered, FragmentKey.parse(explain), cache, as_json)
-    elif dry_run:
-        _print_uncached(rendered, cache, as_json)
-    elif output is not None:
-        options = _BuildOptions(jobs, executor, keep_going, shard, recorded, timings, quiet)
-        _build(rendered, output, cache, options, as_json)
+    rendered = RenderedFamilies(families, keep_going=o.keep_going)
+    cache = None if o.no_cache else open_cache(o.cache_dir)
+    if o.plan_shards is not None:
+        _print_shards(rendered, o.plan_shards, recorded, o.as_json)
+    elif o.explain is not None:
+        _print_reasons(rendered, FragmentKey.parse(o.explain), cache, o.as_json)
+    elif o.dry_run:
+        _print_uncached(rendered, cache, o.as_json)
+    elif o.output is not None:
+        _build(rendered, o.output, cache, recorded, o)
 
 
 @dataclass(frozen=True, slots=True)
-class _BuildOptions:
+class _Options:
+    names: tuple[str, ...]
+    output: Path | None
+    project: Path | None
     jobs: int | None
     executor: str | None
+    cache_dir: Path | None
+    no_cache: bool
     keep_going: bool
     shard: Shard | None
-    recorded: Mapping[str, int]
+    plan_shards: int | None
+    costs: tuple[Path, ...]
+    explain: str | None
+    dry_run: bool
     timings: Path | None
     quiet: bool
+    as_json: bool
+
+    @property
+    def prints_only(self) -> bool:
+        return self.plan_shards is not None or self.explain is not None or self.dry_run
+
+
+def _check_usage(o: _Options) -> dict[str, Path | None]:
+    """Check the options that exclude each other; return the files to write, by option."""
+    from jitlto.build.execution import timings
+
+    if o.output is None and not o.prints_only:
+        raise click.UsageError("Missing option '-o' / '--output'.")
+    if (o.plan_shards is not None) + (o.explain is not None) + o.dry_run > 1:
+        raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
+    if o.plan_shards and o.shard:
+        raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
+    outputs = {"-o": None if o.prints_only else o.output, "--timings": o.timings}
+    check_outputs(outputs, o.costs, database="-o")
+    if o.timings is not None:
+        timings.check_writable(o.timings)
+    return outputs
 
 
 def _build(
-    rendered: RenderedFamilies, output: Path, cache: Cache | None, options: _BuildOptions, as_json: bool
+    rendered: RenderedFamilies, output: Path, cache: Cache | None, recorded: Mapping[str, int], o: _Options
 ) -> None:
     from jitlto.build import pipeline
+    from jitlto.build.execution import timings
     from jitlto.build.failures import FailedFragmentsError
 
     try:
-        with _observer(options.timings, options.quiet) as observer, _executor(options.executor) as pool:
-            report = pipeline.build(
-                rendered,
-                output,
-                jobs=options.jobs,
-                executor=pool,
-                cache=cache,
-                observer=observer,
-                keep_going=options.keep_going,
-                shard=options.shard,
-                recorded=options.recorded,
-            )
+        with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor) as executor:
+            recorder = timings.Recorder(next_observer=tally)
+            try:
+                report = pipeline.build(
+                    rendered,
+                    output,
+                    jobs=o.jobs,
+                    executor=executor,
+                    cache=cache,
+                    observer=recorder,
+                    keep_going=o.keep_going,
+                    shard=o.shard,
+                    recorded=recorded,
+                )
+            finally:  # of a build that fails too
+                if o.timings is not None:
+                    timings.write(recorder.timings(), o.timings)
     except FailedFragmentsError as error:
-        if as_json:
+        if o.as_json:
             _print_failures(error)
         raise
     compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
-    print_built(
-        report,
-        f"in {report.path} ({compiled}, {report.seconds:.1f} s)",
-        as_json=as_json,
-        compiled=report.compiled,
-        seconds=round(report.seconds, 3),
-    )
-
-
-@contextlib.contextmanager
-def _observer(timings: Path | None, quiet: bool) -> Iterator[Observer]:
-    """The observer of a build: shows progress, and writes timings at the end, of a build that fails too."""
-    from jitlto.build.execution import timings as record
-
-    with progress("compiling", quiet=quiet) as tally:
-        recorder = record.Recorder(next_observer=tally)
-        try:
-            yield recorder
-        finally:
-            if timings is not None:
-                record.write(recorder.timings(), timings)
+    summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"
+    seconds = round(report.seconds, 3)
+    print_built(report, summary, as_json=o.as_json, compiled=report.compiled, seconds=seconds)
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:
@@ -264,15 +234,12 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
     return paths
 
 
-@contextlib.contextmanager
-def _executor(url: str | None) -> Iterator[Executor | None]:
+def _executor(url: str | None) -> contextlib.AbstractContextManager[Executor | None]:
     if url is None:
-        yield None
-        return
+        return contextlib.nullcontext()
     from jitlto.build.execution import dask
 
-    with dask.connect(url) as pool:
-        yield pool
+    return dask.connect(url)
 
 
 def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str, int], as_json: bool) -> None:
@@ -296,20 +263,16 @@ def _print_reasons(rendered: RenderedFamilies, key: FragmentKey, cache: Cache | 
 
 
 def _print_failures(error: FailedFragmentsError) -> None:
-    print_json(
+    failures = [
         {
-            "error": error.what,
-            "failures": [
-                {
-                    "cause": group.title,
-                    "extent": list(group.extent),
-                    "fragments": [str(key) for key in group.keys],
-                    "message": str(group.failures[0].error),
-                }
-                for group in error.failures
-            ],
+            "cause": group.title,
+            "extent": list(group.extent),
+            "fragments": [str(key) for key in group.keys],
+            "message": str(group.failures[0].error),
         }
-    )
+        for group in error.failures
+    ]
+    print_json({"error": error.what, "failures": failures})
 
 
 def _print_uncached(rendered: RenderedFamilies, cache: Cache | None, as_json: bool) -> None:

@@ -11,7 +11,7 @@ import click
 from jitlto import config
 from jitlto.cli.families import find_family, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import parse_configuration
+from jitlto.cli.parameters import json_option, parse_configuration
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
 from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, user_caches
@@ -30,7 +30,6 @@ _only = click.option("--only", type=click.Choice(["cubins", "build"]), help="One
 _only_of_all = click.option(
     "--only", type=click.Choice(["cubins", "build", "editable"]), help="One of the three [default: all]."
 )
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 
 
 @click.group(epilog="Example: jitlto cache info")
@@ -39,7 +38,7 @@ def cache() -> None:
 
 
 @cache.command(epilog="Example: jitlto cache info --json")
-@_json
+@json_option
 def info(as_json: bool) -> None:
     """Show where the caches are, what they hold, and what they may hold."""
     caches = [_describe(each) for each in user_caches()]
@@ -99,7 +98,7 @@ def _describe_editable() -> dict[str, Any]:
     "--size", "bound", callback=_bytes, metavar="SIZE", help="What each may hold, e.g. 500M [default: its own bound]."
 )
 @_only
-@_json
+@json_option
 def prune(bound: int | None, only: str | None, as_json: bool) -> None:
     """Remove what was used longest ago, until the caches are within their bounds."""
     chosen = [place for place in user_caches() if only in (None, place.name)]
@@ -108,7 +107,7 @@ def prune(bound: int | None, only: str | None, as_json: bool) -> None:
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
 @_only_of_all
-@_json
+@json_option
 def clear(only: str | None, as_json: bool) -> None:
     """Remove every entry, and the databases of packages that are installed editable.
 
@@ -146,7 +145,7 @@ def _print_removed(removed: list[tuple[str, str, dict[str, Any]]], as_json: bool
     "distance_name=euclidean filter_name=filter_none --db search.fragdb --arch sm_90"
 )
 @plan_options
-@_json
+@json_option
 def why(
     name: str,
     settings: tuple[str, ...],

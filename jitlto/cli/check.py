@@ -9,7 +9,7 @@ import click
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_cause, print_json
-from jitlto.cli.parameters import PATH, parse_targets
+from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_targets
 from jitlto.cli.progress import progress
 from jitlto.model.text import pluralize
 from jitlto.storage.check_result import FamilyCheck, LinkCheck
@@ -24,8 +24,8 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
     "--cover", type=click.IntRange(min=1), metavar="N", help="Link only as many kernels as hold all N values."
 )
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Links at once [default: as cores and memory bear].")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@jobs_option("Links")
+@json_option
 def check(
     database: Path,
     names: tuple[str, ...],

@@ -9,7 +9,7 @@ import click
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH
+from jitlto.cli.parameters import PATH, json_option
 from jitlto.errors import DatabaseError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle
@@ -23,7 +23,7 @@ _database = click.argument("database", metavar=DATABASE, type=PATH)
 @click.command(epilog="Example: jitlto ls search.fragdb")
 @click.argument("database", metavar=f"[{DATABASE}]", type=PATH, required=False)
 @click.option("--installed", is_flag=True, help="List the families of installed packages.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def ls(database: Path | None, installed: bool, as_json: bool) -> None:
     """List the fragments of DB, or of a family: role, size of all images, key."""
     if installed == (database is not None):
@@ -55,7 +55,7 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
 )
 @_database
 @click.argument("key", metavar="KEY")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def show(database: Path, key: str, as_json: bool) -> None:
     """Show one fragment of DB: what it provides and requires, and its images."""
     with _open(database)[0] as opened:

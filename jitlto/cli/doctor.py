@@ -12,7 +12,7 @@ import click
 from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH
+from jitlto.cli.parameters import PATH, json_option
 from jitlto.errors import JitltoError
 from jitlto.model.compatibility import LinkMethod
 from jitlto.model.text import pluralize
@@ -34,7 +34,7 @@ _WAYS = {
 @click.argument("database", metavar=f"[{DATABASE}]", required=False, type=PATH)
 @click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90. Repeatable.")
 @click.option("--driver", "cuda", metavar="VERSION", help="Assume a driver for this CUDA version, e.g. 12.4.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option
 def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_json: bool) -> None:
     """Show the toolchain, driver, devices, caches, databases and installed families found, and what is wrong.
 

@@ -8,7 +8,7 @@ from typing import Literal
 import click
 
 from jitlto.cli.output import print_built
-from jitlto.cli.parameters import FILE, PATH
+from jitlto.cli.parameters import FILE, PATH, json_option
 from jitlto.model.text import pluralize
 
 
@@ -18,7 +18,7 @@ from jitlto.model.text import pluralize
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
 @click.option("--prefer", type=click.Choice(["first", "last"]), help="Which PART to take where they differ.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@json_option
 def merge(
     parts: tuple[Path, ...],
     output: Path,

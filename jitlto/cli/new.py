@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from jitlto.cli.output import print_json
+from jitlto.cli.parameters import DIRECTORY
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
 from jitlto.model.text import pluralize
@@ -24,9 +25,7 @@ def _name(_: click.Context, __: click.Parameter, value: str) -> str:
 
 @click.command(epilog="Example: jitlto new my-kernels")
 @click.argument("name", callback=_name)
-@click.option(
-    "-o", "--output", type=click.Path(file_okay=False, path_type=Path), help="The project's directory [default: NAME]."
-)
+@click.option("-o", "--output", type=DIRECTORY, help="The project's directory [default: NAME].")
 @click.option(
     "--cuda",
     type=click.Choice(["12", "13"]),

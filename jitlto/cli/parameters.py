@@ -5,18 +5,32 @@ Whether a file can be read is checked where it is read, so that it is a failure 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
 from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture, can_link_for, linkable_architectures
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 #: A file, a directory, or a name.
 PATH = click.Path(readable=False, path_type=Path)
 #: A file, to be read or written.
 FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
+#: A directory to write to.
+DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+
+
+def jobs_option(what: str) -> Callable[[F], F]:
+    """Return the option ``--jobs`` of a command that does several of ``what`` at once."""
+    return click.option(
+        "-j", "--jobs", type=click.IntRange(min=1), help=f"{what} at once [default: as cores and memory bear]."
+    )
 
 
 def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ import click
 from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_cause, print_json
-from jitlto.cli.parameters import FILE, PATH, parse_pairs, parse_targets
+from jitlto.cli.parameters import FILE, PATH, jobs_option, json_option, parse_pairs, parse_targets
 from jitlto.cli.progress import progress
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError, NoDeviceError, RegistryError
@@ -30,8 +30,8 @@ if TYPE_CHECKING:  # usage errors need not wait for the run side
 @click.option("--arch", "archs", multiple=True, metavar="ARCH[,ARCH]...", help="Targets, e.g. sm_90,sm_100.")
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Links at once [default: as cores and memory bear].")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@jobs_option("Links")
+@json_option
 def warm(
     target: str,
     settings: tuple[str, ...],

@@ -17,7 +17,6 @@ class FragmentSet:
     """Some fragments of one group, described by what they have in common.
 
     Args:
-        group : str
         count, total: How many they are, of how many in the group.
         common: The parameters in which they agree and that differ within the group.
         exact: Whether no other fragment of the group has these parameters.
@@ -37,7 +36,6 @@ class Interface:
     Args:
         name: Mangled.
         text: Demangled.
-        kind : SymbolKind
         layout: Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
         providers, requirers: One of each group.
         supplied: If no fragment provides it: the groups supplied by callers whose interface declares it.

@@ -28,7 +28,6 @@ def describe(
     """Gather the content of a report. No image is read.
 
     Args:
-        database : FragmentDatabase
         family: Report only this family.
         seconds: Compile times by the fragment's key.
         check: The result of a check of this database.

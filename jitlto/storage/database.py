@@ -215,8 +215,6 @@ def write(
 
     Args:
         path: The file.
-        families : iterable of FamilyRecord
-        fragments : iterable of Fragment
         blobs: The bytes of every image, by SHA-256 in hexadecimal.
         part: Which part of a build it is, where it is not complete.
         gaps: What a merge has left out.

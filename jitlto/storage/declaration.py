@@ -115,7 +115,6 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     """Find the ``family.toml`` of a family by its name, its directory or the file itself.
 
     Args:
-        name_or_path : str or Path
         base: Stands for the working directory: a path is relative to it, and a name is looked up in ``fragments`` below
             it before the families that jitlto ships.
 

@@ -36,7 +36,6 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
     """Open a regular file for reading, and yield it with its status; a FIFO is not waited for.
 
     Args:
-        path : Path
         follow: Whether it may be a link to a file.
 
     Raises:

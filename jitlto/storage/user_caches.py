@@ -21,7 +21,6 @@ class UserCache:
     Args:
         name: ``cubins`` or ``build``.
         title: What it holds.
-        directory : Path
         bound: Bytes that it may hold.
         setting: ``on``, ``readonly`` or ``off``: whether programs use it.
     """
@@ -77,7 +76,6 @@ class UserCache:
 
         Args:
             bound: Bytes; by default its own bound.
-            everything : bool
 
         Raises:
             JitltoError: If it cannot be used.

@@ -42,8 +42,6 @@ class Finding:
     """One failure, or one thing worth knowing.
 
     Args:
-        kind : Kind
-        message : str
         hint: What to do about it.
         subject: The key of the fragment concerned, or a family's name.
         configuration: The combination of values concerned.

@@ -55,12 +55,9 @@ class Usability:
     """The groups of a database's fragments.
 
     Args:
-        database : Path
-        digest : str
         part: Which part of a build it is.
         linker: nvJitLink's.
         driver: The CUDA version of the driver, where one is known.
-        groups : tuple of UsabilityGroup
         well: Whether each fragment can be used: on each target, where they were requested or there is a device; else on
             one.
     """
@@ -78,7 +75,6 @@ def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | Non
     """Find out which fragments of a database can be used.
 
     Args:
-        path : Path
         targets: By default the current device's, or without one all that nvJitLink links for.
         cuda: The CUDA version of the driver to suppose; by default that of the driver at hand.
 
