@@ -94,11 +94,7 @@ def _style() -> str:
 @functools.cache
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=visible,
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
     )
     environment.filters |= {"bytes": format_bytes, "duration": duration}
     environment.globals |= {"share": share, "query": query}

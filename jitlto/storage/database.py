@@ -244,10 +244,7 @@ def write(
 
 
 def _fill(
-    path: Path,
-    meta: Mapping[str, bytes],
-    tables: Mapping[str, Mapping[str, bytes]],
-    blobs: Mapping[str, bytes],
+    path: Path, meta: Mapping[str, bytes], tables: Mapping[str, Mapping[str, bytes]], blobs: Mapping[str, bytes]
 ) -> None:
     """Write the tables into an empty file: the same bytes for the same rows."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:

@@ -53,7 +53,7 @@ class Manifest:
         try:
             lines = text.decode().removesuffix("\n").split("\n") if text else []
         except UnicodeDecodeError as error:
-            raise _invalid(f"{path}", "not UTF-8") from error
+            raise _invalid(path, "not UTF-8") from error
         for number, line in enumerate(lines, 1):
             match = _LINE.fullmatch(line)
             if not match:
@@ -63,7 +63,7 @@ class Manifest:
                 raise _invalid(f"{path}:{number}", f"{name!r} is repeated, or is not a plain relative path")
             digests[name] = match[1]
         if not digests:
-            raise _invalid(f"{path}", "empty")
+            raise _invalid(path, "empty")
         return cls(path, text, digests)
 
     def name_of(self, file: Path) -> str | None:
@@ -81,21 +81,14 @@ class Manifest:
         """
         name = self.name_of(file)
         if name is None:
-            raise ManifestError(
-                f"is not listed in {self.path}, so nobody vouches for it",
-                code="manifest-not-listed",
-                where=str(file),
-                hint=f"the manifest lists {_list_some(self.digests)}; take the one that was published with the file",
-            )
+            hint = f"the manifest lists {_list_some(self.digests)}; take the one that was published with the file"
+            what = f"is not listed in {self.path}, so nobody vouches for it"
+            raise _error("manifest-not-listed", what, file, hint)
         actual = sha256(file)
         if actual != self.digests[name]:
-            raise ManifestError(
-                f"is not the file that {self.path} lists as {name}: its SHA-256 is {actual}, "
-                f"the manifest says {self.digests[name]}",
-                code="manifest-mismatch",
-                where=str(file),
-                hint="do not use it; fetch it again, with its manifest, from where it was published",
-            )
+            what = f"is not the file that {self.path} lists as {name}: its SHA-256 is {actual}, the manifest says "
+            hint = "do not use it; fetch it again, with its manifest, from where it was published"
+            raise _error("manifest-mismatch", what + self.digests[name], file, hint)
         return actual
 
 
@@ -111,30 +104,23 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
     for file in listed:
         name = Path(os.path.relpath(os.path.abspath(file), directory)).as_posix()  # noqa: PTH100
         if not name.isprintable():
-            raise ManifestError(
-                f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line",
-                code="manifest-invalid-name",
-                where=repr(str(file)),
-                hint="rename it",
-            )
+            what = f"cannot be listed in {path}: its path {name!r} has characters that cannot stand in a line"
+            raise _error("manifest-invalid-name", what, repr(str(file)), "rename it")
         if not _is_inside(name):
-            raise ManifestError(
-                f"cannot be listed in {path}: it is not in the directory of the manifest or below",
-                code="manifest-outside",
-                where=str(file),
-                hint="write the manifest with -o into a directory that holds all the files",
-            )
+            what = f"cannot be listed in {path}: it is not in the directory of the manifest or below"
+            hint = "write the manifest with -o into a directory that holds all the files"
+            raise _error("manifest-outside", what, file, hint)
         digests[name] = sha256(file)
     text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
     if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_first_line(path)))):
         what, hint = "exists and is not a manifest: not overwritten", "give another name with -o"
-        raise ManifestError(what, code="manifest-overwrite", where=str(path), hint=hint)
+        raise _error("manifest-overwrite", what, path, hint)
     try:
         with files.replacing(path) as temporary, temporary.open("xb") as output:
             output.write(text)
     except OSError as error:
         what, hint = f"cannot be written: {error.strerror}", "give a path that you may write with -o"
-        raise ManifestError(what, code="manifest-unwritable", where=str(path), hint=hint) from error
+        raise _error("manifest-unwritable", what, path, hint) from error
     return Manifest(path, text, digests)
 
 
@@ -199,39 +185,25 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     program = _ssh_keygen()
     path = signature_of(manifest.path)
     if not path.exists():
-        raise ManifestError(
-            "is not signed: there is no signature beside it",
-            code="manifest-unsigned",
-            where=str(manifest.path),
-            hint=f"fetch {path} too",
-        )
+        what = "is not signed: there is no signature beside it"
+        raise _error("manifest-unsigned", what, manifest.path, f"fetch {path} too")
     for file in (path, signers):
         bytes_of(file)  # explains what is wrong with it, which ssh-keygen does not always
-    common = [program, "-Y"], ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
+    located = ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
     if signer is None:
-        principals = subprocess.run(
-            [*common[0], "find-principals", *common[1]], capture_output=True, text=True, errors="replace", check=False
-        )
-        signer = re.split("[,\n]", principals.stdout, maxsplit=1)[0].strip()
-    untrusted = ManifestError(
+        principals = subprocess.run([program, "-Y", "find-principals", *located], capture_output=True, check=False)
+        signer = re.split("[,\n]", principals.stdout.decode("utf-8", "replace"), maxsplit=1)[0].strip()
+    if signer:
+        command = [program, "-Y", "verify", *located, "-n", NAMESPACE, "-I", signer]
+        if not subprocess.run(command, input=manifest.text, capture_output=True, check=False).returncode:
+            return signer
+    raise _error(
+        "manifest-untrusted",
         f"the signature in {path} is not by {signer or 'anybody'} whom {signers} trusts for this manifest and the "
         f"namespace {NAMESPACE!r}",
-        code="manifest-untrusted",
-        where=str(manifest.path),
-        hint="do not use the files; fetch manifest and signature again, or get the signer's new public key from the "
-        "signer",
+        manifest.path,
+        "do not use the files; fetch manifest and signature again, or get the signer's new public key from the signer",
     )
-    if not signer:
-        raise untrusted
-    done = subprocess.run(
-        [*common[0], "verify", *common[1], "-n", NAMESPACE, "-I", signer],
-        input=manifest.text,
-        capture_output=True,
-        check=False,
-    )
-    if done.returncode:
-        raise untrusted
-    return signer
 
 
 def signature_of(path: Path) -> Path:
@@ -266,7 +238,7 @@ def bytes_of(path: Path) -> bytes:
     try:
         with files.open_regular(path) as (file, status):
             if status.st_size > _LARGEST:
-                raise _invalid(f"{path}", f"longer than {_LARGEST >> 20} MiB")
+                raise _invalid(path, f"longer than {_LARGEST >> 20} MiB")
             return file.read(_LARGEST)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
@@ -277,19 +249,21 @@ def _first_line(path: Path) -> str:
         return file.read(200).decode("utf-8", "replace").partition("\n")[0]
 
 
+def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
+    return ManifestError(what, code=code, where=str(where), hint=hint)
+
+
 def _unreadable(path: Path, error: Exception) -> ManifestError:
-    why = getattr(error, "strerror", None) or str(error)
-    what, hint = f"cannot be read: {why}", "give the path of a file that exists"
-    return ManifestError(what, code="manifest-unreadable", where=str(path), hint=hint)
+    why = getattr(error, "strerror", None) or error
+    return _error("manifest-unreadable", f"cannot be read: {why}", path, "give the path of a file that exists")
 
 
 def _unsignable(path: Path, why: str) -> ManifestError:
-    return ManifestError(f"cannot be signed: {why}", code="manifest-unsignable", where=str(path), hint=_KEY)
+    return _error("manifest-unsignable", f"cannot be signed: {why}", path, _KEY)
 
 
-def _invalid(where: str, why: str) -> ManifestError:
-    hint = "`jitlto manifest DB -o FILE` writes one"
-    return ManifestError(f"is not a manifest: {why}", code="manifest-invalid", where=where, hint=hint)
+def _invalid(where: object, why: str) -> ManifestError:
+    return _error("manifest-invalid", f"is not a manifest: {why}", where, "`jitlto manifest DB -o FILE` writes one")
 
 
 def _list_some(names: Iterable[str]) -> str:

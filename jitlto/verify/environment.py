@@ -31,9 +31,9 @@ class Finding:
 
     name: str
     value: str
-    ok: bool = True
-    required: bool = True
-    remedy: str | None = None
+    ok: bool
+    required: bool
+    remedy: str | None
 
 
 @dataclass
@@ -42,8 +42,13 @@ class Diagnosis:
 
     findings: list[Finding] = field(default_factory=list)
 
-    def add(self, name: str, value: str, **rest: bool | str | None) -> None:
-        self.findings.append(Finding(name, value, **rest))  # type: ignore[arg-type]
+    def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
+        """Add what building and linking need."""
+        self.findings.append(Finding(name, value, ok, True, remedy))
+
+    def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
+        """Add what they can do without."""
+        self.findings.append(Finding(name, value, ok, False, remedy))
 
     @property
     def databases_ok(self) -> bool:
@@ -71,18 +76,15 @@ def diagnose() -> Diagnosis:
 
 
 def _packages(diagnosis: Diagnosis) -> None:
-    diagnosis.add(
-        "jitlto", f"{_package('jitlto') or 'not installed, run from a checkout'}, Python {platform.python_version()}"
-    )
+    own = _package("jitlto") or "not installed, run from a checkout"
+    diagnosis.require("jitlto", f"{own}, Python {platform.python_version()}")
     for name in ("cuda-core", "cuda-bindings"):
         found = _package(name)
-        diagnosis.add(name, found or "missing", ok=found is not None, remedy=toolkit.INSTALL)
+        diagnosis.require(name, found or "missing", found is not None, toolkit.INSTALL)
     arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
     if len(arrays) > 1:
         remedy = "use a separate environment for each CUDA major, each with one of the extras"
-        diagnosis.add(
-            "CuPy", f"{' and '.join(arrays)}, which provide the same module", ok=False, required=False, remedy=remedy
-        )
+        diagnosis.mention("CuPy", f"{' and '.join(arrays)}, which provide the same module", False, remedy)
 
 
 def _package(name: str) -> str | None:
@@ -93,44 +95,34 @@ def _package(name: str) -> str | None:
 
 
 def _toolchain(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
-    versions = [
-        _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version),
-        _component(diagnosis, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version),
-    ]
+    nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version)
+    nvjitlink = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version)
     _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
     try:
         roots = toolkit.header_roots() if _package("cuda-bindings") else ()
     except ToolchainError as error:
-        diagnosis.add("headers", error.what, ok=False, remedy=error.hint)
-        return versions[0], versions[1]
+        diagnosis.require("headers", error.what, False, error.hint)
+        return nvrtc, nvjitlink
     for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
         root = next((root for root in roots if (root / header).is_file()), None)
-        diagnosis.add(name, str(root or "missing"), ok=root is not None, remedy=toolkit.INSTALL)
+        diagnosis.require(name, str(root or "missing"), root is not None, toolkit.INSTALL)
     demangled = mangling.demangle("_Z1fv") == "f()"
-    diagnosis.add(
-        "C++ demangler",
-        "the C++ runtime's" if demangled else "missing",
-        ok=demangled,
-        remedy="install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it",
-    )
+    remedy = "install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it"
+    diagnosis.require("C++ demangler", "the C++ runtime's" if demangled else "missing", demangled, remedy)
     nvdisasm = toolkit.find_binary("nvdisasm")
-    diagnosis.add(
-        "nvdisasm",
-        nvdisasm or "not found (only `--dump sass` needs it)",
-        ok=nvdisasm is not None,
-        required=False,
-        remedy="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit",
-    )
-    return versions[0], versions[1]
+    remedy = "pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit"
+    state = nvdisasm or "not found (only `--dump sass` needs it)"
+    diagnosis.mention("nvdisasm", state, nvdisasm is not None, remedy)
+    return nvrtc, nvjitlink
 
 
 def _component(diagnosis: Diagnosis, title: str, library: str, query: Callable[[], Version]) -> Version | None:
     try:
         found = query()
     except ToolchainError as error:
-        diagnosis.add(title, f"missing: {error.what}", ok=False, remedy=error.hint)
+        diagnosis.require(title, f"missing: {error.what}", False, error.hint)
         return None
-    diagnosis.add(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
+    diagnosis.require(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
     return found
 
 
@@ -138,16 +130,13 @@ def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Versi
     if nvjitlink is None:
         return
     architectures = ", ".join(f"sm_{number}" for number in linkable_architectures(nvjitlink))
-    diagnosis.add("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
-    diagnosis.add("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
+    diagnosis.require("links LTO-IR of", f"CUDA {nvjitlink.major}.0 to {nvjitlink}, for {architectures}")
+    diagnosis.require("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
     if nvrtc is not None:
         fits = ltoir_links(nvrtc, nvjitlink)
-        diagnosis.add(
-            "NVRTC → nvJitLink",
-            "compatible" if fits else f"NVRTC {nvrtc} is newer than nvJitLink {nvjitlink}, or of another CUDA major",
-            ok=fits,
-            remedy="install both from one CUDA release",
-        )
+        state = f"NVRTC {nvrtc} is newer than nvJitLink {nvjitlink}, or of another CUDA major"
+        remedy = "install both from one CUDA release"
+        diagnosis.require("NVRTC → nvJitLink", "compatible" if fits else state, fits, remedy)
 
 
 def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
@@ -157,20 +146,15 @@ def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
     try:
         current = device.current()
     except JitltoError as error:
-        diagnosis.add(
-            "driver and devices",
-            error.what,
-            ok=False,
-            required=False,
-            remedy="only launching needs them: building, planning and linking do not",
-        )
+        remedy = "only launching needs them: building, planning and linking do not"
+        diagnosis.mention("driver and devices", error.what, False, remedy)
         return
     from cuda.core import Device
 
     for each in Device.get_all_devices():
         major, minor = each.compute_capability
         mark = ", current" if each.device_id == current.device_id else ""
-        diagnosis.add(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
+        diagnosis.require(f"device {each.device_id}", f"{each.name}, sm_{major}{minor}{mark}")
 
 
 _FORWARD = {
@@ -184,22 +168,16 @@ _FORWARD = {
 def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | None) -> None:
     """Add the driver: its CUDA version, what it cannot load, whether it is a cuda-compat package's."""
     refused = find_incompatibility(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
-    diagnosis.add(
-        "driver",
-        f"for CUDA {found.cuda}, {found.library or 'libcuda at an unknown place'}",
-        ok=refused is None,
-        required=False,
-        remedy=f"{refused.why}: {refused.remedy}" if refused else None,
-    )
+    remedy = f"{refused.why}: {refused.remedy}" if refused else None
+    place = found.library or "libcuda at an unknown place"
+    diagnosis.mention("driver", f"for CUDA {found.cuda}, {place}", refused is None, remedy)
     ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
-    diagnosis.add(
-        "forward compatibility",
-        _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release"),
-        ok=found.forward is not Forward.MISMATCH,
-        required=False,
-        remedy=f"take {found.library and found.library.parent} out of LD_LIBRARY_PATH, or remove the package "
-        "cuda-compat that was left when the driver was updated",
+    state = _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release")
+    remedy = (
+        f"take {found.library and found.library.parent} out of LD_LIBRARY_PATH, or remove the package "
+        "cuda-compat that was left when the driver was updated"
     )
+    diagnosis.mention("forward compatibility", state, found.forward is not Forward.MISMATCH, remedy)
 
 
 def _settings(diagnosis: Diagnosis) -> Config:
@@ -211,33 +189,29 @@ def _settings(diagnosis: Diagnosis) -> Config:
         except JitltoError as error:
             if environment.pop(str(error.where), None) is None:
                 raise
-            diagnosis.add(str(error.where), error.what, ok=False, remedy=error.hint)
+            diagnosis.require(str(error.where), error.what, False, error.hint)
 
 
 def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
     problems = [cache.problem() for cache in user_caches(settings) if cache.setting != "off"]
     problem = next(filter(None, problems), None)
     state = "exists" if os.path.lexists(settings.cache_dir) else "not yet made"
-    diagnosis.add(
-        "cache directory",
-        f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else ""),
-        ok=problem is None,
-        required=False,
-        remedy="set JITLTO_CACHE_DIR to a directory that only you may write",
-    )
+    value = f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else "")
+    remedy = "set JITLTO_CACHE_DIR to a directory that only you may write"
+    diagnosis.mention("cache directory", value, problem is None, remedy)
 
 
 def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None) -> None:
     if not settings.database_path:
-        diagnosis.add(_DATABASES, "none on JITLTO_DATABASE_PATH")
+        diagnosis.require(_DATABASES, "none on JITLTO_DATABASE_PATH")
     for path in settings.database_path:
         try:
             databases = registry.Registry((path,)).databases()
         except JitltoError as error:
-            diagnosis.add(_DATABASE, f"{error.where}: {error.what}", ok=False, required=False, remedy=error.hint)
+            diagnosis.mention(_DATABASE, f"{error.where}: {error.what}", False, error.hint)
             continue
         except OSError as error:
-            diagnosis.add(_DATABASE, f"{path}: {error.strerror}", ok=False, required=False)
+            diagnosis.mention(_DATABASE, f"{path}: {error.strerror}", False)
             continue
         for database in databases:
             made = sorted({image.version for fragment in database.fragments() for image in fragment.images})
@@ -246,17 +220,17 @@ def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None
                 f"compiled by {', '.join(map(str, made))}"
             )
             trouble = None if nvjitlink is None else _link_trouble(database, nvjitlink)
-            diagnosis.add(_DATABASE, value, ok=trouble is None, required=False, remedy=trouble)
+            diagnosis.mention(_DATABASE, value, trouble is None, trouble)
 
 
 def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
     """Add the families of installed packages, and what is wrong with their databases."""
     if any(finding.name.startswith("JITLTO_") for finding in diagnosis.findings):
-        diagnosis.add(_INSTALLED, "not examined until the settings above are corrected", ok=False, required=False)
+        diagnosis.mention(_INSTALLED, "not examined until the settings above are corrected", False)
         return
     listed = installed_families(session.default.registry)
     if not listed:
-        diagnosis.add("installed families", "none")
+        diagnosis.require("installed families", "none")
     for each in listed:
         waits = each.editable is not None and each.database is None  # it is built when it is used
         trouble, remedy = each.trouble, each.remedy or reinstall_command(each.distribution)
@@ -268,23 +242,17 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
             except DatabaseError as error:
                 trouble = error.what
         place = each.database or f"editable, from {each.editable}"
-        diagnosis.add(
-            _INSTALLED,
-            f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else ""),
-            ok=trouble is None or waits,
-            required=False,
-            remedy=None if each.editable else remedy or None,
-        )
+        value = f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else "")
+        diagnosis.mention(_INSTALLED, value, trouble is None or waits, None if each.editable else remedy or None)
 
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
     """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
-    previews = [
+    previews = (
         preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images
-    ]
-    troubles = sorted(
-        (says for says in previews if says.method is not LinkMethod.LTO), key=lambda says: says.method is not None
     )
+    troubles = [preview for preview in previews if preview.method is not LinkMethod.LTO]
     if not troubles:
         return None
-    return f"{troubles[0].why}: {troubles[0].remedy}; for more: jitlto doctor {database.path}"
+    worst = min(troubles, key=lambda preview: preview.method is not None)
+    return f"{worst.why}: {worst.remedy}; for more: jitlto doctor {database.path}"

@@ -97,14 +97,7 @@ def _dead_end(index: Index, end: DeadEnd) -> Finding:
     if isinstance(error, MissingProviderError):
         near = _near_provided(index, error.what)
         hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
-    return Finding(
-        _kind(error),
-        message_of(error),
-        hint,
-        str(end.entry.key),
-        dict(end.configuration),
-        code=error.code,
-    )
+    return Finding(_kind(error), message_of(error), hint, str(end.entry.key), dict(end.configuration), code=error.code)
 
 
 def _kind(error: JitltoError) -> Kind:
