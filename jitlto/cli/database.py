@@ -61,12 +61,8 @@ def show(database: Path, key: str, as_json: bool) -> None:
     with _open(database)[0] as opened:
         fragment = opened.get(FragmentKey.parse(key))
         if fragment is None:
-            raise DatabaseError(
-                f"no fragment {key}",
-                code="database-no-such-fragment",
-                where=str(database),
-                hint=f"`jitlto ls {database}` lists them",
-            )
+            where, hint = str(database), f"`jitlto ls {database}` lists them"
+            raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=where, hint=hint)
     if as_json:
         print_json(_as_dict(fragment))
         return
@@ -133,21 +129,17 @@ def _verify_pack(path: Path, read: set[Path]) -> None:
 
 def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
     """Check files against a manifest; return the databases among them."""
-    from jitlto.storage.manifest import Manifest, check_signature, signature_of, with_packs
+    from jitlto.storage.manifest import Manifest, check_signature, signature_of
 
     manifest = Manifest.read(path)
     if signers is not None:
         click.echo(f"{path}: signed by {check_signature(manifest, signers, signer)}")
     elif signature_of(path).exists():
         click.echo(f"{path}: signature not checked: give --signers", err=True)
-    listed = tuple(path.parent / name for name in manifest.digests)
-    given = databases or tuple(file for file in listed if file.suffix == files.SUFFIX)
-    checked = with_packs(given) + ([] if databases else list(listed))
-    for file in dict.fromkeys(checked):
-        manifest.check(file)
-    count = len(dict.fromkeys(checked))
-    click.echo(f"{path}: {pluralize(count, 'file')} {'is one' if count == 1 else 'are those'} that it lists")
-    return given
+    checked = manifest.check_all(databases)
+    state = "is one" if len(checked) == 1 else "are those"
+    click.echo(f"{path}: {pluralize(len(checked), 'file')} {state} that it lists")
+    return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)
 
 
 def _open(target: Path) -> tuple[FragmentDatabase, str | None]:

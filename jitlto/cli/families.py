@@ -102,13 +102,12 @@ def print_installed(*, as_json: bool) -> None:
     if not listed:
         click.echo("no installed package has a family", err=True)
     for each in listed:
-        made = (
-            ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers]
-            if each.architectures
-            else []
-        )
-        sizes = [format_bytes(each.size)] if each.size is not None else []
-        click.echo("  ".join([each.family, f"{each.distribution} {each.version}", *made, *sizes]))
+        columns = [each.family, f"{each.distribution} {each.version}"]
+        if each.architectures:
+            columns += ["for " + ", ".join(f"compute_{a}" for a in each.architectures), *each.compilers]
+        if each.size is not None:
+            columns.append(format_bytes(each.size))
+        click.echo("  ".join(columns))
         if each.editable:
             click.echo(f"  installed editable from {each.editable}")
         if each.database:

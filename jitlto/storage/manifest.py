@@ -91,6 +91,19 @@ class Manifest:
             raise _error("manifest-mismatch", what + self.digests[name], file, hint)
         return actual
 
+    def check_all(self, databases: Iterable[Path] = ()) -> list[Path]:
+        """Check databases and the packs beside them, or all files that are listed; return what was checked.
+
+        Raises:
+            ManifestError: As :meth:`check` does.
+        """
+        listed = [self.path.parent / name for name in self.digests] if not (databases := list(databases)) else []
+        databases = databases or [file for file in listed if file.suffix == files.SUFFIX]
+        checked = list(dict.fromkeys([*with_packs(databases), *listed]))
+        for file in checked:
+            self.check(file)
+        return checked
+
 
 def write(path: Path, listed: Iterable[Path]) -> Manifest:
     """Write the manifest of files in its directory or below; an existing manifest is replaced.
