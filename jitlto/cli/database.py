@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_json
@@ -14,6 +14,7 @@ from jitlto.errors import DatabaseError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle
 from jitlto.model.text import pluralize
+from jitlto.model.types import Parameter
 from jitlto.storage import files
 from jitlto.storage.database import FragmentDatabase
 
@@ -153,11 +154,10 @@ def _open(target: Path) -> tuple[FragmentDatabase, str | None]:
 
 def _as_dict(fragment: Fragment) -> dict[str, object]:
     images = [
-        asdict(i)
+        to_builtins(i)
         | {"architecture": str(i.architecture), "version": str(i.version), "ptx_isa": i.ptx_isa and str(i.ptx_isa)}
         for i in fragment.images
     ]
     key = {"key": str(fragment.key), "parameters": dict(fragment.key.parameters)}
-    signature = [parameter.as_dict() for parameter in fragment.signature]
-    record = {name: value for name, value in asdict(fragment).items() if name != "key"}
-    return key | record | {"images": images, "signature": signature}
+    record: dict[str, object] = to_builtins(fragment, enc_hook=Parameter.as_dict)
+    return record | key | {"images": images}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
@@ -28,8 +29,7 @@ class InputKind(StrEnum):
     LIBRARY = "library"
 
 
-@dataclass(frozen=True, slots=True)
-class LinkInput:
+class LinkInput(Struct, frozen=True):
     """One input of a link: its kind, its bytes, and its name in messages."""
 
     kind: InputKind
@@ -37,8 +37,7 @@ class LinkInput:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Linked:
+class Linked(Struct, frozen=True):
     """Output of a link: a cubin or PTX, and nvJitLink's info log."""
 
     data: bytes

@@ -6,8 +6,9 @@ Plans decide by these functions, and ``jitlto doctor`` predicts by them what pla
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from jitlto.errors import ArchitectureError, LinkError, VersionError
 from jitlto.model.fragment import Fragment, Image, ImageKind
@@ -38,8 +39,7 @@ class LinkMethod(StrEnum):
     JIT = "jit"
 
 
-@dataclass(frozen=True, slots=True)
-class LinkPreview:
+class LinkPreview(Struct, frozen=True):
     """How a fragment links, or why it does not.
 
     Args:
@@ -55,8 +55,7 @@ class LinkPreview:
     remedy: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Incompatibility:
+class Incompatibility(Struct, frozen=True):
     """Why a driver does not load code, and what to do about it."""
 
     why: str

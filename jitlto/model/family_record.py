@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRecord:
+class GroupRecord(Struct, frozen=True):
     """The run side's share of a group's declaration: name, role, key parameters and interface header.
 
     ``supplied``: callers supply its definition at run time.
@@ -23,8 +22,7 @@ class GroupRecord:
     supplied: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FamilyRecord:
+class FamilyRecord(Struct, frozen=True):
     """The run side's share of a family's declaration.
 
     Args:
@@ -53,8 +51,7 @@ class FamilyRecord:
         return next((group for group in self.groups if group.name == name), None)
 
 
-@dataclass(frozen=True, slots=True)
-class PartRecord:
+class PartRecord(Struct, frozen=True):
     """Record of a part of a sharded build, for merging.
 
     Args:

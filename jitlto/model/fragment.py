@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import quote, unquote
+
+from msgspec import Struct
 
 from jitlto.errors import JitltoError
 from jitlto.model.types import Parameter
@@ -42,8 +43,7 @@ class SymbolKind(StrEnum):
     VARIABLE = "variable"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class FragmentKey:
+class FragmentKey(Struct, frozen=True, order=True):
     """Names one fragment: family, group and the group's key parameters, sorted by name.
 
     The text form is ``family/group[name=value,...]``; it parses back. In values the characters ``%``, ``,``, ``=``,
@@ -105,8 +105,7 @@ class FragmentKey:
         return all(configuration.get(name, value) == value for name, value in self.parameters)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Symbol:
+class Symbol(Struct, frozen=True, order=True):
     """A function, kernel or variable that one fragment defines and another may use.
 
     Args:
@@ -136,8 +135,7 @@ class Symbol:
         return space == its_space and size in ("?", its_size) and int(alignment) <= int(its_alignment)
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Image:
+class Image(Struct, frozen=True, order=True):
     """The bytes of a fragment for one kind and architecture; the bytes themselves stay in the database.
 
     Args:
@@ -159,8 +157,7 @@ class Image:
     ptx_isa: Version | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fragment:
+class Fragment(Struct, frozen=True):
     """One compiled source: its key, the symbols that it provides and requires, and its images.
 
     Args:

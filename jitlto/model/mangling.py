@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
-import ctypes.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -122,16 +121,25 @@ def split_top_level(text: str) -> list[str]:
 
 @cache
 def _cxa_demangle() -> Callable[[str], str | None] | None:
-    for library in ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1", ctypes.util.find_library("c++")):
-        try:
-            if library:
-                return _binding(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
-        except (OSError, AttributeError):
-            continue
+    import ctypes  # 3 ms, which a plan does not need
+
+    for library in _runtime_libraries():
+        with suppress(OSError, AttributeError):
+            return _binding(ctypes.CDLL(library).__cxa_demangle, ctypes.CDLL(None).free)
     return None
 
 
+def _runtime_libraries() -> Iterator[str]:
+    yield from ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
+    from ctypes.util import find_library  # which runs programs
+
+    if library := find_library("c++"):
+        yield library
+
+
 def _binding(function: Any, free: Any) -> Callable[[str], str | None]:
+    import ctypes
+
     function.restype = ctypes.c_void_p
     function.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_int)]
     free.argtypes = [ctypes.c_void_p]

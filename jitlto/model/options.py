@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+
+from msgspec import Struct
+from msgspec.structs import asdict, force_setattr, replace
 
 from jitlto.errors import JitltoError
 from jitlto.model.text import suggest
@@ -51,8 +53,7 @@ _FORBIDDEN = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class LinkOptions:
+class LinkOptions(Struct, frozen=True):
     """Options for nvJitLink, beside the architecture (names and meaning: nvJitLink's «Supported Link Options»).
 
     Args:
@@ -92,7 +93,7 @@ class LinkOptions:
             raise self._bad("split_compile", "a whole number, 0 for all cores")
         if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
             raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
-        object.__setattr__(self, "ptxas", tuple(self.ptxas))
+        force_setattr(self, "ptxas", tuple(self.ptxas))
         if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
             raise JitltoError(
                 f"invalid link option ptxas: {_NO_DEBUG}",
@@ -117,7 +118,7 @@ class LinkOptions:
         """
         if not isinstance(options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(options).__name__}")
-        names = [field.name for field in fields(cls)]
+        names = cls.__struct_fields__
         for name in options:
             if name in ("debug", "g", "G", "device_debug"):
                 raise JitltoError(
@@ -141,15 +142,15 @@ class LinkOptions:
     def merge(self, options: Mapping[str, object]) -> LinkOptions:
         """Return these options with the given ones put over them."""
         over = self.from_mapping(options)  # checks all of them, the unknown ones too
-        return replace(self, **{f.name: getattr(over, f.name) for f in fields(self) if f.name in options})
+        return replace(self, **{name: getattr(over, name) for name in options})
 
     def as_dict(self) -> dict[str, object]:
         """Return the options that differ from their defaults, for storing."""
         default = LinkOptions()
         return {
-            field.name: list(value) if isinstance(value, tuple) else value
-            for field in fields(self)
-            if (value := getattr(self, field.name)) != getattr(default, field.name)
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if value != getattr(default, name)
         }
 
     def flags(self) -> tuple[str, ...]:

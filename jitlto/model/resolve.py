@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from jitlto.errors import (
     AmbiguousConfigurationError,
@@ -26,8 +27,7 @@ from jitlto.model.mangling import base_name, demangle
 _COMBINATION = "plan-unknown-value-combination"
 
 
-@dataclass(frozen=True, slots=True)
-class UserSymbols:
+class UserSymbols(Struct, frozen=True):
     """Symbols that a caller's own input provides and requires; ``name`` is for messages.
 
     ``opaque``: it cannot be looked into (SASS, archives), and is taken to provide what no one fragment does.
@@ -40,8 +40,7 @@ class UserSymbols:
     opaque: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Resolution:
+class Resolution(Struct, frozen=True):
     """The fragments of a kernel: the entrypoint, the device fragments by key, and what decided between them."""
 
     entry: Fragment

@@ -8,7 +8,6 @@ outgrows its bound, the least recently used entries are removed.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import time
@@ -106,7 +105,7 @@ class CacheDir:
         except OSError:
             return None
         payload = data[_HEAD:]
-        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != hashlib.sha256(payload).digest():
+        if data[: len(_MAGIC)] != _MAGIC or data[len(_MAGIC) : _HEAD] != _sha256(payload):
             self._warn_once(path, "%s is damaged and is ignored", path)
             return None
         if age > _TOUCH_INTERVAL and not self.readonly:
@@ -125,7 +124,7 @@ class CacheDir:
                 import shutil  # 3 ms, for a case that does not occur
 
                 shutil.rmtree(path)  # not ours: an entry is a file
-            _replace(path, _MAGIC + hashlib.sha256(payload).digest() + payload)
+            _replace(path, _MAGIC + _sha256(payload) + payload)
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
@@ -229,6 +228,12 @@ class CacheDir:
 
     def _path(self, kind: str, key: str) -> Path:
         return self.directory.joinpath(kind, key[:2], key[2:])
+
+
+def _sha256(payload: bytes) -> bytes:
+    import hashlib  # 2 ms, which importing jitlto.load does not need
+
+    return hashlib.sha256(payload).digest()
 
 
 def _replace(path: Path, data: bytes) -> None:

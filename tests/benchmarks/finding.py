@@ -16,8 +16,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
 from jitlto.storage import database, declaration

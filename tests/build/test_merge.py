@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
@@ -55,7 +56,7 @@ class Whole:
             Shard.parse(shard), self.contents, self.families, includes, toolchains, ["the matrix is odd"]
         )
         blobs = {name: self.blobs[name] for name in names}
-        database.write(path, self.families, own, blobs, part=replace(part, **changes))
+        database.write(path, self.families, own, blobs, part=structs.replace(part, **changes))
         return path
 
     def parts(self, directory: Path, count: int) -> list[Path]:
@@ -268,7 +269,7 @@ def test_parts_of_different_wholes_are_refused(hand: Whole, mini: Whole, tmp_pat
     keys = [fragment.key for fragment in hand.fragments[1::2]]
     changed = replace(hand, contents=dict.fromkeys(hand.contents, "another source"))
     refused([one, changed.part(tmp_path / "x", "2/2", keys)], code, str(one), "sources", where=str(tmp_path / "x"))
-    declared = replace(hand, families=(replace(hand.families[0], options=("-DX",)),))
+    declared = replace(hand, families=(structs.replace(hand.families[0], options=("-DX",)),))
     third = declared.part(tmp_path / "y", "2/2", keys)
     refused([one, third], code, "family f is declared differently")
     refused([one, two, third], code, "declared differently", prefer="last", allow_gaps=True)
@@ -298,7 +299,7 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
     blobs = {image.sha256: hand.blobs[image.sha256] for f in hand.fragments[:-1] for image in f.images}
     database.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
     refused([hand.path, tmp_path / "less"], code, f"f/op[n=d] is in {hand.path} only")
-    database.write(tmp_path / "new", [replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
+    database.write(tmp_path / "new", [structs.replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
     refused([tmp_path / "new", hand.path], code, "declared differently")
     parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
     refused([*parts, hand.path], "build-part-and-whole", str(hand.path), "family f", where=str(parts[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -204,7 +205,7 @@ def test_a_miss_by_a_changed_source_names_the_fragment(build_family: BuildFamily
 def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     plan = load("mini", mini_copy).plan(arch="sm_90", data_type="float", op_name="twice")
     older = json.dumps({**plan.link_key.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
-    recipe = LinkKey(older, plan.link_key.kernel, plan.link_key.configuration)
+    recipe = LinkKey(older, plan.link_key.kernel, plan.link_key.configuration, hashlib.sha256(older).hexdigest())
     CacheDir(tmp_path / "cache" / "cubins", 1 << 20).put(
         "kernels", recipe.digest, encode_entry(recipe, plan.link(use_cache=False))
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from jitlto import cli
 from jitlto.cuda import device, driver, toolkit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -30,7 +31,9 @@ def release(mini_path: Path, tmp_path: Path) -> Path:
     """A directory with a database in a folder, and a pack beside it."""
     (tmp_path / "release" / "pkg").mkdir(parents=True)
     shutil.copy(mini_path, tmp_path / "release" / "pkg" / "mini.fragdb")
-    recipe = LinkKey(b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", ())
+    recipe = LinkKey(
+        content := b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", (), hashlib.sha256(content).hexdigest()
+    )
     kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
     packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: encode_entry(recipe, kernel)})
     return tmp_path / "release"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from jitlto import config
 from jitlto.build.packaging.pyproject import PackageConfig
@@ -95,7 +96,7 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
         if lacking := [arch for arch in expected.architectures if arch not in record.architectures]:
             yield f"was not built for {', '.join(arch.compute for arch in lacking)}, which {family.name} declares"
         expected = replace(expected, architectures=record.architectures)
-        if other := [f.name for f in fields(expected) if getattr(expected, f.name) != getattr(record, f.name)]:
+        if other := [n for n in expected.__struct_fields__ if getattr(expected, n) != getattr(record, n)]:
             yield f"was built from another declaration of {family.name}: {', '.join(other)} differ"
         keys = {rendered.key for rendered in render_family(family)}
         held = {fragment.key for fragment in opened.fragments(family.name)}

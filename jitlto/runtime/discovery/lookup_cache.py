@@ -12,7 +12,6 @@ depends on, so that any change makes a miss, and after a miss everything goes th
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -211,5 +210,7 @@ def _size_and_time(path: str) -> tuple[int, int] | None:
 
 
 def _key(*parts: object) -> str:
+    import hashlib  # 2 ms, which importing jitlto.load does not need
+
     text = json.dumps([_REVISION, __version__, *parts], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -17,19 +16,16 @@ class LinkKey(Frozen):
     """The inputs that determine linked code, and its name.
 
     Args:
-        content: The inputs of the link as canonical JSON; its SHA-256 is the plan's digest.
+        content: The inputs of the link as canonical JSON.
         kernel: The key of the entrypoint fragment.
         configuration: The parameters that chose the fragments.
+        digest: SHA-256 of the content.
     """
 
     content: bytes
     kernel: str
     configuration: tuple[tuple[str, str], ...]
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the content."""
-        return hashlib.sha256(self.content).hexdigest()
+    digest: str
 
     @property
     def inputs(self) -> Mapping[str, object]:
@@ -42,7 +38,8 @@ class LinkKey(Frozen):
         """The key in an entry that :func:`decode_entry` accepts."""
         content, line, _ = payload.split(b"\n", 2)
         about = json.loads(line)
-        return cls(content, about["kernel"], tuple((name, value) for name, value in about["configuration"]))
+        configuration = tuple((name, value) for name, value in about["configuration"])
+        return cls(content, about["kernel"], configuration, _sha256(content))
 
 
 class LinkedKernel(Frozen):
@@ -102,7 +99,7 @@ def decode_entry(digest: str, payload: bytes, seconds: float, layer: str) -> Lin
     :meth:`LinkKey.from_entry` then reads its key.
     """
     content, _, rest = payload.partition(b"\n")
-    if hashlib.sha256(content).hexdigest() != digest:
+    if _sha256(content) != digest:
         return None
     line, _, cubin = rest.partition(b"\n")
     try:
@@ -115,3 +112,9 @@ def decode_entry(digest: str, payload: bytes, seconds: float, layer: str) -> Lin
         return LinkedKernel(cubin, entry, target, log, seconds, layer)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
+
+
+def _sha256(content: bytes) -> str:
+    import hashlib  # 2 ms, which importing jitlto.load does not need
+
+    return hashlib.sha256(content).hexdigest()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from jitlto.cuda import device, toolkit
 from jitlto.errors import ArchitectureError
@@ -19,12 +19,10 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel
 if TYPE_CHECKING:
     from jitlto.cuda.nvjitlink import LinkInput
 
-_log = logging.getLogger(__name__)
 _warned: set[str] = set()
 
 
-@dataclass(frozen=True, slots=True)
-class LinkTarget:
+class LinkTarget(Struct, frozen=True):
     """The target of a link, and what the nvJitLink at hand makes for it.
 
     Args:
@@ -145,4 +143,6 @@ def link_inputs(
 def _warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
-        _log.warning(message)
+        import logging  # 2 ms, for a case that is rare
+
+        logging.getLogger(__name__).warning(message)

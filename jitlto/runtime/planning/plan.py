@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, LinkError, VersionError
@@ -41,8 +44,7 @@ if TYPE_CHECKING:  # what a plan whose kernel is found need not load
 _DIGEST_SCHEMA = 1
 
 
-@dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(Struct, frozen=True, eq=False, dict=True):
     """The fragments, options and target of one kernel. Made by a planner; immutable.
 
     Args:
@@ -65,9 +67,18 @@ class Plan:
     built: LinkOptions
     mode: str
     arch: Architecture | None
-    database: FragmentDatabase = field(compare=False)
-    services: Services = field(compare=False)
-    request: Request | None = field(default=None, compare=False)
+    database: FragmentDatabase
+    services: Services
+    request: Request | None = None
+
+    def _value(self) -> tuple[object, ...]:
+        return (self.family, self.resolution, self.supplied, self.options, self.built, self.mode, self.arch)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Plan) and self._value() == other._value()
+
+    def __hash__(self) -> int:
+        return hash(self._value())
 
     def __repr__(self) -> str:
         configuration = ", ".join(f"{name}={value}" for name, value in self.resolution.configuration)
@@ -158,7 +169,7 @@ class Plan:
             "nvjitlink": str(target.nvjitlink),
         }
         data = json.dumps(content, sort_keys=True).encode()
-        return LinkKey(data, str(resolution.entry.key), resolution.configuration)
+        return LinkKey(data, str(resolution.entry.key), resolution.configuration, hashlib.sha256(data).hexdigest())
 
     @cached_property
     def digest(self) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvfatbin import FatbinKind
@@ -19,8 +20,7 @@ from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 
 
-@dataclass(frozen=True, slots=True)
-class UserInput:
+class UserInput(Struct, frozen=True):
     """One input of a plan that is not a fragment.
 
     Args:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, RegistryError
 from jitlto.runtime.discovery.registry import Registry

@@ -10,8 +10,8 @@ from cuda.bindings import driver
 
 from jitlto.cuda import device
 from jitlto.errors import LaunchError
-from jitlto.runtime.launch import launch_config
-from jitlto.runtime.launch.launch_config import ConfigMaker, parse_extent
+from jitlto.runtime.launch import launcher
+from jitlto.runtime.launch.launcher import ConfigMaker, parse_extent
 from tests.support.errors import raises
 
 MOST = 200 * 1024
@@ -34,8 +34,8 @@ class FakeDevices:
             return (status.CUDA_SUCCESS if size <= MOST else status.CUDA_ERROR_INVALID_VALUE,)
 
         monkeypatch.setattr(device, "current", lambda: devices[0])
-        monkeypatch.setattr(launch_config.Device, "get_all_devices", lambda: devices)
-        monkeypatch.setattr(launch_config.driver, "cuKernelSetAttribute", set_attribute)
+        monkeypatch.setattr(launcher.Device, "get_all_devices", lambda: devices)
+        monkeypatch.setattr(launcher.driver, "cuKernelSetAttribute", set_attribute)
         kernel: Any = SimpleNamespace(attributes={0: SimpleNamespace(shared_size_bytes=static)}, handle=1)
         self.maker = ConfigMaker(kernel, "test/kern")
 

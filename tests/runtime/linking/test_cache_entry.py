@@ -19,7 +19,7 @@ texts = st.text(max_size=30)
 
 def link_key(entry: str = "kern", arch: str = "sm_90", kernel: str = "f/k[]", **configuration: str) -> LinkKey:
     content = json.dumps({"entry": entry, "arch": arch}, sort_keys=True).encode()
-    return LinkKey(content, kernel, tuple(configuration.items()))
+    return LinkKey(content, kernel, tuple(configuration.items()), hashlib.sha256(content).hexdigest())
 
 
 link_keys = st.builds(

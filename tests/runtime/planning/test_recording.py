@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import logging
 import os
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvjitlink import InputKind
@@ -243,7 +243,7 @@ def test_recording_goes_on_in_a_file_whose_first_line_was_cut_off_anywhere(mini:
 def test_a_plan_that_cannot_be_written_down_is_said(
     mini: KernelFamily, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plan = dataclasses.replace(mini.plan(arch="sm_90", **_CHOSEN), request=None)
+    plan = replace(mini.plan(arch="sm_90", **_CHOSEN), request=None)
     with caplog.at_level(logging.WARNING), session.recording(tmp_path / "used.jsonl"):
         plan.link()
         plan.link()

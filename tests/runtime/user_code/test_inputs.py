@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind
