@@ -26,7 +26,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import CodeType
@@ -310,7 +310,7 @@ def test_every_environment_variable_is_in_the_reference() -> None:
     [
         ("### `[family]`", declaration._FamilyTable.__struct_fields__),
         ("### `[entrypoint.NAME]` and `[device.NAME]`", declaration._GroupTable.__struct_fields__),
-        ("### `[link]`", tuple(field.name for field in fields(LinkOptions))),
+        ("### `[link]`", LinkOptions.__struct_fields__),
     ],
 )
 def test_every_key_of_family_toml_is_in_the_reference(heading: str, names: tuple[str, ...]) -> None:
