@@ -33,17 +33,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failures of one cause.
+    """Failures of one cause."""
 
-    Args:
-        title: The cause in a line: the first diagnostic of the first of them.
-        failures: At least one, in the order of the build.
-        extent: For each group of fragments concerned, the combinations for which it happens, such as ``all 24 of
-            search/compute_distance with data_type=__half``.
-    """
-
-    title: str
-    failures: tuple[Failure, ...]
+    title: str  # the cause in a line: the first diagnostic of the first of them
+    failures: tuple[Failure, ...]  # at least one, in the order of the build
+    #: For each group of fragments concerned, the combinations for which it happens, such as ``all 24 of
+    #: search/compute_distance with data_type=__half``.
     extent: tuple[str, ...]
 
     @property

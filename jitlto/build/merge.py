@@ -21,19 +21,12 @@ _MAX_LISTED = 3
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """Result of a merge.
+    """The result of a merge."""
 
-    Args:
-        path: The database.
-        digest: Its logical digest.
-        fragments: Everything that it holds, sorted by key.
-        advice: What is allowed but probably not meant.
-    """
-
-    path: Path
-    digest: str
-    fragments: tuple[Fragment, ...]
-    advice: tuple[str, ...]
+    path: Path  # the database
+    digest: str  # its logical digest
+    fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
+    advice: tuple[str, ...]  # what is allowed but probably not meant
 
 
 def merge_databases(
@@ -54,9 +47,6 @@ def merge_databases(
         allow_gaps: Leave out fragments that no part holds.
         allow_mixed: Accept parts from different compilers.
         prefer: Which to take of fragments with one key, and of databases with one family, where they differ.
-
-    Returns:
-        MergeReport
 
     Raises:
         DatabaseError: One of them cannot be read or is damaged, or the output cannot be written.
@@ -141,12 +131,9 @@ class _Merger:
         for part, record in self._parts:
             for name in part.families:
                 if name in complete:
-                    raise BuildError(
-                        f"{complete[name]} holds the whole family {name}, and this is {record} of a build of it",
-                        code="build-part-and-whole",
-                        where=str(part.path),
-                        hint="merge the parts alone, or use the complete database as it is",
-                    )
+                    what = f"{complete[name]} holds the whole family {name}, and this is {record} of a build of it"
+                    hint = "merge the parts alone, or use the complete database as it is"
+                    raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
 
     def _check_one_build(self) -> None:
         first, expected = self._parts[0]
@@ -161,12 +148,9 @@ class _Merger:
                 why = f"family {records[0]} is declared differently"
             else:
                 why = "the sources differ"
-            raise BuildError(
-                f"not a part of the same build as {first.path}: {why}",
-                code="build-foreign-part",
-                where=str(other.path),
-                hint="build all parts from the same sources, with the same list of families",
-            )
+            what = f"not a part of the same build as {first.path}: {why}"
+            hint = "build all parts from the same sources, with the same list of families"
+            raise BuildError(what, code="build-foreign-part", where=str(other.path), hint=hint)
 
     def _check_compilers(self) -> None:
         seen: dict[str, tuple[str, Path]] = {}

@@ -30,23 +30,14 @@ from jitlto.storage.declaration import FamilyDeclaration
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
-    """The result of a build.
+    """The result of a build."""
 
-    Args:
-        path: The database.
-        digest: Its logical digest.
-        fragments: All that it holds, sorted by key.
-        compiled: How many compiles were run; the other fragments came from the cache or share a source.
-        advice: What is allowed but probably not meant.
-        seconds: Wall time.
-    """
-
-    path: Path
-    digest: str
-    fragments: tuple[Fragment, ...]
-    compiled: int
-    advice: tuple[str, ...]
-    seconds: float
+    path: Path  # the database
+    digest: str  # its logical digest
+    fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
+    compiled: int  # compiles that were run; the other fragments came from the cache or share a source
+    advice: tuple[str, ...]  # what is allowed but probably not meant
+    seconds: float  # of wall time
 
 
 def build(
@@ -74,27 +65,20 @@ def build(
         shard: Build this part only; :func:`jitlto.build.merge.merge_databases` joins the parts.
         recorded: Costs by which shards are balanced.
 
-    Returns:
-        BuildReport
-
     Raises:
         JitltoError: The first thing that does not hold, from the matrix to the file; with ``keep_going`` a
             :class:`~jitlto.build.failures.FailedFragmentsError` for all that does not compile.
     """
     begin = time.perf_counter()
     if not output.parent.is_dir():
-        raise BuildError(
-            f"the directory {output.parent} does not exist",
-            code="build-no-directory",
-            where=str(output),
-            hint="create it first",
-        )
+        what = f"the directory {output.parent} does not exist"
+        raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families, keep_going=keep_going)
     database.check_writable(output)
     sources.check_reproducible()
     requests = sources.select(shard, recorded or {})
-    observer.started([request.rendered.key for request in requests], cache.costs() if cache else None)
+    observer.started([request.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
     outcome = _compile(requests, begin, jobs, executor, cache, observer, keep_going=keep_going)
     observer.phase("check")
@@ -150,17 +134,17 @@ def _assemble(
     made = _Assembled()
     failed = [*sources.failures, *(failure for _, failure in outcome.failures)]
     for position, compiled in sorted(outcome.sources.items()):
-        rendered, config = requests[position].rendered, requests[position].config
+        request = requests[position]
         try:
-            fragment, images = assemble(rendered, compiled)
+            fragment, images = assemble(request.rendered, compiled)
         except BuildError as error:
             if not keep_going:
                 raise
-            failed.append(Failure(rendered, error))
+            failed.append(Failure(request.rendered, error))
             continue
         made.fragments.append(fragment)
         made.blobs.update(images)
-        made.includes[fragment.key] = frozenset(config.own_closure(rendered.source).headers)
+        made.includes[fragment.key] = frozenset(request.own_closure.headers)
         if nvrtc.NOT_PROBED in compiled.log:
             made.advice.append(f"{fragment.key}: {nvrtc.NOT_PROBED}")
     if failed:

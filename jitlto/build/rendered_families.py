@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 
 from jitlto.build import shards
 from jitlto.build.cache import rebuild_reason
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.compilers.base import Toolchain, find_toolchain
+from jitlto.build.compilers.base import find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.scheduler import CompileRequest
 from jitlto.build.failures import Failure
@@ -26,9 +26,7 @@ _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class RenderedFamilies:
-    """Families that are built together, rendered, with how each is compiled.
-
-    Matrices are parsed, templates rendered and headers read once, whatever is then done with it.
+    """Families, rendered. Matrices are parsed and headers read once, whatever is then done with them.
 
     Args:
         families: With distinct names.
@@ -42,19 +40,14 @@ class RenderedFamilies:
         names = [family.name for family in families]
         for family in families:
             if names.count(family.name) > 1:
-                raise FamilyError(
-                    f"duplicate family {family.name!r}",
-                    code="family-duplicate",
-                    where=str(family.path),
-                    hint="give each family a name of its own",
-                )
-        toolchains: dict[str, Toolchain] = {}
+                what, hint = f"duplicate family {family.name!r}", "give each family a name of its own"
+                raise FamilyError(what, code="family-duplicate", where=str(family.path), hint=hint)
+        find = functools.cache(find_toolchain)
         self.requests: list[CompileRequest] = []
         self.failures: list[Failure] = []
         self.advice: list[str] = []
         for family in families:
-            toolchain = toolchains.get(family.toolchain) or find_toolchain(family.toolchain)
-            toolchains[family.toolchain] = toolchain
+            toolchain = find(family.toolchain)
             search, own = HeaderSearch([*family.include, *toolchain.header_roots()]), HeaderSearch(family.include)
             options, images = family.compiler_options(), family.images
             config = CompileConfig(toolchain, search, own, family.architectures, options, images)
@@ -66,10 +59,10 @@ class RenderedFamilies:
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
 
-    @cached_property
+    @functools.cached_property
     def keys(self) -> tuple[FragmentKey, ...]:
         """All fragments, in the order of rendering."""
-        return tuple(request.rendered.key for request in self.requests)
+        return tuple(request.key for request in self.requests)
 
     def check_reproducible(self) -> None:
         """Check that neither a template nor a header of the families uses the clock.
@@ -79,25 +72,23 @@ class RenderedFamilies:
         """
         checked: set[tuple[str, str]] = set()  # headers that an earlier source includes
         for request in self.requests:
-            rendered, source = request.rendered, request.config.own_closure(request.rendered.source)
-            headers = {n: text for n, text in source.headers.items() if (rendered.key.family, n) not in checked}
-            checked.update((rendered.key.family, name) for name in headers)
-            for name, text in ((str(rendered.group.template), source.text), *headers.items()):
+            family, source = request.key.family, request.own_closure
+            headers = {name: text for name, text in source.headers.items() if (family, name) not in checked}
+            checked.update((family, name) for name in headers)
+            for name, text in ((str(request.rendered.group.template), source.text), *headers.items()):
                 if match := _CLOCK.search(text):
-                    raise BuildError(
-                        f"{match[0].decode()} makes every build different",
-                        code="build-not-reproducible",
-                        where=f"{name}:{text[: match.start()].count(bytes([10])) + 1}",
-                        hint="pass the value through the matrix, or as an option -DNAME=value",
-                    )
+                    what = f"{match[0].decode()} makes every build different"
+                    where = f"{name}:{text.count(10, 0, match.start()) + 1}"
+                    hint = "pass the value through the matrix, or as an option -DNAME=value"
+                    raise BuildError(what, code="build-not-reproducible", where=where, hint=hint)
 
     def source_digests(self) -> dict[FragmentKey, str]:
         """The digest of each fragment's sources, see :func:`jitlto.build.shards.digest_source`."""
-        return {r.rendered.key: shards.digest_source(r.rendered, r.config) for r in self.requests}
+        return {request.key: shards.digest_source(request.rendered, request.config) for request in self.requests}
 
     def toolchain_identities(self) -> dict[str, str]:
         """The identity of each family's compiler."""
-        return {r.rendered.key.family: r.config.toolchain.identity for r in self.requests}
+        return {request.key.family: request.config.toolchain.identity for request in self.requests}
 
     def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
         """Each fragment with its compile and cost, for :mod:`~jitlto.build.shards` to balance.
@@ -105,26 +96,19 @@ class RenderedFamilies:
         Args:
             recorded: Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
         """
-        estimates = {
-            str(r.rendered.key): estimate(r.config.closure(r.rendered.source), len(r.config.architectures))
-            for r in self.requests
-        }
-        cost = costs(estimates, recorded)
-        return [
-            shards.ShardItem(key, f"{key.family} {r.config.source_key(r.rendered.source)}", cost[str(key)])
-            for key, r in zip(self.keys, self.requests, strict=True)
-        ]
+        cost = costs({str(r.key): estimate(r.closure, len(r.config.architectures)) for r in self.requests}, recorded)
+        return [shards.ShardItem(r.key, f"{r.key.family} {r.source_key}", cost[str(r.key)]) for r in self.requests]
 
     def select(self, shard: Shard | None, recorded: Mapping[str, int]) -> list[CompileRequest]:
         """The requests of one shard, or all."""
         if shard is None:
             return self.requests
         keys = shards.select_fragments(self.shard_items(recorded), shard)
-        return [request for request in self.requests if request.rendered.key in keys]
+        return [request for request in self.requests if request.key in keys]
 
     def find_uncached(self, cache: Cache | None) -> list[FragmentKey]:
         """The fragments that a build would compile."""
-        return [request.rendered.key for request in self.requests if not _is_cached(request, cache)]
+        return [request.key for request in self.requests if cache is None or not request.find(cache)]
 
     def explain_rebuild(self, key: FragmentKey, cache: Cache | None) -> list[str]:
         """Explain why a fragment would be compiled, field by field.
@@ -132,13 +116,10 @@ class RenderedFamilies:
         Raises:
             BuildError: If no family has such a fragment.
         """
-        request = next((request for request in self.requests if request.rendered.key == key), None)
+        request = next((request for request in self.requests if request.key == key), None)
         if request is None:
-            raise BuildError(
-                f"no fragment {key}",
-                code="build-unknown-fragment",
-                hint="`jitlto build --dry-run` lists the fragments of a build",
-            )
+            hint = "`jitlto build --dry-run` lists the fragments of a build"
+            raise BuildError(f"no fragment {key}", code="build-unknown-fragment", hint=hint)
         if cache is None:
             return ["there is no cache: everything is compiled"]
         now: dict[str, str | dict[str, str]] = {**request.config.fields(request.rendered.source)}
@@ -146,13 +127,7 @@ class RenderedFamilies:
         if before is not None:
             headers = before.get("headers", {})
             now["headers"] = request.config.current_headers(headers) if isinstance(headers, dict) else {}
-        return rebuild_reason.explain(before, now, is_cached=_is_cached(request, cache))
-
-
-def _is_cached(request: CompileRequest, cache: Cache | None) -> bool:
-    if cache is None:
-        return False
-    return cache.find(request.config.source_key(request.rendered.source), request.config) is not None
+        return rebuild_reason.explain(before, now, is_cached=request.find(cache) is not None)
 
 
 def family_record(family: FamilyDeclaration) -> FamilyRecord:

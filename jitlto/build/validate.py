@@ -58,11 +58,9 @@ def check_interface_includes(
         for symbol in fragment.requires:
             header = headers.get(symbol.name)
             if header is not None and header not in includes[fragment.key]:
-                raise BuildError(
-                    f"{fragment.key} requires {demangle(symbol.name)} but does not include its interface {header}",
-                    code="build-interface-not-included",
-                    hint=f'#include "{header}" instead of declaring it again, so that its types are checked',
-                )
+                what = f"{fragment.key} requires {demangle(symbol.name)} but does not include its interface {header}"
+                hint = f'#include "{header}" instead of declaring it again, so that its types are checked'
+                raise BuildError(what, code="build-interface-not-included", hint=hint)
 
 
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
@@ -81,11 +79,9 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
         weak = [definition._replace(body="inline") for definition in bodies[name]]
         if pair := _find_clash([*strong[name], *weak]):
             one, other = sorted(pair, key=lambda definition: definition.body)
-            raise BuildError(
-                f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}",
-                code="build-conflicting-definitions",
-                hint="define it inline in both, in one header, or rename one of them",
-            )
+            what = f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}"
+            hint = "define it inline in both, in one header, or rename one of them"
+            raise BuildError(what, code="build-conflicting-definitions", hint=hint)
     for name, definitions in bodies.items():
         if pair := _find_clash(definitions):
             one, other = pair

@@ -24,23 +24,14 @@ REVISION = 3
 
 @dataclass(frozen=True, eq=False)
 class CompileConfig:
-    """How the sources of one family are compiled, and what is computed once for each distinct source of them.
-
-    Args:
-        toolchain : Toolchain
-        search: Finds the headers that are sent with a source.
-        own: Finds the family's own among them.
-        architectures: Sorted.
-        options : tuple of str
-        images: Sorted.
-    """
+    """How the sources of one family are compiled, and what is computed once for each distinct source of them."""
 
     toolchain: Toolchain
-    search: HeaderSearch
-    own: HeaderSearch
-    architectures: tuple[Architecture, ...]
+    search: HeaderSearch  # finds the headers that are sent with a source
+    own: HeaderSearch  # finds the family's own among them
+    architectures: tuple[Architecture, ...]  # sorted
     options: tuple[str, ...]
-    images: tuple[ImageKind, ...]
+    images: tuple[ImageKind, ...]  # sorted
     _current: dict[str, bool] = field(default_factory=dict, repr=False)
     _closures: dict[tuple[bool, str], Source] = field(default_factory=dict, repr=False)
     _header_sets: dict[frozenset[str], Mapping[str, bytes]] = field(default_factory=dict, repr=False)

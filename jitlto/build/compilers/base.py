@@ -22,78 +22,49 @@ _MODULES = {"nvrtc": "jitlto.build.compilers.nvrtc", "nvcc": "jitlto.build.compi
 
 @dataclass(frozen=True, slots=True)
 class CompileJob:
-    """One source to compile, and how.
+    """One source to compile, and how."""
 
-    Args:
-        toolchain: ``nvrtc`` or ``nvcc``.
-        identity: :attr:`Toolchain.identity` of the client's compiler. A worker with another compiler refuses the job.
-        source: Text and headers.
-        architectures: At least one, sorted.
-        options: Further compiler options.
-        images: What to make: LTO-IR, PTX for the lowest architecture, or both.
-        sharers: How many jobs of this build have the same includes; decides whether a snapshot may pay.
-    """
-
-    toolchain: str
-    identity: str
+    toolchain: str  # nvrtc or nvcc
+    identity: str  # of the client's compiler; a worker with another one refuses the job
     source: Source
-    architectures: tuple[Architecture, ...]
+    architectures: tuple[Architecture, ...]  # at least one, sorted
     options: tuple[str, ...]
-    images: tuple[ImageKind, ...]
-    sharers: int = 1
+    images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
+    sharers: int = 1  # jobs of this build with the same includes; decides whether a snapshot may pay
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledSource:
-    """The compiled form of one source.
+    """The compiled form of one source. All tuples are sorted."""
 
-    Args:
-        toolchain: ``nvrtc`` or ``nvcc``.
-        version: The toolchain's.
-        target: The lowest architecture, for which symbols were read.
-        isa: The PTX ISA version that the compiler writes.
-        provides, requires: Sorted.
-        kernels: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes;
-            sorted.
-        weak: See :attr:`jitlto.model.fragment.Fragment.weak`.
-        images: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest; sorted.
-        reads: The names of the headers that the compiler read, or of all that it was given if that is unknown; sorted.
-        log: The compiler's warnings.
-    """
-
-    toolchain: str
-    version: Version
-    target: Architecture
-    isa: Version
+    toolchain: str  # nvrtc or nvcc
+    version: Version  # of the toolchain
+    target: Architecture  # the lowest, for which symbols were read
+    isa: Version  # of the PTX that the compiler writes
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
+    #: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes.
     kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    weak: tuple[tuple[str, str], ...]
+    weak: tuple[tuple[str, str], ...]  # as Fragment.weak
+    #: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest.
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
-    reads: tuple[str, ...]
-    log: str
+    reads: tuple[str, ...]  # names of the headers that the compiler read; all that it was given if that is unknown
+    log: str  # warnings
 
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """A compiled source with the circumstances of its compile, which are no part of it.
-
-    Args:
-        compiled : CompiledSource
-        seconds: Wall time of the compile.
-        worker: Host and process.
-    """
+    """A compiled source with the circumstances of its compile, which are no part of it."""
 
     compiled: CompiledSource
-    seconds: float
-    worker: str
+    seconds: float  # of wall time
+    worker: str  # host and process
 
 
 class Toolchain(Protocol):
     """An installed compiler. Made once a process; :meth:`compile` runs in worker processes whose directory is ``/``."""
 
-    #: ``nvrtc`` or ``nvcc``.
-    name: str
+    name: str  # nvrtc or nvcc
     version: Version
     #: All that may change its output: version, build, and the host compiler where it has a part. No path.
     identity: str

@@ -29,14 +29,11 @@ class _TimingsFile(msgspec.Struct):
 
 
 def estimate(source: Source, architectures: int) -> int:
-    """Estimate what a source costs to compile.
+    """Estimate the milliseconds that a source takes to compile; good for comparing fragments, not for a clock.
 
     Args:
         source: With the closure of its headers.
         architectures: For how many it is compiled, one after the other.
-
-    Returns:
-        int: Milliseconds, at least 1 for an architecture; good for comparing fragments, not for a clock.
     """
     templates = _count_templates(source.text) + sum(map(_count_templates, source.headers.values()))
     text = len(source.text) // _BYTES_OF_TEXT_PER_MILLISECOND
@@ -49,13 +46,7 @@ def _count_templates(text: bytes) -> int:
 
 
 def read_costs(paths: Iterable[Path]) -> dict[str, int]:
-    """Read recorded compile times, as ``jitlto build --timings FILE.json`` writes them.
-
-    Args:
-        paths: For example one for each shard; of several times for one key the last counts.
-
-    Returns:
-        Milliseconds, at least 1, by the text form of the fragment's key.
+    """Read compile times in milliseconds by fragment key; of several for one key, that of the last file counts.
 
     Raises:
         BuildError: If a file cannot be read or has no timings.
@@ -84,14 +75,9 @@ def read_seconds(path: Path) -> dict[str, float]:
 
 
 def costs(estimates: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
-    """Return recorded costs where there are some, else estimates on the scale of the recorded.
+    """Return the cost of each fragment by key: the recorded one, else its estimate on the scale of the recorded.
 
-    Args:
-        estimates: Of every fragment, by key, at least 1.
-        recorded: In milliseconds, at least 1; those of other fragments are ignored.
-
-    Returns:
-        dict of str to int: Milliseconds by key, for the keys of ``estimates``.
+    Both are in milliseconds and at least 1. Recorded costs of other fragments are ignored.
     """
     known = estimates.keys() & recorded.keys()
     if not known:

@@ -55,12 +55,9 @@ class DaskExecutor(Executor):
         def resubmit(error: BaseException) -> Future[T] | None:
             nonlocal losses
             if isinstance(error, CancelledError):
-                raise BuildError(
-                    "the cluster cancelled a job, or its scheduler is gone",
-                    code="build-cluster-lost",
-                    where=self._address,
-                    hint="check that the scheduler runs, and see its log",
-                )
+                what = "the cluster cancelled a job, or its scheduler is gone"
+                hint = "check that the scheduler runs, and see its log"
+                raise BuildError(what, code="build-cluster-lost", where=self._address, hint=hint)
             if not isinstance(error, KilledWorker):
                 return None
             losses += 1
@@ -99,11 +96,9 @@ class DaskExecutor(Executor):
             if isinstance(theirs, OSError):
                 continue  # it has just gone; others do its work
             if not isinstance(theirs, dict):
-                raise ToolchainError(
-                    f"worker {worker} cannot run jitlto: {theirs!r}",
-                    code="toolchain-worker",
-                    hint=f"install jitlto {versions()['jitlto']} on every worker",
-                )
+                what = f"worker {worker} cannot run jitlto: {theirs!r}"
+                hint = f"install jitlto {versions()['jitlto']} on every worker"
+                raise ToolchainError(what, code="toolchain-worker", hint=hint)
             check_versions(worker, theirs, ours)
 
 
@@ -123,31 +118,22 @@ def connect(url: str) -> DaskExecutor:
     """
     match = _ADDRESS.fullmatch(url)
     if match is None or int(match[1].rpartition(":")[2]) > 65535:
-        raise BuildError(
-            f"invalid address of a cluster {url!r}",
-            code="build-cluster-address",
-            hint="write dask://HOST:PORT, the scheduler's",
-        )
+        hint = "write dask://HOST:PORT, the scheduler's"
+        raise BuildError(f"invalid address of a cluster {url!r}", code="build-cluster-address", hint=hint)
     try:
         from distributed import Client  # an extra, which takes a second to import
     except ImportError as error:
-        raise ToolchainError(
-            f"the package distributed cannot be imported: {error}",
-            code="toolchain-missing",
-            hint="pip install 'jitlto[dask]'",
-        ) from error
+        what = f"the package distributed cannot be imported: {error}"
+        raise ToolchainError(what, code="toolchain-missing", hint="pip install 'jitlto[dask]'") from error
     try:
         _check_answers(match[1])
         make: Callable[..., Any] = Client
         with _quiet():
             client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:  # a time-out is an OSError
-        raise BuildError(
-            f"no Dask scheduler answers: {error}",
-            code="build-cluster-unreachable",
-            where=match[1],
-            hint="check that it runs, and that no firewall is between",
-        ) from error
+        what = f"no Dask scheduler answers: {error}"
+        hint = "check that it runs, and that no firewall is between"
+        raise BuildError(what, code="build-cluster-unreachable", where=match[1], hint=hint) from error
     try:
         _check_python(client, match[1])
         executor = DaskExecutor(client, match[1])
@@ -173,12 +159,8 @@ def _check_python(client: Any, address: str) -> None:
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
-        raise BuildError(
-            "the cluster has no workers",
-            code="build-cluster-empty",
-            where=address,
-            hint=f"start some: dask worker tcp://{address}",
-        ) from error
+        hint = f"start some: dask worker tcp://{address}"
+        raise BuildError("the cluster has no workers", code="build-cluster-empty", where=address, hint=hint) from error
     ours = {"Python": versions()["Python"]}
     for worker, installed in sorted(client.get_versions()["workers"].items()):
         python = ".".join(str(installed["packages"]["python"]).split(".")[:2])

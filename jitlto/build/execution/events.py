@@ -11,19 +11,12 @@ from jitlto.model.fragment import FragmentKey
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One fragment's compile: where, when and how long.
-
-    Args:
-        key: The fragment's.
-        worker: Host and process.
-        start: Seconds from the start of the build to the start of this compile.
-        seconds: Wall time of the compile.
-    """
+    """One fragment's compile: where, when and how long."""
 
     key: FragmentKey
-    worker: str
-    start: float
-    seconds: float
+    worker: str  # host and process
+    start: float  # seconds from the start of the build
+    seconds: float  # of wall time
 
 
 class Observer:

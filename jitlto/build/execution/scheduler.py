@@ -26,6 +26,7 @@ from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import CompileError, JitltoError
+from jitlto.model.fragment import FragmentKey
 from jitlto.model.headers import Source, split_leading_includes
 
 _POLL = 0.05  # seconds between two looks at what another build is compiling
@@ -41,20 +42,36 @@ class CompileRequest:
     rendered: RenderedSource
     config: CompileConfig
 
+    @property
+    def key(self) -> FragmentKey:
+        return self.rendered.key
+
+    @property
+    def source_key(self) -> str:
+        return self.config.source_key(self.rendered.source)
+
+    @property
+    def closure(self) -> Source:
+        """The source with all headers that it can reach."""
+        return self.config.closure(self.rendered.source)
+
+    @property
+    def own_closure(self) -> Source:
+        """The source with those headers of the family that it can reach."""
+        return self.config.own_closure(self.rendered.source)
+
+    def find(self, cache: Cache) -> CompiledSource | None:
+        """The compiled source, if the cache has it."""
+        return cache.find(self.source_key, self.config)
+
 
 @dataclass
 class Outcome:
-    """The results of the requests.
+    """The results of the requests."""
 
-    Args:
-        sources: By position of the request.
-        failures: Positions and reasons of the others, by position.
-        compiled: How many compiles were run.
-    """
-
-    sources: dict[int, CompiledSource] = field(default_factory=dict)
-    failures: list[tuple[int, Failure]] = field(default_factory=list)
-    compiled: int = 0
+    sources: dict[int, CompiledSource] = field(default_factory=dict)  # by position of the request
+    failures: list[tuple[int, Failure]] = field(default_factory=list)  # the others, in order of positions
+    compiled: int = 0  # compiles that were run
 
 
 @dataclass
@@ -78,17 +95,9 @@ class _Task:
         return keys.entry_key(self.source_key, self.source.sha256)
 
     def job(self) -> CompileJob:
-        config = self.request.config
-        toolchain = config.toolchain
-        return CompileJob(
-            toolchain.name,
-            toolchain.identity,
-            self.source,
-            config.architectures,
-            config.options,
-            config.images,
-            self.sharers,
-        )
+        config, tool = self.request.config, self.request.config.toolchain
+        how = config.architectures, config.options, config.images
+        return CompileJob(tool.name, tool.identity, self.source, *how, self.sharers)
 
     def release(self) -> None:
         if self.claim is not None:
@@ -164,8 +173,7 @@ class Scheduler:
         """Take what the cache has, and make tasks of the rest, equal ones as one."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
         for position, request in enumerate(self._requests):
-            source_key = request.config.source_key(request.rendered.source)
-            positions_of.setdefault((source_key, request.config), []).append(position)
+            positions_of.setdefault((request.source_key, request.config), []).append(position)
         tasks: dict[str, _Task] = {}
         recorded = self._cache.costs() if self._cache else {}
         for (source_key, config), positions in positions_of.items():
@@ -173,10 +181,9 @@ class Scheduler:
                 self._take_cached(positions, compiled)
                 continue
             request = self._requests[positions[0]]
-            closure = config.closure(request.rendered.source)
-            seconds = recorded.get(str(request.rendered.key))
-            cost = estimate(closure, len(config.architectures)) if seconds is None else int(seconds * 1000)
-            task = _Task(source_key, request, positions, closure, cost)
+            seconds = recorded.get(str(request.key))
+            cost = estimate(request.closure, len(config.architectures)) if seconds is None else int(seconds * 1000)
+            task = _Task(source_key, request, positions, request.closure, cost)
             if (same := tasks.setdefault(task.key, task)) is not task:
                 same.positions += positions
         heads = [(task.request.config, split_leading_includes(task.source.text)[0]) for task in tasks.values()]
@@ -209,7 +216,7 @@ class Scheduler:
         task.waiting_since = task.waiting_since or now
         waited = now - task.waiting_since
         if waited > _PATIENCE:
-            _log.warning("another build has been compiling %s for %d s; compiling it too", self._name(task), waited)
+            _log.warning("another build has been compiling %s for %d s; compiling it too", task.request.key, waited)
             return True
         return False
 
@@ -249,7 +256,7 @@ class Scheduler:
     def _take_result(self, task: _Task, result: CompileResult) -> None:
         """Store a compiled source and give it to all its requests."""
         config, source = task.request.config, task.request.rendered.source
-        names = [self._requests[position].rendered.key for position in task.positions]
+        names = [self._requests[position].key for position in task.positions]
         self._outcome.compiled += 1
         if self._cache is not None:
             manifest = config.manifest(source, result.compiled.reads)
@@ -268,7 +275,7 @@ class Scheduler:
     def _take_cached(self, positions: Sequence[int], compiled: CompiledSource) -> None:
         for position in positions:
             self._outcome.sources[position] = compiled
-            self._observer.cached(self._requests[position].rendered.key)
+            self._observer.cached(self._requests[position].key)
 
     def _fail(self, task: _Task, error: JitltoError) -> None:
         task.release()
@@ -282,9 +289,6 @@ class Scheduler:
             first = min(position for position, _ in self._outcome.failures)
             self._waiting = [t for t in self._waiting if t.positions[0] < first]
             self._claimed = [t for t in self._claimed if t.positions[0] < first]
-
-    def _name(self, task: _Task) -> str:
-        return str(task.request.rendered.key)
 
 
 def _describe(error: JitltoError, rendered: RenderedSource) -> JitltoError:

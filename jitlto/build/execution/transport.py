@@ -95,11 +95,8 @@ def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, st
     """
     for name, version in ours.items():
         if theirs.get(name) != version:
-            raise ToolchainError(
-                f"worker {worker} has {_spell(name, theirs.get(name))}, the client has {_spell(name, version)}",
-                code="toolchain-worker-version",
-                hint=f"install the same {name} on both",
-            )
+            what = f"worker {worker} has {_spell(name, theirs.get(name))}, the client has {_spell(name, version)}"
+            raise ToolchainError(what, code="toolchain-worker-version", hint=f"install the same {name} on both")
 
 
 def _spell(name: str, version: str | None) -> str:

@@ -75,12 +75,9 @@ def check_prebuilt(opened: FragmentDatabase, families: Sequence[FamilyDeclaratio
     """
     rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
     for difference in _find_differences(opened, families):
-        raise ProjectError(
-            f"JITLTO_PREBUILT: the database {difference}",
-            code="project-prebuilt-differs",
-            where=str(opened.path),
-            hint=database.MERGE_HINT if opened.part else rebuild,
-        )
+        what = f"JITLTO_PREBUILT: the database {difference}"
+        hint = database.MERGE_HINT if opened.part else rebuild
+        raise ProjectError(what, code="project-prebuilt-differs", where=str(opened.path), hint=hint)
 
 
 def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> Iterator[str]:

@@ -70,10 +70,7 @@ def build_package(
         output: The database file. It is written after all checks, or not at all.
         jobs: Number of compilers at once; by default as many as cores and memory allow.
         cache: The build cache; by default the user's.
-        observer: Receives the progress.
-
-    Returns:
-        BuildReport
+        observer: Notified of what happens.
 
     Raises:
         JitltoError: The first error, from ``pyproject.toml`` to the file.
@@ -110,12 +107,9 @@ def list_sources(package: Package) -> list[Path]:
     files = sorted({Path(os.path.normpath(path)) for path in sources})
     for path in files:
         if not path.is_relative_to(root):
-            raise ProjectError(
-                f"{path} is outside the project, so that an sdist cannot hold it",
-                code="project-outside-file",
-                where=str(package.config.path),
-                hint="move it into the project, or build the wheel from the source tree: python -m build --wheel",
-            )
+            what = f"{path} is outside the project, so that an sdist cannot hold it"
+            hint = "move it into the project, or build the wheel from the source tree: python -m build --wheel"
+            raise ProjectError(what, code="project-outside-file", where=str(package.config.path), hint=hint)
     return [path for path in files if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
 
 

@@ -196,12 +196,9 @@ def _check_not_in_src(config: PackageConfig) -> None:
     first, *rest = config.database.parts
     source = config.root / "src"
     if first == "src" and (source / rest[0]).is_dir() and not (source / "__init__.py").exists():
-        raise ProjectError(
-            f"the wheel has no directory src, where the database {str(config.database)!r} would be",
-            code="project-invalid-value",
-            where=f"{config.path} [{_TABLE}]",
-            hint=f"write {_format_database('/'.join(rest))}",
-        )
+        what = f"the wheel has no directory src, where the database {str(config.database)!r} would be"
+        hint = f"write {_format_database('/'.join(rest))}"
+        raise ProjectError(what, code="project-invalid-value", where=f"{config.path} [{_TABLE}]", hint=hint)
 
 
 def _is_package(config: PackageConfig, name: str) -> bool:

@@ -29,18 +29,12 @@ def derive_import_name(name: str) -> str:
     """
     # PyPA's rule for names, with a letter at the beginning, since import names begin with one.
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", name) or len(name) > 100:
-        raise ProjectError(
-            f"invalid package name {name!r}",
-            code="project-invalid-name",
-            hint="use ASCII letters, digits, and between them . - _, beginning with a letter: my-kernels",
-        )
+        hint = "use ASCII letters, digits, and between them . - _, beginning with a letter: my-kernels"
+        raise ProjectError(f"invalid package name {name!r}", code="project-invalid-name", hint=hint)
     package = re.sub(r"[-_.]+", "_", name).lower()
     if keyword.iskeyword(package) or package in sys.stdlib_module_names or package in _TAKEN:
-        raise ProjectError(
-            f"package {name!r} would be imported as {package}, which is taken",
-            code="project-invalid-name",
-            hint=f"try {name}-kernels",
-        )
+        what = f"package {name!r} would be imported as {package}, which is taken"
+        raise ProjectError(what, code="project-invalid-name", hint=f"try {name}-kernels")
     return package
 
 
