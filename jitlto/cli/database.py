@@ -1,15 +1,17 @@
-"""``jitlto ls``, ``show`` and ``verify``: inspect a fragment database."""
+"""``jitlto ls``, ``show``, ``verify``, ``manifest``, ``merge`` and ``report``: the use of finished databases."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 from msgspec import to_builtins
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
-from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH, json_option
+from jitlto.cli.output import print_built, print_json
+from jitlto.cli.outputs import check_outputs, write_output
+from jitlto.cli.parameters import FILE, PATH, json_option
 from jitlto.errors import DatabaseError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle
@@ -141,6 +143,88 @@ def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, 
     state = "is one" if len(checked) == 1 else "are those"
     click.echo(f"{path}: {pluralize(len(checked), 'file')} {state} that it lists")
     return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)
+
+
+@click.command(epilog="Example: jitlto manifest search.fragdb -o SHA256SUMS --sign ~/.ssh/id_ed25519")
+@click.argument("databases", metavar=f"{DATABASE}...", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The manifest.")
+@click.option(
+    "--sign", "key", metavar="KEY", type=PATH,
+    help="Sign it with this SSH key; the signature becomes FILE.sig.",
+)  # fmt: skip
+def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> None:
+    """Write the SHA-256 of each DB, and of the packs beside it, to a file for `sha256sum --check`.
+
+    Every DB is verified first. `jitlto verify --manifest FILE` checks all files against it. An existing
+    signature FILE.sig is removed if FILE changes.
+    """
+    from jitlto.storage import manifest as manifests
+
+    signature = manifests.signature_of(output)
+    paths = []
+    for target in databases:
+        with open_database(target)[0] as opened:
+            opened.verify()
+            paths.append(opened.path)
+    check_outputs({"-o": output, "the signature": signature}, (*paths, key))
+    before = manifests.bytes_of(output) if signature.exists() and output.exists() else None
+    written = manifests.write(output, manifests.with_packs(paths))
+    if key is not None:
+        manifests.sign(output, key)
+    elif signature.exists() and written.text != before:
+        signature.unlink()
+        click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
+    click.echo(
+        f"{pluralize(len(written.digests), 'file')} listed in {output}" + (f", signed in {signature}" if key else "")
+    )
+
+
+@click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
+@click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The database.")
+@click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
+@click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
+@click.option("--prefer", type=click.Choice(["first", "last"]), help="Which PART to take where they differ.")
+@json_option
+def merge(
+    parts: tuple[Path, ...], output: Path, as_json: bool, prefer: Literal["first", "last"] | None, **allow: bool
+) -> None:
+    """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
+
+    The result is byte for byte that of a build in one piece. Complete databases of different families are joined too.
+    The database is written at the end, whole, or not at all.
+    """
+    from jitlto.build.merge import merge_databases
+
+    report = merge_databases(parts, output, prefer=prefer, **allow)
+    print_built(report, f"of {pluralize(len(parts), 'file')} in {report.path}", as_json=as_json)
+
+
+@click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
+@click.argument("database", metavar=DATABASE, type=PATH)
+@click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
+@click.option("--timings", type=FILE, multiple=True, help="Output of `jitlto build --timings FILE.json`. Repeatable.")
+@click.option("--check", "check_file", type=FILE, help="Output of `jitlto check DB --json`.")
+def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:
+    """Write an HTML page about DB, or a family of it: groups as grids, sizes, calls, toolchains and architectures.
+
+    The page is one file that loads nothing. With --timings it shows compile times, with --check the result of a check.
+    """
+    from jitlto.build.execution.costs import read_seconds
+    from jitlto.report import page
+    from jitlto.report.describe import describe
+    from jitlto.storage.check_result import read_check_result
+
+    opened, family = open_database(database)
+    with opened:
+        check_outputs({"-o": output}, (opened.path, *timings, check_file))
+        seconds: dict[str, float] = {}
+        for path in timings:
+            seconds |= read_seconds(path)
+        check = read_check_result(check_file) if check_file else None
+        described = describe(opened, family=family, seconds=seconds if timings else None, check=check)
+    write_output(output, page.to_html(described).encode())
+    click.echo(f"{pluralize(described.fragments, 'fragment')} in {output}")
 
 
 def _open(target: Path) -> tuple[FragmentDatabase, str | None]:

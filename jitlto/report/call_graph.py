@@ -47,13 +47,7 @@ class Drawing:
     lines: tuple[Line, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """Where an edge crosses a layer."""
-
-    caller: str
-    callee: str
-    layer: int
+_Way = tuple[str, str, int]  # where an edge crosses a layer: caller, callee, layer
 
 
 def draw(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> Drawing:
@@ -68,9 +62,9 @@ def draw(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> Drawing:
         rows[layer[name]].append(name)
     routes: dict[tuple[str, str], list[str | _Way]] = {}
     for caller, callee in edges:
-        ways = [_Way(caller, callee, n) for n in range(layer[caller] + 1, layer[callee])]
+        ways = [(caller, callee, n) for n in range(layer[caller] + 1, layer[callee])]
         for way in ways:
-            rows[way.layer].append(way)
+            rows[way[2]].append(way)
         routes[caller, callee] = [caller, *ways, callee]
     _order(rows, routes)
     heights = [sum(map(_height, row)) + _DOWN * (len(row) - 1) for row in rows]

@@ -36,69 +36,53 @@ def describe(
         JitltoError: If the seconds or the check are of another database.
         DatabaseError: If a name in the database is not valid Unicode.
     """
-    try:
-        return _describe(database, family, seconds, check)
-    except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
-        raise DatabaseError(
-            f"damaged: a name holds {error.object!r}",
-            code="database-damaged",
-            where=str(database.path),
-            hint="fetch, install or build it again",
-        ) from error
-
-
-def _describe(
-    database: FragmentDatabase, only: str | None, seconds: Mapping[str, float] | None, check: CheckResult | None
-) -> Report:
-    fragments = database.fragments(only)
     where = str(database.path)
     if check is not None and check.digest != database.digest:
-        raise JitltoError(
-            f"the check is of another database, with digest {check.digest}",
-            code="jitlto-other-database",
-            where=where,
-            hint=f"check this one again: jitlto check {database.path} --json",
-        )
+        what = f"the check is of another database, with digest {check.digest}"
+        hint = f"check this one again: jitlto check {where} --json"
+        raise JitltoError(what, code="jitlto-other-database", where=where, hint=hint)
+    fragments = database.fragments(family)
     timed = None if seconds is None else sum(str(fragment.key) in seconds for fragment in fragments)
     if fragments and timed == 0:
-        raise JitltoError(
-            "the timings are of other fragments",
-            code="jitlto-other-database",
-            where=where,
-            hint="give those of this database's build",
-        )
-    if check is not None and only is not None:
-        check = check.only(only)
-    faults = Counter(_faulty(check) if check else ())
-    expected: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
-    for key in database.part.keys if database.part else database.gaps:
-        if only in (None, key.family):
-            expected[key.family, key.group].append(key)
-    families, number = [], 0
-    names = (
-        {only}
-        if only
-        else {*database.families, *(fragment.key.family for fragment in fragments), *(name for name, _ in expected)}
-    )
-    for name in sorted(names):
-        own = database.fragments(name)
-        record = database.families.get(name)
-        families.append(_family(name, record, own, number, seconds or {}, expected, faults))
-        number += len(own)
+        hint = "give those of this database's build"
+        raise JitltoError("the timings are of other fragments", code="jitlto-other-database", where=where, hint=hint)
+    if check is not None and family is not None:
+        check = check.only(family)
+    try:
+        families = _families(database, family, seconds or {}, Counter(_faulty(check) if check else ()))
+    except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
+        what, hint = f"damaged: a name holds {error.object!r}", "fetch, install or build it again"
+        raise DatabaseError(what, code="database-damaged", where=where, hint=hint) from error
     images = [image for fragment in fragments for image in fragment.images]
     return Report(
         database.path.name,
         database.digest,
         str(database.part) if database.part else None,
-        sum(only in (None, key.family) for key in database.gaps),
-        tuple(families),
+        sum(family in (None, key.family) for key in database.gaps),
+        families,
         len(fragments),
         Size.of(images),
         sum({image.sha256: image.size for image in images}.values()),
         timed,
-        _sum(family.seconds for family in families),
+        _sum(view.seconds for view in families),
         check,
     )
+
+
+def _families(
+    database: FragmentDatabase, only: str | None, seconds: Mapping[str, float], faults: Mapping[str, int]
+) -> tuple[FamilyView, ...]:
+    expected: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
+    for key in database.part.keys if database.part else database.gaps:
+        if only in (None, key.family):
+            expected[key.family, key.group].append(key)
+    names = {only} if only else {*database.families, *(f.key.family for f in database.fragments())}
+    families, number = [], 0
+    for name in sorted(names.union(name for name, _ in expected)):
+        own = database.fragments(name)
+        families.append(_family(name, database.families.get(name), own, number, seconds, expected, faults))
+        number += len(own)
+    return tuple(families)
 
 
 def _faulty(check: CheckResult) -> Iterable[str]:

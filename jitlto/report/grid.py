@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations, product
+from itertools import combinations, groupby, product
 from math import log, prod
 
 from jitlto.report.coverage import Cell, Coverage, Follows, Never
@@ -116,7 +116,7 @@ def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] 
         omitted = each - len(block)
         heads = _heads(block, bool(omitted))
         rows += [
-            Row(row_heads, tuple(zip(down_names, line, strict=True)), cells(line))
+            Row(tuple(row_heads), tuple(zip(down_names, line, strict=True)), cells(line))
             for line, row_heads in zip(block, heads, strict=True)
         ]
         rows += [Row((), omitted=omitted)] * bool(omitted)
@@ -160,26 +160,16 @@ def _rows(down: Sequence[int], sizes: Mapping[int, int], coverage: Coverage) -> 
     return max(1, round(rows))
 
 
-def _heads(block: Sequence[Cell], more: bool) -> list[tuple[Head, ...]]:
+def _heads(block: Sequence[Cell], more: bool) -> list[list[Head]]:
     """The heads that begin in each row of a block; the outermost spans a last row of omitted ones too."""
-    found: list[tuple[Head, ...]] = []
-    for number, line in enumerate(block):
-        begins = []
-        for level, value in enumerate(line):
-            prefix = line[: level + 1]
-            if number and block[number - 1][: level + 1] == prefix:
-                continue
-            begins.append(Head(value, _run(block, number, prefix) + (more and level == 0)))
-        found.append(tuple(begins))
-    return found
-
-
-def _run(block: Sequence[Cell], start: int, prefix: Cell) -> int:
-    """Number of lines from ``start`` on that begin with ``prefix``."""
-    end = start
-    while end < len(block) and block[end][: len(prefix)] == prefix:
-        end += 1
-    return end - start
+    heads: list[list[Head]] = [[] for _ in block]
+    for level in range(len(block[0]) if block else 0):
+        row = 0
+        for prefix, run in groupby(block, key=lambda line: line[: level + 1]):
+            span = len(list(run))
+            heads[row].append(Head(prefix[-1], span + (more and level == 0)))
+            row += span
+    return heads
 
 
 def _column_heads(values: Sequence[Sequence[str]]) -> list[tuple[Head, ...]]:
