@@ -110,6 +110,7 @@ def test_a_cache_that_is_off_or_cannot_be_used_is_reported(
     assert "is not a directory" in str(_info(under)["cubins"]["note"])
 
 
+@pytest.mark.slow
 def test_why_a_cache_cannot_be_used_is_reported_once(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     _warm(mini_copy, own)
     place = tmp_path / "cache" / "cubins"

@@ -123,6 +123,7 @@ def test_a_real_refusal_of_nvjitlink_is_one_cause_for_all_kernels_and_architectu
     assert done.stderr.count("error: ") == 1
 
 
+@pytest.mark.slow
 def test_gaps_are_notes_or_failures(build_family: BuildFamily) -> None:
     one = (
         '{"data_type": "float", "_op": [{"op_name": "twice", "expr": "a + a"}, {"op_name": "square", "expr": "a * a"}]}'

@@ -103,6 +103,7 @@ def test_without_a_name_build_takes_the_families_of_this_directory(tmp_path: Pat
     fails(jitlto("build", "-o", "all.fragdb", cwd=empty), 2, "name a family")
 
 
+@pytest.mark.slow
 def test_builds_that_fail_have_status_1(tmp_path: Path) -> None:
     fails(jitlto("build", "serach", "-o", tmp_path / "x.fragdb"), 1, "[family-not-found]", "serach", "'search'")
     fails(jitlto("build", "transform", "-o", tmp_path / "no" / "x.fragdb"), 1, "[build-no-directory]")

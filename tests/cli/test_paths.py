@@ -48,6 +48,7 @@ def test_a_database_without_permission_is_reported_like_a_missing_one(locked: Pa
     assert f"error: {missing}: no such file" in _said(1, *command, missing)
 
 
+@pytest.mark.slow
 def test_a_dump_that_may_not_be_written_is_one_error(locked: Path, mini_path: Path) -> None:
     output = locked.with_name("x.ptx")
     kernel = ("mini", "data_type=float", "op_name=twice", "--db", mini_path, "--arch", "sm_90")

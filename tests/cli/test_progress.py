@@ -127,6 +127,7 @@ def on_a_terminal(**variables: str) -> str:
     return shown.decode()
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar_that_vanishes() -> None:
     shown = on_a_terminal()
     assert "━" in shown

@@ -540,6 +540,7 @@ def test_an_empty_database_has_a_page_too(tmp_path: Path) -> None:
 # --- the command
 
 
+@pytest.mark.slow
 def test_a_report_is_written_with_timings_and_a_check(tmp_path: Path) -> None:
     source = write_family(tmp_path / "mini", MINI)
     built = jitlto("build", source, "-o", tmp_path / "m.fragdb", "--timings", tmp_path / "t.json", "--no-cache")
