@@ -67,9 +67,6 @@ def render_family(
             raised.
         on_warning: Gets what the naming convention has to say of the matrices.
 
-    Yields:
-        RenderedSource
-
     Raises:
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
@@ -86,8 +83,8 @@ def render_family(
         renderer = _Jinja(group.template) if group.syntax == "jinja" else _CMake(group.template)
         for key, combination in _iterate_keys(family, group, matrix, where):
             try:
-                params = tuple(_render_param(renderer, text, combination, where) for text in group.params)
-                text = _render_file(renderer, group, combination)
+                params = tuple(_render(renderer, group, combination, where, entry) for entry in group.params)
+                text = _render(renderer, group, combination, where)
             except RenderError as error:
                 if on_error is None:
                     raise
@@ -121,24 +118,23 @@ def _iterate_keys(
         yield key, combination
 
 
-def _render_param(renderer: _Jinja | _CMake, text: str, combination: Mapping[str, str], where: str) -> str:
+def _render(
+    renderer: _Jinja | _CMake,
+    group: GroupDeclaration,
+    combination: Mapping[str, str],
+    where: str,
+    entry: str | None = None,
+) -> str:
+    """Render the file of a group's template, or an entry of its ``params``, which are declared at ``where``."""
     try:
-        return _check_text(renderer.render_text(text, combination))
+        text = renderer.render_file(combination) if entry is None else renderer.render_text(entry, combination)
+        text.encode()  # raises at an unpaired surrogate, which an escape can make
+        return text
     except Exception as error:
-        raise _make_error(error, f"params entry {text!r}", where, combination) from error
-
-
-def _render_file(renderer: _Jinja | _CMake, group: GroupDeclaration, combination: Mapping[str, str]) -> str:
-    try:
-        return _check_text(renderer.render_file(combination))
-    except Exception as error:
+        if entry is not None:
+            raise _make_error(error, f"params entry {entry!r}", where, combination) from error
         where = _locate(error, renderer.path)
         raise _make_error(error, f"group {group.name}", where, combination) from error
-
-
-def _check_text(text: str) -> str:
-    text.encode()  # raises at an unpaired surrogate, which an escape can make
-    return text
 
 
 class _Sandbox(SandboxedEnvironment):

@@ -69,6 +69,7 @@ def test_a_kernel_without_declared_parameters_gives_them_numbers() -> None:
     assert [(p.name, p.type) for p in fragment.signature] == [("arg0", "float const*"), ("arg1", "unsigned int")]
 
 
+@pytest.mark.slow
 def test_a_kernel_without_parameters() -> None:
     assert make("__global__ void k() {}")[0].signature == ()
     assert make('extern "C" __global__ void k() {}')[0].signature == ()
@@ -94,6 +95,7 @@ def test_no_kernel_in_an_entrypoint_group() -> None:
 TWO = "namespace a { __global__ void one(int) {} } __global__ void two(int) {}"
 
 
+@pytest.mark.slow
 def test_several_kernels_need_to_be_told_apart() -> None:
     refuse("build-several-kernels", TWO, "a::one(int)", "two(int)", hint="entry =")
 
@@ -103,6 +105,7 @@ def test_entry_says_which_kernel_is_meant(entry: str, name: str) -> None:
     assert make(TWO, entry=entry)[0].entry == name
 
 
+@pytest.mark.slow
 def test_an_entry_that_is_no_kernel_or_several() -> None:
     refuse("build-no-kernel", TWO, "'three'", entry="three")
     overloads = "__global__ void k(int) {} __global__ void k(float) {}"
@@ -113,6 +116,7 @@ def test_a_kernel_in_a_device_group() -> None:
     refuse("build-unexpected-kernel", "__global__ void k(int) {}", "k(int)", role=Role.DEVICE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -127,6 +131,7 @@ def test_a_device_group_that_defines_nothing(text: str) -> None:
     refuse("build-nothing-provided", text, role=Role.DEVICE)
 
 
+@pytest.mark.slow
 def test_a_device_group_may_define_a_variable_alone() -> None:
     fragment, _ = make("__constant__ float table[4] = {1, 2, 3, 4};", role=Role.DEVICE)
     assert [s.name for s in fragment.provides] == ["table"]
@@ -136,6 +141,7 @@ def test_a_device_group_may_define_a_variable_alone() -> None:
 C = 'extern "C" __global__ void k(const float* x, long long n, int3 size) {}'
 
 
+@pytest.mark.slow
 def test_the_parameters_of_an_extern_c_kernel_are_those_declared() -> None:
     fragment, _ = make(C, ("const float* x", "int64_t n", "int3 size"))
     assert fragment.entry == "k"

@@ -74,6 +74,7 @@ def test_two_bugs_are_two_causes_the_larger_first(grouped: Grouped) -> None:
     assert text.startswith("6 of 6 fragments failed to compile, 2 causes [build-failed-fragments]\n")
 
 
+@pytest.mark.slow
 def test_one_message_from_two_lines_is_two_causes(grouped: Grouped) -> None:
     branches = OPERATION.replace(
         "return {{expr}};", "{% if op_name == 'twice' %}return a + nope;{% else %}return nope * nope - a;{% endif %}"
@@ -86,11 +87,13 @@ def test_one_message_from_two_lines_is_two_causes(grouped: Grouped) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_bug_of_a_header_is_one_cause_for_all_groups(grouped: Grouped) -> None:
     (cause,), _ = grouped(op__cuh=MINI["op.cuh"] + "int broken(wrong);\n")
     assert cause.extent == ("all 2 of mini/kern", "all 4 of mini/op")
 
 
+@pytest.mark.slow
 def test_what_the_combinations_have_in_common_is_said(grouped: Grouped) -> None:
     (cause,), sources = grouped(op__cu__jinja=OPERATION + "{% if data_type == 'double' %}wrong{% endif %}")
     assert cause.extent == ("all 2 of mini/op with data_type=double",)

@@ -41,6 +41,7 @@ def test_what_is_built(mini_path: Path) -> None:
         assert [str(p) for p in kern.signature] == ["double* x", "unsigned int n"]
 
 
+@pytest.mark.slow
 def test_the_same_bytes_in_another_directory_with_other_jobs(
     mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -127,6 +127,7 @@ def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: 
     assert sum(int(str(entry["cost"])) for entry in include) == sum(dearest.values())
 
 
+@pytest.mark.slow
 def test_shards_do_not_depend_on_the_hash_seed() -> None:
     script = (
         "from jitlto.build.shards import *; from jitlto.model.fragment import FragmentKey\n"

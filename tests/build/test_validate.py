@@ -76,6 +76,7 @@ def test_one_helper_with_one_body_is_fine(kind: str) -> None:
     assert check(*pair(kind, "2", "2")) == []
 
 
+@pytest.mark.slow
 def test_a_helper_in_an_anonymous_namespace_is_each_ones_own() -> None:
     helper = "namespace {{ __device__ __noinline__ float help(float x) {{ return x * {}; }} }}\n"
     assert check(
@@ -88,6 +89,7 @@ ALTERNATIVE = "template <class T> __device__ T op(T x) {{ return x {op} x; }} te
 GENERIC = "template <class T> __device__ T op(T); __global__ void k(float* x) { x[0] = op(x[0]); }"
 
 
+@pytest.mark.slow
 def test_alternatives_of_one_interface_are_fine() -> None:
     assert check(
         fragment("kern", GENERIC, Role.ENTRYPOINT),
@@ -96,6 +98,7 @@ def test_alternatives_of_one_interface_are_fine() -> None:
     ) == []  # fmt: skip
 
 
+@pytest.mark.slow
 def test_fragments_that_never_meet_may_differ() -> None:
     helper, call = HELPERS["inline"]
     kernels = [
@@ -110,6 +113,7 @@ def test_fragments_that_never_meet_may_differ() -> None:
         check(*kernels, fragment("op", OP.format(helper=helper % "3", call=call), data_type="float"))
 
 
+@pytest.mark.slow
 def test_advice_on_a_strong_helper_in_several_fragments() -> None:
     helper = "__device__ float help(float x) { return x; }\n"
     (advice,) = check(
@@ -120,6 +124,7 @@ def test_advice_on_a_strong_helper_in_several_fragments() -> None:
     assert "inline" in advice
 
 
+@pytest.mark.slow
 def test_advice_on_what_nobody_provides() -> None:
     kernel = fragment("kern", KERNEL.format(helper="", call="1"), Role.ENTRYPOINT)
     (advice,) = check(kernel)
@@ -147,6 +152,7 @@ def test_extern_c_declarations_that_differ_in_layout(declaration: str, call: str
         check(fragment("kern", kernel, Role.ENTRYPOINT), fragment("op", f'extern "C" {{ {definition} }}'))
 
 
+@pytest.mark.slow
 def test_a_declaration_of_an_unsized_array_fits_any_size() -> None:
     kernel = 'extern "C" { extern __constant__ float op[]; } __global__ void k(float* x) { x[0] = op[threadIdx.x]; }'
     provider = fragment("op", 'extern "C" { __constant__ float op[5] = {}; }')
@@ -244,6 +250,7 @@ def test_no_two_that_can_meet_and_differ_are_missed_and_no_others_refused(fragme
     assert refused == any(differ(a, b) for a, b in combinations(fragments, 2))
 
 
+@pytest.mark.slow
 def test_thousands_of_kernels_with_helpers_of_one_name_are_checked_at_once() -> None:
     fragments = [
         Fragment(

@@ -300,6 +300,7 @@ def test_keep_going_compiles_the_rest_and_reports_by_cause(make: Make) -> None:
     assert make(MINI).compiled == 4  # the kernels were kept
 
 
+@pytest.mark.slow
 def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: Make) -> None:
     files = WRONG | {
         "kern.cu.jinja": "{% if data_type == 'float' %}{{ nobody }}{% endif %}\n__device__ int g() { return 1; }",
@@ -352,6 +353,7 @@ def test_a_source_whose_worker_died_is_compiled_by_another(make: Make) -> None:
         assert make(MINI, executor=pool, cache=None).compiled == 6
 
 
+@pytest.mark.slow
 def test_a_source_whose_worker_dies_again_is_an_error_that_names_it(make: Make) -> None:
     with Dying(100) as pool, raises(WorkerDied, None, "SIGKILL", "(group kern, data_type=float)"):
         make(MINI, executor=pool, cache=None)

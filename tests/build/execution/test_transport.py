@@ -126,6 +126,7 @@ def test_another_version_of_jitlto_or_python_is_refused_by_the_worker() -> None:
                 pool.submit(transport._receive, client, "", b"?", None).result(timeout=60)
 
 
+@pytest.mark.slow
 def test_another_compiler_is_refused_by_the_worker() -> None:
     identity = base.find_toolchain("nvrtc").identity
     with ThreadPoolExecutor(1) as pool:

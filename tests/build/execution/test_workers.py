@@ -62,6 +62,7 @@ def test_what_a_worker_prints_does_not_mix_with_its_answers(capfd: pytest.Captur
     assert "noise" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_cancelling_ends_workers_at_once() -> None:
     pool = ProcessExecutor(2)
     slow = [pool.submit(time.sleep, 600) for _ in range(4)]
@@ -73,6 +74,7 @@ def test_cancelling_ends_workers_at_once() -> None:
         assert future.cancelled() or isinstance(future.exception(), WorkerDied)
 
 
+@pytest.mark.slow
 def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
     """A program read from standard input has no ``__main__`` file that a worker could import again."""
     script = "from jitlto.build.execution.workers import ProcessExecutor\n"
@@ -136,6 +138,7 @@ def _slow_double(value: int) -> int:
     return 2 * value
 
 
+@pytest.mark.slow
 def test_a_library_that_prints_at_start_up_breaks_nothing(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import os; os.write(1, b'hello from site'); print('and again')")
     script = f"{_LOCAL}\nassert local_executor().submit(pow, 2, 9).result() == 512"
@@ -203,6 +206,7 @@ def test_workers_end_with_a_parent_that_is_killed(work: str) -> None:
         assert not any(map(alive, processes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
 def test_another_executor_calls_processes_of_ours(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -216,6 +220,7 @@ def test_another_executor_calls_processes_of_ours(make: Any, tmp_path: Path, mon
     assert call_local(pow, 2, 5) == 32  # and the fork's end is not ours
 
 
+@pytest.mark.slow
 def test_local_workers_end_with_the_program(tmp_path: Path) -> None:
     script = f"import os\n{_LOCAL}\nprint(local_executor().submit(os.getpid).result())"
     done = python("-c", script)

@@ -264,6 +264,7 @@ def test_an_editable_install_by_setuptools_compiles_nothing(
     assert not cache.exists()
 
 
+@pytest.mark.slow
 def test_setuptools_projects_without_kernels_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hooks = pytest.importorskip("jitlto.build.packaging.hooks.setuptools", reason="setuptools is not installed")
     monkeypatch.chdir(tmp_path)

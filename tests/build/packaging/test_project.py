@@ -55,6 +55,7 @@ def set_prebuilt(environment: pytest.MonkeyPatch, path: Path) -> None:
     config.current.cache_clear()
 
 
+@pytest.mark.slow
 def test_a_project_builds_what_its_families_build(tmp_path: Path, mini_path: Path) -> None:
     report = project.build_package(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
     assert report.path.read_bytes() == mini_path.read_bytes()

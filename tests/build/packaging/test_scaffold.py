@@ -28,6 +28,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"[A-Za-z][A-Za-z0-9._-]*", fullmatch=True) | st.text(max_size=10))
 def test_a_name_that_is_taken_makes_an_import_name(name: str) -> None:
     try:

@@ -1,0 +1,16 @@
+"""What the tests of the build side share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_disk_to_wait_for() -> Iterator[None]:
+    """Databases are written by the hundred, and no test outlives a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
