@@ -214,6 +214,7 @@ def test_a_database_from_ci_was_built_with_the_declared_options_by_the_declared_
     refused(tmp_path, mini_path, environment, "nvcc", more='toolchain = "nvcc"')
 
 
+@pytest.mark.slow
 def test_a_database_from_ci_holds_every_fragment(tmp_path: Path, other: Path, environment: pytest.MonkeyPatch) -> None:
     refused(tmp_path, other, environment, "3 missing, 0 too many")
 
@@ -271,6 +272,7 @@ def run(*arguments: str) -> tuple[int, str]:
     return result.exit_code, result.output + (str(error) if isinstance(error, JitltoError) else "")
 
 
+@pytest.mark.slow
 def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
     make(tmp_path)
     output = tmp_path / "out.fragdb"
