@@ -24,7 +24,7 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
     """Check a family's fragments against each other.
 
     Returns:
-        Advice: what links, or may not be used, but is probably not meant.
+        Advice on code that links, or that is possibly unused, but is probably a mistake.
 
     Raises:
         BuildError: Two fragments that can meet in a plan define one inline function differently, or the layout of a
@@ -41,13 +41,13 @@ def check_interface_includes(
 ) -> None:
     """Check that every fragment that requires a symbol of an interface header includes that header.
 
-    A declaration of its own may have other types, which show neither in names nor in layouts.
+    If a source declares the symbol itself, its types may differ without a trace in names or layouts.
 
     Args:
         includes: The headers that the source of each fragment can reach.
 
     Raises:
-        BuildError: At the first requirer that has not.
+        BuildError: If a fragment does not; the error names the first.
     """
     headers: dict[str, str] = {}
     for provider in fragments:

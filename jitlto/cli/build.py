@@ -86,7 +86,7 @@ Example:
     "--project", type=click.Path(exists=True, path_type=Path),
     help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
 )  # fmt: skip
-@jobs_option("Compilers")
+@jobs_option("compilers")
 @click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: worker processes here].")
 @click.option("--cache-dir", type=DIRECTORY, help="The cache directory, instead of JITLTO_CACHE_DIR.")
 @click.option("--no-cache", is_flag=True, help="Neither use nor fill the build cache.")

@@ -21,10 +21,13 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
 @click.option("--complete", is_flag=True, help="Fail for combinations that a device group's matrix leaves out, too.")
 @click.option("--link", "archs", metavar="ARCH", multiple=True, help="Link for ARCH too, e.g. sm_90. Repeatable.")
 @click.option(
-    "--cover", type=click.IntRange(min=1), metavar="N", help="Link only as many kernels as hold all N values."
+    "--cover",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Link only enough kernels to cover every combination of N parameter values.",
 )
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
-@jobs_option("Links")
+@jobs_option("links")
 @json_option
 def check(
     database: Path,
@@ -94,7 +97,7 @@ def _print_links(link: LinkCheck) -> None:
     for links in link.families:
         if not links.kernels:
             waiting = pluralize(links.completed_by_callers, "kernel")
-            state = f"; {waiting} cannot without callers' code" if links.completed_by_callers else ""
+            state = f"; {waiting} need a caller's own code to link" if links.completed_by_callers else ""
             click.echo(f"{links.family}: linked nothing{state}")
             continue
         failed = sum(cause.count for cause in links.failures)

@@ -22,8 +22,8 @@ from jitlto.cli.parameters import PATH
 @click.option(
     "--lenient",
     is_flag=True,
-    help="Allow usual mistakes: values that are not strings, an empty product, identical combinations, "
-    "duplicate names (the later wins).",
+    help="Accept common mistakes: values that are not strings, an empty product, identical combinations, "
+    "duplicate names (the last one wins).",
 )
 def expand(file: Path, as_json: bool, only_count: bool, lenient: bool) -> None:
     """Print the combinations of the JSON file MATRIX, in order.
@@ -69,7 +69,7 @@ def _line(combination: Mapping[str, Value]) -> str:
 
 
 def _word(value: Value, reserved: str = "") -> str:
-    # Bare where a reader can tell where it ends; otherwise as JSON, which has an escape for everything.
+    # Unquoted if its end is unambiguous; otherwise JSON, which can escape anything.
     if isinstance(value, str) and value and value.isprintable() and not set(value) & {" ", '"', *reserved}:
         return value
     return json.dumps(value)

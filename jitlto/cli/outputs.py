@@ -25,11 +25,11 @@ def check_outputs(
     Args:
         outputs: The files to write, by the option that names them; None if it was not given.
         inputs: The files that the command reads.
-        database: The option whose file becomes a fragment database, which may replace another.
+        database: The option that names the fragment database to write, which may replace an existing database.
 
     Raises:
-        click.UsageError: If a file is an input, or two of them are one.
-        DatabaseError: If a file is a fragment database and something else is to be written there.
+        click.UsageError: If an output is also an input, or two options name the same file.
+        DatabaseError: If another kind of output would overwrite a fragment database.
     """
     paths = {option: path for option, path in outputs.items() if path is not None}
     read = [path for path in inputs if path is not None]
@@ -37,17 +37,19 @@ def check_outputs(
     for option, path in paths.items():
         for other, taken in seen.items():
             if _is_same(path, taken):
-                raise click.UsageError(f"{other} and {option} name one file, {path}: use two names")
+                raise click.UsageError(f"{other} and {option} are the same file, {path}: give different names")
         seen[option] = path
         for source in read:
             if _is_same(path, source):
-                raise click.UsageError(f"{option} {path} would overwrite an input of this command: use another name")
+                raise click.UsageError(
+                    f"{option} {path} would overwrite an input of this command: give a different name"
+                )
         if option != database and os.path.isfile(path) and _holds_database(path):  # noqa: PTH113 - long names
             raise DatabaseError(
-                "a fragment database is not overwritten by anything else",
+                "is a fragment database: not overwritten with another kind of file",
                 code="database-not-overwritten",
                 where=str(path),
-                hint=f"use another name with {option}, or remove it first",
+                hint=f"give a different name with {option}, or remove the file first",
             )
 
 
@@ -61,7 +63,7 @@ def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
 
 
 def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> None:
-    """Write a file, whole or not at all; what is no regular file, such as a pipe, is written to.
+    """Write a file atomically. A target that is not a regular file, such as a pipe, is written directly.
 
     Raises:
         JitltoError: If it cannot be written.
@@ -84,7 +86,7 @@ def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> No
 
 
 def _is_same(one: Path, other: Path) -> bool:
-    """Whether two paths lead to the same file, which may not exist yet."""
+    """Return whether two paths lead to the same file, which may not exist yet."""
     try:
         return one.samefile(other)
     except OSError:
@@ -95,4 +97,4 @@ def _holds_database(path: Path) -> bool:
     try:
         return is_database(path)
     except OSError:
-        return False  # writing it fails too, with the reason
+        return False  # writing it will fail and report the reason

@@ -1,6 +1,6 @@
 """Parameters that commands share: paths, targets, ``NAME=VALUE``.
 
-Whether a file can be read is checked where it is read, so that it is a failure (status 1) and not wrong usage.
+An unreadable file is reported where it is read, as a failure (status 1) and not as wrong usage (status 2).
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print the re
 
 
 def jobs_option(what: str) -> Callable[[F], F]:
-    """Return the option ``--jobs`` of a command that does several of ``what`` at once."""
+    """Return the option ``--jobs`` of a command that runs several ``what`` (e.g. "links") in parallel."""
     return click.option(
-        "-j", "--jobs", type=click.IntRange(min=1), help=f"{what} at once [default: as cores and memory bear]."
+        "-j",
+        "--jobs",
+        type=click.IntRange(min=1),
+        help=f"Number of parallel {what} [default: limited by cores and memory].",
     )
 
 
 def parse_pairs(settings: Iterable[str]) -> list[tuple[str, str]]:
-    """Parse ``NAME=VALUE`` arguments, of which one name may occur several times.
+    """Parse ``NAME=VALUE`` arguments; a name may occur several times.
 
     Raises:
         click.UsageError: If one is not ``NAME=VALUE``.

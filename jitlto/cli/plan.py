@@ -79,7 +79,8 @@ def _summarise(plan: Plan) -> None:
     )
     if plan.link_mode == "lto":
         left = plan.calls_left()
-        click.echo(f"calls left: {', '.join(left)}" if left else "no call between fragments is left")
+        calls = f"calls between fragments that were not inlined: {', '.join(left)}"
+        click.echo(calls if left else "no call between fragments is left")
 
 
 def _dump(plan: Plan, what: str) -> bytes:

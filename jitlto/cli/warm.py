@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # usage errors need not wait for the run side
 @click.option("--arch", "archs", multiple=True, metavar="ARCH[,ARCH]...", help="Targets, e.g. sm_90,sm_100.")
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
-@jobs_option("Links")
+@jobs_option("links")
 @json_option
 def warm(
     target: str,

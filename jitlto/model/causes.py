@@ -1,8 +1,8 @@
 """Failures and findings grouped by cause: one mistake in a template is one cause, however many fragments show it.
 
-Messages have one cause if they are equal apart from what varies between fragments. :func:`value_eraser` removes that
-from compilers' logs, which repeat values of the matrices; :func:`name_folder` from jitlto's own messages, which spell
-keys, configurations and symbols.
+Messages have the same cause if they differ only in parts that vary between fragments. :func:`value_eraser` removes
+these parts from compilers' logs, which repeat values of the matrices; :func:`name_folder` from jitlto's own messages,
+which contain keys, configurations and symbols.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _NUMBER = re.compile(r"\b(?:0[xX][0-9a-fA-F]+|\d[\d.]*(?:[eE][-+]?\d+)?)[uUlLfF]
 _SCALAR = re.compile(
     r"\b(?:unsigned|signed|long|short|char|bool|__half|__nv_bfloat16|(?:u?int|float|double)(?:\d*|\d+_t))\b"
 )
-_SHORT = 3  # characters; a shorter value is matched as a word, for "a" is part of every other name
+_SHORT = 3  # characters; a shorter value is matched as a whole word, because "a" occurs inside many names
 
 
 @dataclass(frozen=True, slots=True)
 class Cause(Generic[T]):
-    """Failures or findings of one cause.
+    """Failures or findings with the same cause.
 
     Args:
-        members: At least one, in the order given; the first represents all.
+        members: At least one, in their original order; the first represents all.
     """
 
     members: tuple[T, ...]
@@ -49,8 +49,8 @@ def group_by_cause(items: Iterable[T], signature: Callable[[T], Hashable]) -> li
 
     Args:
         items : iterable of T
-        signature: What items of one cause have in common, such as a message after :func:`value_eraser` or
-            :func:`name_folder`.
+        signature: Returns the key that items with the same cause share, such as the message after
+            :func:`value_eraser` or :func:`name_folder`.
 
     Returns:
         list of Cause: The most frequent first, equally frequent ones in the order of their first members.
@@ -62,11 +62,12 @@ def group_by_cause(items: Iterable[T], signature: Callable[[T], Hashable]) -> li
 
 
 def value_eraser(values: Iterable[str]) -> Callable[[str], str]:
-    """A function that removes values, numbers, scalar types and white space from a text.
+    """Return a function that removes values, numbers, scalar types and white space from a text.
 
     Args:
-        values: The values of all combinations, each line apart. Those of all and not of one: a 4 that is one
-            combination's value is a constant in another, and has to vanish from both.
+        values: The values of all combinations; of a value of several lines, each line is an item. Values of all
+            combinations are needed because a 4 that is a value in one may be a constant in another, and must be erased
+            from both.
     """
     words = [_word(value) for value in sorted(set(values) - {""}, key=lambda value: (-len(value), value))]
     varying = re.compile("|".join([*words, _SCALAR.pattern, _NUMBER.pattern]))
@@ -82,10 +83,11 @@ def _word(value: str) -> str:
 
 
 def name_folder(fragments: Iterable[Fragment]) -> Callable[[str], str]:
-    """A function that folds keys, ``name=value`` pairs, numbers and symbols in a text.
+    """Return a function that folds keys, ``name=value`` pairs, numbers and symbols in a text.
 
     Args:
-        fragments: Whose symbols occur, mangled or demangled; each is replaced by its name without types and arguments.
+        fragments: The fragments whose symbols may occur, mangled or demangled; each symbol is replaced by its name
+            without types and arguments.
     """
     spellings: dict[str, str] = {}
     for fragment in fragments:

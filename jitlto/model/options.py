@@ -11,14 +11,16 @@ from msgspec.structs import asdict, force_setattr, replace
 from jitlto.errors import JitltoError
 from jitlto.model.text import suggest
 
-# NVRTC's, without dashes: it takes most with one dash and with two (NVRTC's «Supported Compile Options»).
+# NVRTC options that read or write files, without leading dashes: NVRTC accepts most with one dash or two (NVRTC's
+# «Supported Compile Options»).
 _FILES = frozenset(
     [
         *("include", "pre-include", "pch", "create-pch", "use-pch", "pch-dir", "time", "fdevice-time-trace"),
         *("include-path", "Xptxas", "ptxas-options"),
     ]
 )
-# ptxas's (`ptxas --help`); what only prints ends in an internal error of nvJitLink's.
+# Options that make ptxas read or write a file (`ptxas --help`), and those that make it only print (help, version),
+# which end in an internal error of nvJitLink.
 _PTXAS_FILES = frozenset(
     [
         *("options-file", "optf", "apply-controls", "output-file", "o", "input-as-string", "ias"),
@@ -27,7 +29,7 @@ _PTXAS_FILES = frozenset(
 )
 
 _NO_DEBUG = "device debugging and link-time optimisation exclude each other"
-# Compile options that have no effect on LTO-IR, and the link option that has.
+# Compile options that have no effect on LTO-IR → the link option to use instead.
 _LINK_ONLY = {
     "-maxrregcount": "max_registers", "--maxrregcount": "max_registers",
     "-use_fast_math": "fast_math", "--use_fast_math": "fast_math",

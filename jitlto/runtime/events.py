@@ -27,7 +27,7 @@ class Kind:
     FOUND_ON_DISK = "found_on_disk"
     #: nvJitLink linked it.
     LINKED = "linked"
-    #: Another thread or process linked it, and was waited for.
+    #: This thread waited while another thread or process linked it.
     WAITED = "waited"
     #: The driver loaded it.
     LOADED = "loaded"
@@ -41,8 +41,8 @@ class Event(Frozen):
     Args:
         kind: One of :class:`Kind`.
         kernel: The key of the entrypoint fragment; the family's name for an evicted kernel.
-        digest: The plan's digest; empty where it is not known yet.
-        seconds: How long it took.
+        digest: The plan's digest; empty if it is not known yet.
+        seconds: Its duration.
         plan (Plan or None): The plan, for :attr:`Kind.REQUESTED`.
     """
 
@@ -68,9 +68,9 @@ class Events:
         self._subscribers: dict[object, Subscriber] = {}
 
     def counters(self) -> Mapping[str, int]:
-        """The number of events of each kind.
+        """Return the number of events of each kind.
 
-        Finding a launcher in memory is no event: it costs less than counting it.
+        Finding a launcher in memory is not an event: counting it would cost more than finding it.
         """
         with self._lock:
             return dict(self._counts)
@@ -78,12 +78,12 @@ class Events:
     def subscribe(self, subscriber: Subscriber) -> Callable[[], None]:
         """Have ``subscriber`` called with every event, in the thread in which it happens.
 
-        What it raises is logged and goes no further.
+        An exception that it raises is logged and not propagated.
 
         Returns:
             callable: Ends the subscription.
         """
-        subscription = object()  # its own, should the same subscriber subscribe twice
+        subscription = object()  # a unique token, so that one callable may subscribe twice
         with self._lock:
             self._subscribers[subscription] = subscriber
 
@@ -103,7 +103,7 @@ class Events:
             try:
                 subscriber(event)
             except Exception:
-                import logging  # 2 ms, on no way but this
+                import logging  # imported lazily: takes 2 ms, and only this path needs it
 
                 logging.getLogger(__name__).exception("a subscriber to events failed")
 

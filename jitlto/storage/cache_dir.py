@@ -33,7 +33,7 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 class WarnOnce:
-    """Logs a warning once for each subject, from whichever thread comes first.
+    """Logs a warning once for each subject, even if several threads log it.
 
     Args:
         logger: The logger's name.
@@ -47,7 +47,7 @@ class WarnOnce:
         """Log a warning, unless one about the same subject was logged before."""
         mine = object()
         if self._warned.setdefault(subject, mine) is mine:  # atomic, and without a lock that a fork could lose
-            import logging  # 2 ms, and most processes warn of nothing
+            import logging  # imported lazily: takes 2 ms, and most processes log no warning
 
             logging.getLogger(self._logger).warning(message, *args)
 
@@ -73,7 +73,7 @@ class CacheDir:
     """
 
     def __init__(self, directory: Path, size: int, *, readonly: bool = False) -> None:
-        self.directory = directory = directory.absolute()  # whatever becomes the current directory later
+        self.directory = directory = directory.absolute()  # so that a later chdir has no effect
         self.size = size
         self.readonly = readonly
         #: Why an entry could not be written the last time; None if all could.
@@ -121,7 +121,7 @@ class CacheDir:
         try:
             self._make(kind, key[:2])
             if path.is_dir() and not path.is_symlink():
-                import shutil  # 3 ms, for a case that does not occur
+                import shutil  # imported lazily: takes 3 ms, and this should never happen
 
                 shutil.rmtree(path)  # not ours: an entry is a file
             _replace(path, _MAGIC + _sha256(payload) + payload)
@@ -134,10 +134,10 @@ class CacheDir:
     def claim(self, key: str) -> BaseFileLock | None:
         """Claim ``key`` for this process until the returned lock is released; return None if another process has it.
 
-        Never waits. A claim ends with its process. It only saves work: where locks do not work, or the directory is
-        read only, everybody gets one.
+        Never waits. A claim ends with its process. It only saves work: where locks do not work, or if the directory is
+        read-only, every process gets one.
         """
-        import filelock  # a tenth of a second in some releases, and readers do not need it
+        import filelock  # imported lazily: takes 100 ms in some releases, and readers do not need it
 
         path = self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
         lock = filelock.FileLock(path, timeout=0, thread_local=False)
@@ -175,7 +175,7 @@ class CacheDir:
     def prune(self, size: int | None = None) -> int:
         """Remove the least recently used entries until at most ``size`` bytes are left (by default the bound).
 
-        What another process is writing stays. Nothing is removed if the directory is read only.
+        Files that another process is writing are kept. Nothing is removed if the directory is read-only.
 
         Returns:
             int: The number of entries removed.
@@ -206,7 +206,7 @@ class CacheDir:
         for folder in self.directory.glob("*/[0-9a-f][0-9a-f]"):
             with contextlib.suppress(OSError):
                 if not all(stat.S_ISDIR(directory.lstat().st_mode) for directory in (folder.parent, folder)):
-                    continue  # a link, which leads to what is not ours
+                    continue  # a link, which may lead outside the cache
                 for path in folder.iterdir():
                     is_entry = len(path.name) == 62 and _HEXADECIMAL.issuperset(path.name)
                     if is_entry or path.name.startswith(_TEMPORARY):
@@ -237,7 +237,7 @@ def _sha256(payload: bytes) -> bytes:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    import tempfile  # 5 ms, and readers do not need it
+    import tempfile  # imported lazily: takes 5 ms, and readers do not need it
 
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
     try:
@@ -269,8 +269,8 @@ def require_owned_path(path: str) -> None:
     """Check that no user but this one and root controls where a directory's path leads.
 
     A directory on the way that everybody may write to must have the sticky bit, as ``/tmp`` has, and its entry on the
-    path, a link too, must belong to this user or root. Owners of the other directories are trusted so far: entries
-    that they replace are ignored, for they do not belong to this user.
+    path, a link too, must belong to this user or root. The owners of the other directories are trusted to this extent:
+    an entry that they replace belongs to them, so it is ignored.
 
     Args:
         path: Absolute; it need not exist yet.
@@ -307,9 +307,7 @@ def require_owned_path(path: str) -> None:
             continue
         place, open_to_all = below, bool(status.st_mode & stat.S_IWOTH)
         if open_to_all and not status.st_mode & stat.S_ISVTX:
-            raise PermissionError(
-                f"{place} can be written by others, who could put another in the place of what is in it"
-            )
+            raise PermissionError(f"{place} can be written by others, who could replace its contents")
 
 
 def make_private(path: str) -> None:

@@ -3,9 +3,9 @@
 Format (schema 1; ``docs/database.md`` describes it for readers in other languages)::
 
     meta(name, value)             digest: SHA-256 over the sorted (kind, name, sha256) of all other rows
-                                  part: JSON, a PartRecord; only in one shard's share of a build
-                                  gaps: JSON, the keys of fragments that a merge left out; only where it did
-    family(name, record, sha256)  record: JSON, what the run side must know of a family.toml
+                                  part: JSON, a PartRecord; only in the part that one shard built
+                                  gaps: JSON, the keys of fragments that a merge left out; only if it left any out
+    family(name, record, sha256)  record: JSON, a FamilyRecord: the part of family.toml that the run side needs
     fragment(key, record, sha256) record: JSON, a Fragment
     blob(sha256, data)            the bytes of images, by content
 
@@ -57,7 +57,7 @@ CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
 CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
     json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
 """
-# The same as a file's own schema lists it.
+# _DDL in the form in which sqlite_master lists it.
 _SCHEMA_ROWS = sorted(
     (kind.lower().encode(), name.encode(), name.encode(), statement.encode())
     for statement in map(str.strip, _DDL.split(";"))
@@ -68,8 +68,8 @@ _SCHEMA_ROWS = sorted(
 class FragmentDatabase:
     """A fragment database, opened for reading.
 
-    What it returns is what was written, or a :class:`~jitlto.errors.DatabaseError` that names the file: all records
-    are checked when it is opened, and an image's bytes when they are read. Safe to use from several threads.
+    It returns exactly the data that was written, or raises a :class:`~jitlto.errors.DatabaseError` that names the file:
+    all records are checked when it is opened, and an image's bytes when they are read. Thread-safe.
 
     Args:
         path: The file.
@@ -81,7 +81,7 @@ class FragmentDatabase:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self._reader = reader = SqliteReader(self.path)
-        #: The absolute path, whatever becomes the current directory later.
+        #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
         #: Identity of the file.
         self.identity = reader.identity
@@ -90,12 +90,12 @@ class FragmentDatabase:
             families, fragments = self._rows("family", "name"), self._rows("fragment", "key")
             meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", "value")}
             part, gaps = meta.get("part"), meta.get("gaps")
-            #: SHA-256 that says what the database holds; equal ones mean equal databases.
+            #: SHA-256 of the content; equal digests mean equal databases.
             self.digest = _digest(families, fragments, {n: meta[n] for n in ("part", "gaps") if n in meta})
             if meta.get("digest") != self.digest.encode():
                 raise reader.damaged("its rows are not those that were written")
             self._decode(families, fragments)
-            #: Which part of a build it is; None if it is complete.
+            #: The part of a sharded build that it is; None if it is complete.
             self.part = None if part is None else serialization.decode_part(part)
             #: The fragments that a merge left out, because no part held them; sorted.
             self.gaps = () if gaps is None else serialization.decode_gaps(gaps)
@@ -104,7 +104,7 @@ class FragmentDatabase:
             if isinstance(error, serialization.InvalidRecordError | JitltoError) and not isinstance(
                 error, DatabaseError
             ):
-                # Hand-made: its checksums are right.
+                # The checksums match, so the file was forged rather than damaged.
                 raise reader.damaged(f"a record is not what schema {SCHEMA} says ({error!r:.200})") from error
             raise
 
@@ -119,7 +119,8 @@ class FragmentDatabase:
                 where=str(self.path),
                 hint="upgrade jitlto, or build the database again",
             )
-        # No view, trigger, virtual table, index or default of its own: SQLite runs nothing for which these would count.
+        # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
+        # rejected before a statement could use them.
         if self._reader.schema() != _SCHEMA_ROWS:
             raise self._reader.damaged(f"its tables are not those of schema {SCHEMA}")
 
@@ -138,10 +139,10 @@ class FragmentDatabase:
         for key, record in fragments.items():
             fragment = serialization.decode_fragment(record)
             if str(fragment.key) != key:
-                raise InvalidRecordError(f"{key} is the name of another fragment")
+                raise InvalidRecordError(f"{key} is the key of a different fragment")
             self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
         if any(name != family.name for name, family in self._families.items()):
-            raise InvalidRecordError("a family stands under another's name")
+            raise InvalidRecordError("a family is stored under a different name")
 
     @property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -154,20 +155,20 @@ class FragmentDatabase:
         return [f for name in names for _, f in sorted(self._fragments.get(name, {}).items())]
 
     def get(self, key: FragmentKey) -> Fragment | None:
-        """Return the fragment of that key, None if there is none."""
+        """Return the fragment with a key, or None if there is no such fragment."""
         return self._fragments.get(key.family, {}).get(key)
 
     def read(self, image: Image) -> bytes:
         """Return the bytes of an image.
 
         Raises:
-            DatabaseError: If they are missing or are not the bytes that were written.
+            DatabaseError: If they are missing or do not match the image's SHA-256.
         """
         data = self._reader.find("blob", "sha256", image.sha256, "data")
         if data is None:
             raise self._reader.damaged(f"image {image.sha256} is missing")
         if not isinstance(data, bytes) or _sha(data) != image.sha256:
-            raise self._reader.damaged(f"image {image.sha256} has other bytes")
+            raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
 
     def verify(self) -> int:
@@ -177,7 +178,7 @@ class FragmentDatabase:
             The number of images checked.
 
         Raises:
-            DatabaseError: At the first thing that does not hold.
+            DatabaseError: At the first check that fails.
         """
         verdict = self._reader.pragma("integrity_check(1)")
         if isinstance(verdict, bytes) and verdict != b"ok":
@@ -192,7 +193,7 @@ class FragmentDatabase:
         return len(images)
 
     def close(self) -> None:
-        """Close the file; the database can be used no longer."""
+        """Close the file; the database cannot be used afterwards."""
         self._reader.close()
 
     def __enter__(self) -> FragmentDatabase:
@@ -216,8 +217,8 @@ def write(
     Args:
         path: The file.
         blobs: The bytes of every image, by SHA-256 in hexadecimal.
-        part: Which part of a build it is, where it is not complete.
-        gaps: What a merge has left out.
+        part: The part of a sharded build that it is; None if it is complete.
+        gaps: Keys of the fragments that a merge left out.
 
     Returns:
         The digest: equal digests mean equal databases.
@@ -259,7 +260,7 @@ def _fill(
         connection.executemany("INSERT INTO blob VALUES (?, ?)", sorted(blobs.items()))
         connection.execute("COMMIT")
     with path.open("r+b") as file:
-        # Header fields 24 and 92 count writes (SQLite file format, 1.3): they say nothing of the content.
+        # Header fields 24 and 92 count writes (SQLite file format, 1.3), so they do not depend on the content alone.
         for offset in (24, 92):
             file.seek(offset)
             file.write((1).to_bytes(4, "big"))
@@ -268,10 +269,10 @@ def _fill(
 
 
 def check_writable(path: Path) -> None:
-    """Check that a database may be written to ``path``, before the work that goes into it.
+    """Check that a database may be written to ``path``, before the work of building it starts.
 
     Raises:
-        DatabaseError: If something else lies there, or its directory takes no files.
+        DatabaseError: If another kind of file is there, or its directory is not writable.
     """
     if path.exists() and not path.is_file():
         raise _unwritable(path, "it exists and is not a regular file")
@@ -296,7 +297,7 @@ def _unwritable(path: Path, why: str) -> DatabaseError:
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file carries our application id (SQLite file format, 1.3: offset 68), whatever its state.
+    """Return whether a file, even a damaged one, has our application id (SQLite file format, 1.3: offset 68).
 
     Raises:
         OSError: If it cannot be read.

@@ -33,10 +33,10 @@ def identity(status: os.stat_result) -> Identity:
 
 @contextmanager
 def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO, os.stat_result]]:
-    """Open a regular file for reading, and yield it with its status; a FIFO is not waited for.
+    """Open a regular file for reading, and yield it with its status, without blocking on a FIFO.
 
     Args:
-        follow: Whether it may be a link to a file.
+        follow: Whether symbolic links are followed.
 
     Raises:
         OSError: If it cannot be opened, or is not a regular file.
@@ -50,10 +50,10 @@ def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO,
 
 
 def read(path: str | os.PathLike[str]) -> bytes:
-    """Read a file, or the output of a process (``<(command)``); a FIFO that nobody writes to is not waited for.
+    """Read a file, or the output of a process (``<(command)``), without blocking on a FIFO that has no writer.
 
     Raises:
-        OSError: If it cannot be read, is neither, or is a FIFO into which nothing is written.
+        OSError: If it cannot be read, is neither a regular file nor a FIFO, or is a FIFO without a writer.
     """
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
         mode = os.fstat(file.fileno()).st_mode
@@ -62,7 +62,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
         os.set_blocking(file.fileno(), True)
         data = file.read()
     if stat.S_ISFIFO(mode) and not data:
-        raise OSError(None, "a FIFO that nobody writes to", str(path))
+        raise OSError(None, "a FIFO without a writer", str(path))
     return data
 
 
@@ -70,7 +70,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
 def replacing(path: Path) -> Iterator[Path]:
     """Yield a temporary name beside ``path`` to write to, which replaces ``path`` at the end or leaves nothing.
 
-    Unlike mkstemp's, the mode is that of umask.
+    The file's mode follows the umask, unlike that of mkstemp.
     """
     temporary = path.parent / f".jitlto-{os.urandom(8).hex()}"
     try:
@@ -99,7 +99,7 @@ def site_packages() -> list[str]:
 def digest_of(path: Path) -> str | None:
     """Return a fragment database's digest without SQLite; None if the file is not as jitlto writes it.
 
-    The digest says what was written, not that it is undamaged: that is checked when the database is opened.
+    The digest identifies the content that was written. Damage is detected only when the database is opened.
     """
     try:
         with open_regular(path) as (file, status):
@@ -110,7 +110,7 @@ def digest_of(path: Path) -> str | None:
         return None
     if status.st_size != _PAGE * int.from_bytes(data[28:32], "big"):
         return None  # truncated
-    # A second row: the file was edited, and the old row is still there.
+    # `digest` occurs twice if the file was edited in place and still contains the old row.
     _, _, rest = data[_PAGE:].partition(_ROW)
     digest = rest[:64]
     if _ROW in rest or len(digest) < 64 or not _HEXADECIMAL.issuperset(digest):

@@ -1,6 +1,6 @@
 """Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
 
-One line per file: the SHA-256 in hexadecimal, two blanks, the name relative to the manifest. A signature is OpenSSH's,
+One line per file: the SHA-256 in hexadecimal, two spaces, the name relative to the manifest. A signature is OpenSSH's,
 in a file of its own beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from jitlto.errors import ManifestError
 from jitlto.storage import files
 
-#: Namespace of signatures: one made for another purpose does not count.
+#: Namespace of signatures: a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
@@ -32,7 +32,7 @@ class Manifest:
 
     Args:
         path: The file; names are relative to its directory.
-        text: The whole text, which a signature signs.
+        text: The whole text, to which a signature applies.
         digests: SHA-256 in hexadecimal, by name.
     """
 
@@ -67,7 +67,7 @@ class Manifest:
         return cls(path, text, digests)
 
     def name_of(self, file: Path) -> str | None:
-        """Return the name under which a file is listed: the longest that its path ends with; None if it is not."""
+        """Return the name under which a file is listed: the longest suffix of its path; None if it is not listed."""
         parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
         ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
         return next((end for end in ends if end in self.digests), None)
@@ -76,13 +76,12 @@ class Manifest:
         """Check a file, and return its SHA-256.
 
         Raises:
-            ManifestError: If it is not listed, cannot be read, or has other bytes than it had when the manifest was
-                written.
+            ManifestError: If it is not listed, cannot be read, or does not match the SHA-256 in the manifest.
         """
         name = self.name_of(file)
         if name is None:
             hint = f"the manifest lists {_list_some(self.digests)}; take the one that was published with the file"
-            what = f"is not listed in {self.path}, so nobody vouches for it"
+            what = f"is not listed in {self.path}, so its content cannot be checked"
             raise _error("manifest-not-listed", what, file, hint)
         actual = sha256(file)
         if actual != self.digests[name]:
@@ -109,8 +108,8 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
     """Write the manifest of files in its directory or below; an existing manifest is replaced.
 
     Raises:
-        ManifestError: If a file lies elsewhere, cannot be read or has a name that ``sha256sum`` would write in another
-            way; or the manifest cannot be written.
+        ManifestError: If a file is elsewhere, cannot be read or has a name that ``sha256sum`` would escape; or if the
+            manifest cannot be written.
     """
     directory = os.path.abspath(path.parent)  # noqa: PTH100
     digests = {}
@@ -138,7 +137,7 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
 
 
 def with_packs(databases: Iterable[Path]) -> list[Path]:
-    """Return databases, each with the packs beside it: all that a process that opens them may load."""
+    """Return databases, each with the packs beside it: every file that a process which opens them may load."""
     return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
 
 
@@ -163,11 +162,10 @@ def sign(path: Path, key: Path) -> Path:
 
     Args:
         path: The manifest.
-        key: A private key, which ssh-keygen may ask a passphrase for, or the public key of one that the SSH agent
-            holds.
+        key: A private key, for which ssh-keygen may ask for a passphrase, or the public key of a key in the SSH agent.
 
     Raises:
-        ManifestError: If there is no ssh-keygen, or it refuses.
+        ManifestError: If ssh-keygen is not installed or fails.
     """
     signature = signature_of(path)
     if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
@@ -185,15 +183,15 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     """Check the signature of a manifest.
 
     Args:
-        manifest: Read; what is checked is what was read.
-        signers: Whose keys are trusted: lines of OpenSSH's ``allowed_signers`` (ssh-keygen(1)).
-        signer: Who of them must have signed.
+        manifest: The manifest in memory; its bytes are checked, and the file is not read again.
+        signers: The file that lists the trusted keys, in the format ``allowed_signers`` of OpenSSH (ssh-keygen(1)).
+        signer: The one of them who must have signed; by default, anyone listed.
 
     Returns:
-        Who has signed.
+        The name of the signer.
 
     Raises:
-        ManifestError: If there is no signature, no ssh-keygen, or nobody who is trusted has signed these bytes.
+        ManifestError: If there is no signature, no ssh-keygen, or no trusted signature of these bytes.
     """
     program = _ssh_keygen()
     path = signature_of(manifest.path)
@@ -201,7 +199,7 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         what = "is not signed: there is no signature beside it"
         raise _error("manifest-unsigned", what, manifest.path, f"fetch {path} too")
     for file in (path, signers):
-        bytes_of(file)  # explains what is wrong with it, which ssh-keygen does not always
+        bytes_of(file)  # reports an unreadable file, which ssh-keygen does not always do
     located = ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
     if signer is None:
         principals = subprocess.run([program, "-Y", "find-principals", *located], capture_output=True, check=False)
@@ -212,8 +210,8 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
             return signer
     raise _error(
         "manifest-untrusted",
-        f"the signature in {path} is not by {signer or 'anybody'} whom {signers} trusts for this manifest and the "
-        f"namespace {NAMESPACE!r}",
+        f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
+        f"{signers} lists for the namespace {NAMESPACE!r}, or is not of this manifest",
         manifest.path,
         "do not use the files; fetch manifest and signature again, or get the signer's new public key from the signer",
     )
@@ -236,7 +234,7 @@ def _ssh_keygen() -> str:
 
 
 def _is_inside(name: str) -> bool:
-    """Whether a name is a relative path in its plain form that stays where it starts, and stands in one line."""
+    """Return whether a name is a normalized relative path below the manifest's directory, printable in one line."""
     plain = PurePosixPath(name)
     parts = plain.parts
     return str(plain) == name and bool(parts) and ".." not in parts and not plain.is_absolute() and name.isprintable()
@@ -246,7 +244,7 @@ def bytes_of(path: Path) -> bytes:
     """Return the content of a manifest, a signature or a list of signers.
 
     Raises:
-        ManifestError: If it cannot be read, or is longer than any of them.
+        ManifestError: If it cannot be read, or is larger than 16 MiB.
     """
     try:
         with files.open_regular(path) as (file, status):

@@ -43,8 +43,8 @@ class SqliteReader:
         path: The file, as messages name it.
 
     Raises:
-        DatabaseError: If there is no such file, or it is not an SQLite database. All methods raise it for what they
-            cannot read.
+        DatabaseError: If there is no such file, or it is not an SQLite database. All methods raise it if they cannot
+            read the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,8 +71,8 @@ class SqliteReader:
             connection.setlimit(limit, value)
         size = min(self._size, _LARGEST // 2)
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size + 10_000)  # no value is longer than its file
-        # Nor does any of our statements take more steps than the file has bytes, unless pages refer to each other in a
-        # circle. SQLite's own reading of the list of tables is such a statement.
+        # No statement takes more steps than the file has bytes, unless pages refer to each other cyclically. This
+        # includes SQLite's own read of the schema.
         connection.set_progress_handler(lambda: True, size + 100_000)
         connection.executescript(_PRAGMAS)
 
@@ -90,7 +90,7 @@ class SqliteReader:
     def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
         """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.
 
-        Pages may refer to each other so that few of them make more rows, or longer ones, than any machine can read.
+        A malicious file may link its pages so that a few of them yield more, or longer, rows than any machine can read.
         """
         last, remaining = b"", self._size
         # A full scan: a look-up through a damaged index could miss a row in silence.
@@ -126,7 +126,7 @@ class SqliteReader:
         return self._error(f"is damaged: {why}", REBUILD_HINT, code="database-damaged")
 
     def foreign(self) -> DatabaseError:
-        """Return the error for a file that is something else."""
+        """Return the error for a file that is not a fragment database."""
         return self._error("is not a fragment database", BUILD_HINT, code="database-foreign")
 
     @contextmanager
@@ -136,10 +136,10 @@ class SqliteReader:
             yield
         except sqlite3.ProgrammingError as error:
             raise self._error(f"cannot be read: {error}", "open it again", code="database-unreadable") from error
-        # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may ask for the moon.
+        # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may exceed all memory.
         except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
             if str(error) == "interrupted":
-                raise self.damaged("its pages refer to each other in a circle") from error
+                raise self.damaged("its pages refer to each other cyclically") from error
             if "unable to open" in str(error):
                 what, hint = "cannot be read: permission denied", "make it readable for this user"
                 raise self._error(what, hint, code="database-unreadable") from error
@@ -152,7 +152,7 @@ class SqliteReader:
 
 
 def _describe_missing(path: Path) -> str:
-    """Say what stands in the place of a file."""
+    """Describe what is at a path that should be a regular file."""
     if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
         return "is a directory"
     if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114

@@ -81,7 +81,7 @@ def test_a_cover_links_fewer_kernels_and_says_how_many(shipped_path: Path) -> No
     assert (search["cover"], search["tuples"]) == (2, 103)
     # Its kernels lack the callers' code.
     assert (transform["linked"], transform["kernels"]) == (0, 0)
-    assert "transform: linked nothing; 2 kernels cannot without callers' code" in (
+    assert "transform: linked nothing; 2 kernels need a caller's own code to link" in (
         jitlto("check", shipped_path, "transform", "--link", "sm_90").stdout
     )
 

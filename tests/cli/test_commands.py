@@ -49,7 +49,7 @@ def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_
         (("report", mini_path, "-o", out, "--timings", fifo), 1),
         (("report", mini_path, "-o", out, "--check", fifo), 1),
     ):
-        fails(jitlto(*command), status, f"{fifo}", "a FIFO that nobody writes to")
+        fails(jitlto(*command), status, f"{fifo}", "a FIFO without a writer")
     copy = shutil.copy(mini_path, tmp_path)
     fails(jitlto("manifest", copy, "-o", tmp_path / "SUMS", "--sign", fifo), 1, str(fifo))
 

@@ -43,7 +43,7 @@ def here(tmp_path: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 @pytest.mark.parametrize("other", ["x.json", "./x.json", "mini/../x.json", "link.json"])
 def test_a_build_does_not_write_its_timings_over_its_database(here: Path, other: str) -> None:
     (here / "link.json").symlink_to("x.json")
-    assert "-o and --timings name one file" in _usage("build", "./mini", "-o", "x.json", "--timings", other)
+    assert "-o and --timings are the same file" in _usage("build", "./mini", "-o", "x.json", "--timings", other)
     assert not Path("x.json").exists()
 
 

@@ -106,7 +106,7 @@ def test_what_a_process_writes_is_read_and_a_fifo_that_nobody_writes_to_is_not_w
     assert read(f"/dev/fd/{ours}") == b"from a process"
     os.close(ours)
     os.mkfifo(tmp_path / "fifo")
-    for path, why in ((tmp_path / "fifo", "a FIFO that nobody writes to"), (Path("/dev/zero"), "not a file")):
+    for path, why in ((tmp_path / "fifo", "a FIFO without a writer"), (Path("/dev/zero"), "not a file")):
         with pytest.raises(OSError, match=why):
             read(path)
 

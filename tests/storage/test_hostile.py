@@ -374,7 +374,7 @@ def test_a_record_under_another_name_is_refused(copy: Path) -> None:
         if one[0] == "fragment":
             one[1] = one[1].replace("float", "half")
     with_rows(copy, content)
-    with raises(DatabaseError, "database-damaged", "name of another fragment"):
+    with raises(DatabaseError, "database-damaged", "key of a different fragment"):
         FragmentDatabase(copy)
 
 

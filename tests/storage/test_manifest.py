@@ -308,7 +308,7 @@ def test_a_missing_signature_is_a_failure_where_one_is_asked_for(release: Path, 
 def test_others_signatures_and_signatures_for_other_things_fail(release: Path, key: Path, tmp_path: Path) -> None:
     other = made_key(tmp_path / "other")
     path = listed(release, "--sign", other)
-    assert "anybody" in refused("untrusted", "verify", "--manifest", path, "--signers", signers_of(key))
+    assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", signers_of(key))
     Path(f"{path}.sig").unlink()
     tool("ssh-keygen", "-q", "-Y", "sign", "-f", key, "-n", "file", path)
     everything = tmp_path / "everything"
@@ -322,7 +322,7 @@ def test_signers_that_cannot_be_read_are_said(release: Path, key: Path, tmp_path
     path = listed(release, "--sign", key)
     assert str(tmp_path / "none") in refused("unreadable", "verify", "--manifest", path, "--signers", tmp_path / "none")
     (tmp_path / "empty").touch()
-    assert "anybody" in refused("untrusted", "verify", "--manifest", path, "--signers", tmp_path / "empty")
+    assert "not made by a key" in refused("untrusted", "verify", "--manifest", path, "--signers", tmp_path / "empty")
 
 
 @needs_ssh

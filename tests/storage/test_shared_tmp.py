@@ -94,7 +94,7 @@ def test_the_same_holds_for_the_directory_of_users_without_a_home(shared: Path) 
 def test_a_directory_that_everybody_may_rename_is_refused(shared: Path) -> None:
     for mode in (0o777, 0o757):
         shared.chmod(mode)
-        assert "could put another in the place" in user_refusal(shared / "a" / "cubins")
+        assert "who could replace its contents" in user_refusal(shared / "a" / "cubins")
         assert list(shared.iterdir()) == []
     shared.chmod(0o1777)
     assert user_refusal(shared / "a" / "cubins") == ""

@@ -62,29 +62,29 @@ class CompileResult:
 
 
 class Toolchain(Protocol):
-    """An installed compiler. Made once a process; :meth:`compile` runs in worker processes whose directory is ``/``."""
+    """An installed compiler. Created once per process; :meth:`compile` runs in worker processes, in directory ``/``."""
 
     name: str  # nvrtc or nvcc
     version: Version
-    #: All that may change its output: version, build, and the host compiler where it has a part. No path.
+    #: Everything that may change its output: version, build, and the host compiler if it takes part. No path.
     identity: str
 
     def header_roots(self) -> Sequence[Path]:
-        """Where headers that are sent with a job are looked up, after the family's own include directories."""
+        """Return the directories in which headers to send with a job are searched, after the family's own."""
         ...
 
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 
         Raises:
-            CompileError: If the compiler refuses the source; ``log`` names the source by
+            CompileError: If the compiler rejects the source; ``log`` names the source by
                 :func:`jitlto.cuda.nvrtc.program_name`.
             ToolchainError: If the compiler cannot be run.
         """
         ...
 
     def external(self, name: str) -> str | None:
-        """SHA-256 of a header that the compiler finds by itself, as it is now; None if it is gone.
+        """Return the current SHA-256 of a header that the compiler finds by itself; None if it no longer exists.
 
         The names of such headers in :attr:`CompiledSource.reads` begin with ``<``: ``<toolkit>/cuda_fp16.h``,
         ``<host>/usr/include/math.h``.

@@ -217,9 +217,10 @@ def check_writable(path: Path) -> None:
         what = f"the directory {path.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(path), hint="create it first")
     with _report_unwritable(path):
-        file = os.path.realpath(path)  # a link stays, wherever it leads
+        file = os.path.realpath(path)  # resolved, so that a link is kept and its target written
         exists = os.path.lexists(file)
-        # Opened as it will be: permissions alone do not tell. A FIFO without a reader is an error at once.
+        # Open it the way `write` will, because permission bits are not conclusive. A FIFO without a reader fails at
+        # once instead of blocking.
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666))
         if not exists:
             os.unlink(file)  # noqa: PTH108 - a string

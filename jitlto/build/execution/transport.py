@@ -91,7 +91,7 @@ def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, st
         theirs, ours: Name of a component → its version or identity, at the worker and at the client.
 
     Raises:
-        ToolchainError: At the first that differs.
+        ToolchainError: If a version differs; the error names the first.
     """
     for name, version in ours.items():
         if theirs.get(name) != version:
@@ -125,7 +125,7 @@ def _find_toolchain(name: str) -> Toolchain:
 
 
 def capacity(executor: Executor) -> int:
-    """Return how many jobs an executor runs at once: the number of its workers, if it tells."""
+    """Return how many jobs an executor runs at once: the number of its workers, if it reports one."""
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
     return workers if isinstance(workers, int) else default_jobs()
 
@@ -134,15 +134,15 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     """Submit a job to an executor.
 
     Args:
-        executor: Ours, whose processes compile themselves, or any other: its threads or processes, wherever they are,
+        executor: A :class:`ProcessExecutor`, whose processes compile, or any other executor, whose threads or processes
             pass the job on to worker processes of their own.
-        job: Its headers are sent only if the worker does not have them.
-        run: What to do with the job, such as :func:`compile_job`; pickled by reference.
+        job: The job; its headers are sent only if the worker does not have them.
+        run: A function that takes the job, such as :func:`compile_job`; pickled by reference.
 
     Returns:
-        Future: Of what ``run`` returns or raises. ToolchainError if the worker has another jitlto, Python or compiler;
-            WorkerDied if the process died that compiled. Cancelling it before it is done always succeeds, though what a
-            worker of another executor has begun, it ends.
+        Future: The outcome of ``run``. ToolchainError if the worker has a different jitlto, Python or compiler;
+            WorkerDied if the compiling process died. Cancelling before completion always succeeds, but a compile that
+            another executor's worker has started still runs to its end.
     """
     headers = digest_headers(job.source.headers)
     payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))

@@ -20,7 +20,7 @@ from jitlto.storage.files import GROUP, SUFFIX
 from jitlto.storage.toml_reader import TomlTable, read_toml
 
 _TABLE = "tool.jitlto"
-# What importlib.metadata takes for the value of an entry point, and no dot but between the parts.
+# One dotted part of an entry point's value, as importlib.metadata accepts it; dots only separate parts.
 _PART = re.compile(r"\w+", re.ASCII)
 
 
@@ -57,7 +57,7 @@ def has_config(pyproject: Path) -> bool:
 def find_missing_config(pyproject: Path) -> str | None:
     """Describe the fault of a ``pyproject.toml`` with entry points for families, but without ``[tool.jitlto]``.
 
-    There is none if the package brings its databases as files of its own, in its source tree.
+    Return None if the package ships its databases as files in its source tree.
     """
     document = _read_quietly(pyproject)
     try:
@@ -176,8 +176,8 @@ def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
         return
     lines = [f"[project.entry-points.{json.dumps(GROUP)}]"]
     lines += [f"{_quote_key(name)} = {json.dumps(value)}" for name, value in expected.items()]
-    # TOML does not allow to write a table twice.
-    hint = "\n".join(["replace the table by" if declared else "add", *lines])
+    # TOML does not allow a table to be defined twice.
+    hint = "\n".join(["replace the table with" if declared else "add", *lines])
     faults = []
     if missing := [name for name in expected if name not in declared]:
         faults.append(f"no entry point for {', '.join(missing)}")

@@ -5,8 +5,8 @@ depends on, so that any change makes a miss, and after a miss everything goes th
 
 - the contents of a database, under its digest;
 - the kernel that answers a request, under the database's digest, the request, the device's compute capability,
-  jitlto's version and what decides which nvJitLink is found. It counts as long as the nvJitLink that was found then is
-  there.
+  jitlto's version and everything that decides which nvJitLink is found. An entry is valid only while the nvJitLink that
+  was found when it was stored is still there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from jitlto.version import __version__
 if TYPE_CHECKING:
     from jitlto.storage.database import FragmentDatabase
 
-#: To be raised when planning comes to something else, or these entries to another form.
+#: Increment when planning may give a different result for the same request, or the format of these entries changes.
 _REVISION = 2
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _CHOSEN = "databases", "requests"
@@ -63,11 +63,11 @@ class FamilyContents(Frozen):
 
 
 class Contents(Frozen):
-    """The contents of a sound database.
+    """The summary of an undamaged database.
 
     Args:
         digest: The database's.
-        part: Which part of a whole it is; None if it is complete.
+        part: The part of a sharded build that it is, e.g. ``2/4``; None if it is complete.
         families: By name.
     """
 
@@ -78,7 +78,7 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.model.configuration import parameter_values  # which a database that is known does not need
+        from jitlto.model.configuration import parameter_values  # imported lazily: not needed on a cache hit
         from jitlto.model.fragment import Role
 
         families = {}
@@ -131,7 +131,7 @@ class LookupCache:
         payload = self._store.get(_CONTENTS, _key(digest))
         if payload is None:
             return None
-        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # somebody else's
+        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
             contents = Contents.from_json(payload)
             return contents if contents.digest == digest else None
         return None
@@ -174,12 +174,14 @@ def request_key(
     configuration: Mapping[str, str],
     capability: tuple[int, int],
 ) -> str | None:
-    """The key of a request to a family, a SHA-256: another for every other answer; None if JSON cannot express it.
+    """Return the SHA-256 key of a request to a family; None if the request cannot be written as JSON.
+
+    Requests that could have different answers have different keys.
 
     Args:
         database: The database's digest.
         family, entry, link_mode, link_options: As requested.
-        configuration: As requested: another spelling of a value is another request.
+        configuration: As requested: different spellings of a value are different requests.
         capability: The device's compute capability.
     """
     request = (database, family, entry, link_mode, link_options or {}, configuration, capability)
@@ -190,7 +192,7 @@ def request_key(
 
 
 def linker_surroundings() -> tuple[object, ...]:
-    """Everything that decides which nvJitLink is found, for less than finding it takes.
+    """Return everything that decides which nvJitLink is found. Cheaper than finding it.
 
     A directory changes its time when a file in it is made or removed. Source: the search order of
     ``cuda.pathfinder.load_nvidia_dynamic_lib``: site-packages, conda, the loader, variables.
@@ -201,7 +203,7 @@ def linker_surroundings() -> tuple[object, ...]:
 
 
 def _size_and_time(path: str) -> tuple[int, int] | None:
-    """Size and time of a file or directory: they change when another takes its place; None if there is none."""
+    """Return size and modification time, which change when the file is replaced; None if there is no file."""
     try:
         status = os.stat(path)  # noqa: PTH116 - a string
     except OSError:

@@ -13,20 +13,20 @@ from jitlto.errors import DatabaseError, RegistryError
 from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.storage.files import SUFFIX, Identity, digest_of, identity
 
-if TYPE_CHECKING:  # what a database that was known before need not load
+if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither
     from jitlto.runtime.discovery.entry_points import InstalledFamily
     from jitlto.storage.database import FragmentDatabase
 
 
 class DatabaseFile:
-    """A database as it stands on the disk, opened when more is wanted than its contents tell.
+    """A database file. It is opened only when more is needed than its summary (``contents``) gives.
 
     Args:
         path: As the caller names it.
-        location: The same, wherever the process goes.
+        location: The absolute path, which a later change of the working directory does not affect.
         contents : Contents
-        database: The file, opened.
-        open_database: Opens it, where it is not given opened.
+        database: The open database; None to open it when it is first needed.
+        open_database: Opens a database; required if ``database`` is None.
     """
 
     def __init__(
@@ -45,22 +45,22 @@ class DatabaseFile:
 
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> DatabaseFile:
-        """The file of an open database."""
+        """Wrap an open database."""
         return cls(database.path, database.location, Contents.from_database(database), database)
 
     @property
     def database(self) -> FragmentDatabase:
-        """The file, opened.
+        """The database, opened on first use.
 
         Raises:
-            DatabaseError: If it cannot be read any more, or another one has taken its place.
+            DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
         if self._database is None:
-            assert self._open is not None  # noqa: S101 - whoever makes this without a database gives the other
+            assert self._open is not None  # noqa: S101 - without `database`, the caller passes it
             database = self._open(self.location)
             if database.digest != self.contents.digest:
                 raise DatabaseError(
-                    "another database has replaced the one that the family was loaded from",
+                    "the database was replaced since the family was loaded from it",
                     code="database-replaced",
                     where=str(self.path),
                     hint="load the family again",
@@ -106,13 +106,13 @@ class Registry:
             database = self._databases.get(resolved)
             # A database is replaced whole, by a new file under the old name.
             if database is None or _identity(resolved) != database.identity:
-                from jitlto.storage.database import FragmentDatabase  # and so SQLite, which known databases do not need
+                from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite
 
                 database = self._databases[resolved] = FragmentDatabase(path)
             return database
 
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
-        """A database, opened only if this user has not opened an equal one before.
+        """Return the database at a path; it is opened only if its summary is not in the lookup cache.
 
         Raises:
             DatabaseError: If it cannot be read.
@@ -130,7 +130,7 @@ class Registry:
         return DatabaseFile(path, location, contents, database)
 
     def databases(self) -> list[FragmentDatabase]:
-        """Every database on the search path, opened.
+        """Open every database on the search path.
 
         Raises:
             DatabaseError: If one of them cannot be read.
@@ -145,15 +145,15 @@ class Registry:
         return dict.fromkeys(files)
 
     def find(self, family: str, distribution: str | None = None) -> DatabaseFile:
-        """The database that holds a family: one on the search path, or else one in an installed package.
+        """Find the database that holds a family: on the search path first, then in installed packages.
 
         Args:
             family: The family's name.
-            distribution: The installed package that is meant; the search path is then left out.
+            distribution: The installed package to look in, instead of the search path and all packages.
 
         Raises:
-            RegistryError: If none holds it, or several hold different ones.
-            DatabaseError: If a database that has to be looked at cannot be read.
+            RegistryError: If no database holds it, or several different ones do.
+            DatabaseError: If a database that has to be searched cannot be read.
         """
         files = [] if distribution else self._on_path(family)
         holders = [file for file in files if family in file.contents.families]
@@ -165,7 +165,7 @@ class Registry:
             )
         if holders:
             return holders[0]
-        from jitlto.runtime.discovery import entry_points  # which whoever names a file does not need
+        from jitlto.runtime.discovery import entry_points  # imported lazily: not needed for a database named by path
 
         packages = entry_points.families(family)
         if distribution:
@@ -173,7 +173,7 @@ class Registry:
             packages = [each for each in packages if entry_points.canonical_name(each.distribution) == wanted]
         if len(packages) == 1:
             return self.of_package(packages[0])
-        from jitlto.runtime.discovery import errors  # difflib, which a family that is there does not need
+        from jitlto.runtime.discovery import errors  # imported lazily: loads difflib, only needed for errors
 
         if packages:
             return self.file(self._only_one(family, packages))
@@ -182,7 +182,7 @@ class Registry:
         raise errors.unknown(family, {name for file in files for name in file.contents.families})
 
     def _on_path(self, family: str) -> list[DatabaseFile]:
-        """The databases on the search path; one that cannot be read may be the one that holds the family."""
+        """Return the databases on the search path. An unreadable one is an error, because it may hold the family."""
         try:
             return [self.file(path) for path in self._files()]
         except DatabaseError as error:
@@ -191,13 +191,13 @@ class Registry:
             titles = ", ".join(each.title for each in entry_points.families(family))
             if titles:
                 error.hint = (
-                    f"it is on JITLTO_DATABASE_PATH, which comes before installed packages: take it off, and the "
-                    f"family {family!r} is that of {titles}; or {error.hint}"
+                    f"it is on JITLTO_DATABASE_PATH, which is searched before installed packages: remove it to use "
+                    f"the family {family!r} of {titles}, or {error.hint}"
                 )
             raise
 
     def locate(self, package: InstalledFamily) -> Path:
-        """The database of an installed package, built if it is installed editable and its sources have changed.
+        """Return the database's path in an installed package; an editable one is first rebuilt if its sources changed.
 
         Raises:
             RegistryError: If the entry point is invalid.
@@ -205,12 +205,12 @@ class Registry:
         """
         if package.source is None or package.zipped:
             return package.require_location()
-        from jitlto.runtime.discovery import editable  # and so all that a build needs
+        from jitlto.runtime.discovery import editable  # imported lazily: loads the build side
 
         return editable.ensure_database(package, package.source, self.settings)
 
     def of_package(self, package: InstalledFamily) -> DatabaseFile:
-        """The database of an installed package.
+        """Return the database of an installed package.
 
         Raises:
             RegistryError, DatabaseError: As :meth:`locate`, or if it cannot be read.
@@ -226,7 +226,7 @@ class Registry:
             raise
 
     def _only_one(self, family: str, packages: list[InstalledFamily]) -> Path:
-        """The database that several installed packages bring, if it is the same."""
+        """Return the database that several installed packages ship, if all ship the same one."""
         from jitlto.errors import JitltoError
         from jitlto.runtime.discovery import errors
 
@@ -245,7 +245,7 @@ class Registry:
 
 
 def _identity(path: Path) -> Identity | None:
-    """The identity of a file; None if there is none, which opening it will say."""
+    """Return the identity of a file; None if there is no such file, which opening it will report."""
     try:
         return identity(path.stat())
     except OSError:

@@ -1,4 +1,4 @@
-"""Single flight: for each key one thread computes, the others wait for it alone."""
+"""Single flight: one thread computes each key; others that want the same key wait for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 class _Flight:
-    """A computation under way, and its outcome. (A Future does this too, and its import takes longer than a launch.)"""
+    """A computation under way, and its outcome. (`Future` would do, but importing it takes longer than a launch.)"""
 
     __slots__ = ("ended", "failure", "thread", "value")
 
@@ -28,8 +28,8 @@ class _Flight:
 class SingleFlight:
     """Computations under way, by key.
 
-    A failure that jitlto raised on purpose is raised in the threads that wait too. Any other (an interrupt, a lack of
-    memory) concerns the computing thread alone, and one of those that waited computes.
+    A :class:`~jitlto.errors.JitltoError` is raised in the waiting threads too. Any other failure (an interrupt, a lack
+    of memory) affects only the computing thread; one of the waiting threads then computes instead.
     """
 
     def __init__(self) -> None:
@@ -41,22 +41,22 @@ class SingleFlight:
         self._lock = threading.Lock()
 
     def run(self, key: Hashable, compute: Callable[[], V]) -> tuple[V, float | None]:
-        """Compute a value, or wait for the thread that does.
+        """Compute a value, or wait for the thread that computes it.
 
         Returns:
             value (object)
-            waited (float or None): Seconds that another thread was waited for; None if this one has computed.
+            waited (float or None): Seconds spent waiting for another thread; None if this thread computed the value.
         """
         begin = time.perf_counter()
         while True:
             with self._lock:
-                flights = self._flights  # which a fork on the way would replace
+                flights = self._flights  # kept, because a fork meanwhile would replace the attribute
                 flight = flights.get(key)
                 if flight is None:
                     mine = flights[key] = _Flight()
                     break
             if flight.thread == threading.get_ident():
-                return compute(), None  # asked again by what this thread computes, such as a subscriber to events
+                return compute(), None  # requested by the computation itself, e.g. by a subscriber to events
             flight.ended.wait()
             if flight.failure is None:
                 return flight.value, time.perf_counter() - begin
@@ -75,7 +75,7 @@ class SingleFlight:
 
 
 def raise_copy(failure: JitltoError) -> NoReturn:
-    """Raise a copy of an error: one that is raised again and again gathers the frames of all who raise it."""
-    import copy  # which whoever finds a kernel does not need
+    """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
+    import copy  # imported lazily: not needed when a kernel is found
 
     raise copy.copy(failure) from failure.__cause__

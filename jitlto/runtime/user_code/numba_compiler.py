@@ -1,4 +1,4 @@
-"""Compilation of callers' Python functions by numba-cuda, once per content where the content can be told.
+"""Compilation of callers' Python functions by numba-cuda, once per function if it can be compared by content.
 
 Numba is imported when a function has to be compiled, and not before.
 """
@@ -92,7 +92,7 @@ def compile_function(
     """Compile a Python function for the types of the symbol that its adapter calls, and under that symbol's name.
 
     Raises:
-        InterfaceMismatchError: If the function has another number of parameters, or Numba has no such type.
+        InterfaceMismatchError: If the function takes a different number of arguments, or Numba lacks one of the types.
         CompileError: If Numba cannot compile it for these types.
         ToolchainError: If numba-cuda is not installed.
     """
@@ -119,7 +119,7 @@ def _signature(function: PythonFunction, inner: str) -> Signature:
             f"({', '.join(parameters)})",
             code="plan-interface-mismatch-count",
             where=function.where,
-            hint="give it one parameter for function argument",
+            hint="give it one parameter for each argument of the call",
         ) from None
     return signature
 

@@ -156,7 +156,7 @@ def test_entry_points_match_families_and_database_or_the_hint_has_the_lines_to_w
         pyproject.check_entry_points(found, ["mini"])
     first, _, told = str(caught.value.hint).partition("\n")
     # A table that is there cannot be written a second time.
-    assert first == ("replace the table by" if points else "add")
+    assert first == ("replace the table with" if points else "add")
     assert told == '[project.entry-points."jitlto.fragments"]\nmini = "my_package.fragments"'
     # The lines in the hint are right.
     pyproject.check_entry_points(
