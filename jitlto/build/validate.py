@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind, plain_name
+from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
+from jitlto.model.resolve import is_compatible
 
 
 class _Definition(NamedTuple):
@@ -85,8 +86,9 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
     for name, definitions in bodies.items():
         if pair := _find_clash(definitions):
             one, other = pair
+            symbol = demangle(name.partition(" ")[0])  # without its architecture
             raise BuildError(
-                f"{demangle(plain_name(name))} is defined differently in {one.fragment.key} and {other.fragment.key}",
+                f"{symbol} is defined differently in {one.fragment.key} and {other.fragment.key}",
                 code="build-conflicting-definitions",
                 hint="the linker would keep one for both: rename one of them, or put each into a namespace of its own "
                 "or an anonymous one",
@@ -132,7 +134,7 @@ def _check_layouts(fragments: Sequence[Fragment]) -> None:
     for fragment in fragments:
         for required in fragment.requires:
             for provided, provider in by_name[required.name]:
-                if not required.is_compatible(provided):
+                if not is_compatible(required, provided):
                     raise BuildError(
                         f"{fragment.key} requires {demangle(required.name)} with layout {required.layout}, but "
                         f"{provider.key} provides it with layout {provided.layout}",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from jitlto.model.fragment import Fragment, plain_name
+from jitlto.model.fragment import Fragment
 from jitlto.model.mangling import base_name, demangle
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ def name_folder(fragments: Iterable[Fragment]) -> Callable[[str], str]:
     spellings: dict[str, str] = {}
     for fragment in fragments:
         names = [symbol.name for symbol in (*fragment.provides, *fragment.requires)]
-        names += [plain_name(name) for name, _ in fragment.weak]
+        names += [name.partition(" ")[0] for name, _ in fragment.weak]
         for name in names:
             spellings |= dict.fromkeys((name, demangle(name)), base_name(name))
     symbols = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda s: (-len(s), s)))) or "(?!)")

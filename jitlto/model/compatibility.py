@@ -67,7 +67,7 @@ def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architect
 
     Code built for exactly this architecture or family may use instructions that plain code cannot.
     """
-    available = {image.architecture for f in fragments for image in f.images_of(ImageKind.LTOIR)}
+    available = {image.architecture for f in fragments for image in f.images if image.kind is ImageKind.LTOIR}
     for special in (Architecture(own.number, "a"), Architecture(own.number, "f")):
         if any(a.suffix and runs_on(a, special) for a in available):
             return special
@@ -79,7 +79,7 @@ def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> V
 
     If there is one, PTX is linked.
     """
-    made = {i.version for f in fragments for i in f.images_of(ImageKind.LTOIR)}
+    made = {i.version for f in fragments for i in f.images if i.kind is ImageKind.LTOIR}
     return max((version for version in made if version.major != linker.major), default=None)
 
 
@@ -117,7 +117,7 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
         VersionError: If there is none of that kind, or nvJitLink is too old for them.
         ArchitectureError: If none runs on the target.
     """
-    images = list(fragment.images_of(kind))
+    images = [image for image in fragment.images if image.kind is kind]
     other = newest_foreign_compiler([fragment], linker)
     if not images and kind is ImageKind.PTX and other:
         raise VersionError(

@@ -15,7 +15,7 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol
 from jitlto.model.headers import HeaderSearch
 from jitlto.model.mangling import base_name
-from jitlto.model.resolve import Index, Resolution, UserSymbols, resolve
+from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, resolve
 
 # Comments and includes, which declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
@@ -112,7 +112,7 @@ def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) ->
         if resolution.device not in seen:
             seen.add(resolution.device)
             whole = dict(resolution.configuration)
-            agreed = all(fragment.key.agrees(whole) for fragment in resolution.fragments)
+            agreed = all(agrees(fragment.key, whole) for fragment in resolution.fragments)
             yield Kernel(whole if agreed else configuration, resolution, step.user_symbols)
 
 
@@ -144,7 +144,7 @@ def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user
             elif symbol.name not in waiting:
                 waiting[symbol.name] = symbol
                 candidates[symbol.name] = [
-                    f for f in index.providers.get(symbol.name, ()) if f.key.agrees(configuration)
+                    f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)
                 ]
         still_open = [name for name in sorted(waiting) if name not in provided]
         new = next((candidates[name][0] for name in still_open if len(candidates[name]) == 1), None)
@@ -194,6 +194,6 @@ def _concerned(
         pool = index.providers.get(symbol, ())
         relevant = entry.union(name for fragment in pool for name, _ in fragment.key.parameters)
         concerned = {name: value for name, value in configuration.items() if name in relevant & offered}
-        if not any(fragment.key.agrees(concerned) for fragment in pool):
+        if not any(agrees(fragment.key, concerned) for fragment in pool):
             return concerned
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cached_property
 from urllib.parse import quote, unquote
 
 from msgspec import Struct
@@ -43,7 +44,7 @@ class SymbolKind(StrEnum):
     VARIABLE = "variable"
 
 
-class FragmentKey(Struct, frozen=True, order=True):
+class FragmentKey(Struct, frozen=True, order=True, dict=True):
     """Names one fragment: family, group and the group's key parameters, sorted by name.
 
     The text form is ``family/group[name=value,...]``; it parses back. In values the characters ``%``, ``,``, ``=``,
@@ -95,14 +96,15 @@ class FragmentKey(Struct, frozen=True, order=True):
             raise invalid()
         return cls.make(family, group, parameters)
 
-    def __str__(self) -> str:
+    @cached_property
+    def text(self) -> str:
+        """The text form."""
         # Most values need no encoding, which quote() takes long to find out.
         inner = ",".join(f"{n}={v if is_name(v) else quote(v, safe=_SAFE)}" for n, v in self.parameters)
         return f"{self.family}/{self.group}[{inner}]"
 
-    def agrees(self, configuration: Mapping[str, str]) -> bool:
-        """Whether no parameter of this key contradicts ``configuration``; parameters that it does not name are free."""
-        return all(configuration.get(name, value) == value for name, value in self.parameters)
+    def __str__(self) -> str:
+        return self.text
 
 
 class Symbol(Struct, frozen=True, order=True):
@@ -120,19 +122,6 @@ class Symbol(Struct, frozen=True, order=True):
     kind: SymbolKind
     layout: str
     weak: bool = False
-
-    def is_compatible(self, provided: Symbol) -> bool:
-        """Whether ``provided``, a definition, can stand for this declaration, as far as sizes and alignments tell.
-
-        Layouts give the number of bytes passed and their alignment, not their meaning: ``int`` and ``float`` look
-        alike. A declaration may leave an array's size open and ask for less alignment than the definition has.
-        """
-        if (self.kind is SymbolKind.VARIABLE) != (provided.kind is SymbolKind.VARIABLE):
-            return False
-        if self.kind is not SymbolKind.VARIABLE:
-            return self.layout == provided.layout
-        (space, size, alignment), (its_space, its_size, its_alignment) = map(_variable, (self.layout, provided.layout))
-        return space == its_space and size in ("?", its_size) and int(alignment) <= int(its_alignment)
 
 
 class Image(Struct, frozen=True, order=True):
@@ -185,18 +174,6 @@ class Fragment(Struct, frozen=True):
     def images_of(self, kind: ImageKind) -> Iterable[Image]:
         """Return the images of one kind, lowest architecture first."""
         return (image for image in self.images if image.kind is kind)
-
-
-def _variable(layout: str) -> tuple[str, str, str]:
-    """Split the layout of a variable into space, size and alignment."""
-    space, _, rest = layout.partition(" ")
-    size, _, alignment = rest.partition("@")
-    return space, size, alignment
-
-
-def plain_name(name: str) -> str:
-    """Return the symbol of an entry of :attr:`Fragment.weak`, without its architecture."""
-    return name.partition(" ")[0]
 
 
 def is_name(text: str) -> bool:

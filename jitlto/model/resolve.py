@@ -21,7 +21,7 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.model.configuration import describe_choice
-from jitlto.model.fragment import Fragment, Role, Symbol, plain_name
+from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 
 _COMBINATION = "plan-unknown-value-combination"
@@ -116,6 +116,32 @@ def resolve(
     )
 
 
+def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
+    """Whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
+    return all(configuration.get(name, value) == value for name, value in key.parameters)
+
+
+def is_compatible(required: Symbol, provided: Symbol) -> bool:
+    """Whether ``provided``, a definition, can stand for a declaration, as far as sizes and alignments tell.
+
+    Layouts give the number of bytes passed and their alignment, not their meaning: ``int`` and ``float`` look
+    alike. A declaration may leave an array's size open and ask for less alignment than the definition has.
+    """
+    if (required.kind is SymbolKind.VARIABLE) != (provided.kind is SymbolKind.VARIABLE):
+        return False
+    if required.kind is not SymbolKind.VARIABLE:
+        return required.layout == provided.layout
+    (space, size, alignment), (its_space, its_size, its_alignment) = map(_variable, (required.layout, provided.layout))
+    return space == its_space and size in ("?", its_size) and int(alignment) <= int(its_alignment)
+
+
+def _variable(layout: str) -> tuple[str, str, str]:
+    """Split the layout of a variable into space, size and alignment."""
+    space, _, rest = layout.partition(" ")
+    size, _, alignment = rest.partition("@")
+    return space, size, alignment
+
+
 def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
@@ -127,7 +153,7 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
         raise PlanError(
             f"no entrypoint {group!r}", code="plan-unknown-entrypoint", hint=f"the entrypoints are {groups}"
         )
-    candidates = [f for f in pool if f.key.agrees(bound)]
+    candidates = [f for f in pool if agrees(f.key, bound)]
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
@@ -151,11 +177,11 @@ def _choose_providers(
     while open_symbols := _open_symbols(_name_owners(chosen, supplied), assumed):
         ambiguous: tuple[Symbol, list[Fragment]] | None = None
         for symbol, requirer in open_symbols:
-            candidates = [f for f in index.providers.get(symbol.name, ()) if f.key.agrees(configuration)]
+            candidates = [f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)]
             if len(candidates) > 1:
                 # What the fragments chosen so far say decides only where the configuration leaves a choice: two symbols
                 # of one kernel may well want two values of one parameter.
-                candidates = [f for f in candidates if f.key.agrees(bound)] or candidates
+                candidates = [f for f in candidates if agrees(f.key, bound)] or candidates
             if len(candidates) == 1:
                 chosen.append(candidates[0])
                 bound = dict(candidates[0].key.parameters) | bound
@@ -175,7 +201,7 @@ def _choose_providers(
 
 
 def _name_owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) -> list[_Owner]:
-    return [*((str(fragment.key), fragment) for fragment in chosen), *((item.name, item) for item in supplied)]
+    return [*((fragment.key.text, fragment) for fragment in chosen), *((item.name, item) for item in supplied)]
 
 
 def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tuple[Symbol, str]]:
@@ -196,7 +222,7 @@ def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, st
     deciding = {name: v for name, v in values.items() if name not in bound and len(v) > 1}
     if not deciding:
         return AmbiguousConfigurationError(
-            f"{what}: {', '.join(str(fragment.key) for fragment in candidates[:3])}",
+            f"{what}: {', '.join(fragment.key.text for fragment in candidates[:3])}",
             code="plan-ambiguous-fragments",
             hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
         )
@@ -212,7 +238,7 @@ def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> 
     given = {name: value for name, value in bound.items() if name in relevant}
     for name in sorted(given):
         rest = {other: value for other, value in given.items() if other != name}
-        fitting = [f for f in pool if f.key.agrees(rest)]
+        fitting = [f for f in pool if agrees(f.key, rest)]
         if fitting:
             values = [dict(f.key.parameters)[name] for f in fitting if name in dict(f.key.parameters)]
             others = ", ".join(f"{n}={v}" for n, v in sorted(rest.items()))
@@ -304,7 +330,7 @@ def _check_providers(owners: Sequence[_Owner]) -> dict[str, tuple[Symbol, str, i
             if symbol.name not in required:
                 continue
             wanted, requirer = required[symbol.name]
-            if not wanted.is_compatible(symbol):
+            if not is_compatible(wanted, symbol):
                 raise InterfaceMismatchError(
                     f"defines {demangle(symbol.name)} with layout {symbol.layout}, but {requirer} calls it with "
                     f"layout {wanted.layout}",
@@ -320,7 +346,7 @@ def _check_bodies(owners: Sequence[_Owner], provided: Mapping[str, tuple[Symbol,
     bodies: dict[str, tuple[str, str]] = {}
     for number, (name, owner) in enumerate(owners):
         for symbol_name, body in owner.weak:
-            symbol = plain_name(symbol_name)
+            symbol = symbol_name.partition(" ")[0]  # without its architecture
             strong = provided.get(symbol)
             if strong is not None and not strong[0].weak and strong[2] != number:
                 raise PlanError(

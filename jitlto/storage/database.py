@@ -138,7 +138,7 @@ class FragmentDatabase:
         self._fragments: dict[str, dict[FragmentKey, Fragment]] = {}
         for key, record in fragments.items():
             fragment = serialization.decode_fragment(record)
-            if str(fragment.key) != key:
+            if fragment.key.text != key:
                 raise InvalidRecordError(f"{key} is the key of a different fragment")
             self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
         if any(name != family.name for name, family in self._families.items()):

@@ -15,7 +15,7 @@ from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Index, resolve
+from jitlto.model.resolve import Index, agrees, resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, write
@@ -371,7 +371,7 @@ def families(draw: st.DrawFn) -> list[Fragment]:
 
 def is_mixed(found: Kernel) -> bool:
     return not all(
-        a.key.agrees(dict(b.key.parameters)) for a in found.resolution.fragments for b in found.resolution.fragments
+        agrees(a.key, dict(b.key.parameters)) for a in found.resolution.fragments for b in found.resolution.fragments
     )
 
 
@@ -401,7 +401,7 @@ def gets_stuck(index: Index, entry: Fragment) -> bool:
         provided = {symbol.name for one in chosen for symbol in one.provides}
         for name in {symbol.name for one in chosen for symbol in one.requires} - provided:
             agreeing = [
-                f for f in index.providers.get(name, ()) if all(f.key.agrees(dict(o.key.parameters)) for o in chosen)
+                f for f in index.providers.get(name, ()) if all(agrees(f.key, dict(o.key.parameters)) for o in chosen)
             ]
             if not agreeing or any(follow(chosen | {one}) for one in agreeing):
                 return True

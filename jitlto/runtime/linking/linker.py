@@ -125,7 +125,7 @@ def link_inputs(
 
     begin = time.perf_counter()
     kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
-    inputs = [LinkInput(kind, read(image), str(fragment.key)) for fragment, image in fragments] + list(others)
+    inputs = [LinkInput(kind, read(image), fragment.key.text) for fragment, image in fragments] + list(others)
     base = target.jit_base
     binary = [item.name for item in inputs if item.kind not in (InputKind.LTOIR, InputKind.FATBIN)]
     if base and binary:

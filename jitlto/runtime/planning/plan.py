@@ -93,7 +93,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def fragments(self) -> tuple[Fragment, ...]:
         """All fragments, in link order."""
-        return self.resolution.fragments
+        return (self.resolution.entry, *self.resolution.device)
 
     @property
     def configuration(self) -> dict[str, str]:
@@ -169,7 +169,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             "nvjitlink": str(target.nvjitlink),
         }
         data = json.dumps(content, sort_keys=True).encode()
-        return LinkKey(data, str(resolution.entry.key), resolution.configuration, hashlib.sha256(data).hexdigest())
+        return LinkKey(data, resolution.entry.key.text, resolution.configuration, hashlib.sha256(data).hexdigest())
 
     @cached_property
     def digest(self) -> str:

@@ -205,7 +205,7 @@ class Planner(Generic[Loaded]):
         plan = Plan(
             family.name, resolution, inputs, options, built, link_mode, target, database, self._services, request
         )
-        self._services.events.emit(Kind.PLANNED, str(resolution.entry.key), seconds=time.perf_counter() - begin)
+        self._services.events.emit(Kind.PLANNED, resolution.entry.key.text, seconds=time.perf_counter() - begin)
         return plan
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:

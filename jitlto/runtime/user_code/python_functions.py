@@ -15,7 +15,7 @@ from jitlto.model.enumeration import find_user_symbols
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index, UserSymbols, resolve
+from jitlto.model.resolve import Index, UserSymbols, is_compatible, resolve
 from jitlto.model.versions import Version
 from jitlto.runtime.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.runtime.user_code.inputs import UserInput, base_architecture
@@ -168,7 +168,7 @@ def _from_function(
 
 def _check_layout(inner: Symbol, module: ptx.Module, symbol: Symbol, where: str) -> None:
     own = next((s for s in module.provides if s.name == inner.name), None)
-    if own is None or not inner.is_compatible(own):
+    if own is None or not is_compatible(inner, own):
         raise InterfaceMismatchError(
             f"Numba passes {own.layout if own else 'nothing'} where {demangle(symbol.name)} passes {inner.layout}",
             where=where,

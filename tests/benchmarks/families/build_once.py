@@ -14,6 +14,7 @@ from pathlib import Path
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.model.fragment import Role
+from jitlto.model.resolve import agrees
 from jitlto.model.versions import Architecture
 from tests.benchmarks.families.compile import compile_text
 from tests.benchmarks.families.databases import BASE, declared, rendered
@@ -70,7 +71,7 @@ def main() -> None:
 
 def _chosen(configuration: Mapping[str, str]) -> list[RenderedSource]:
     """The sources of a configuration's fragments, the kernel's last."""
-    items = [item for item in rendered("transport").values() if item.key.agrees(configuration)]
+    items = [item for item in rendered("transport").values() if agrees(item.key, configuration)]
     return sorted(items, key=lambda item: item.group.role is Role.ENTRYPOINT)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from jitlto.build.pipeline import build
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.resolve import agrees
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
@@ -56,7 +57,7 @@ def small_family(
         combinations = [
             dict(item.combination)
             for item in rendered(name).values()
-            if item.key.group == group.name and any(item.key.agrees(wanted) for wanted in configurations)
+            if item.key.group == group.name and any(agrees(item.key, wanted) for wanted in configurations)
         ]
         matrix = directory / f"{group.name}.json"
         # A group without parameters has the empty combination.
