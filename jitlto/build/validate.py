@@ -86,9 +86,9 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
     for name, definitions in bodies.items():
         if pair := _find_clash(definitions):
             one, other = pair
-            symbol = demangle(name.partition(" ")[0])  # without its architecture
+            shared = demangle(name.partition(" ")[0])  # without its architecture
             raise BuildError(
-                f"{symbol} is defined differently in {one.fragment.key} and {other.fragment.key}",
+                f"{shared} is defined differently in {one.fragment.key} and {other.fragment.key}",
                 code="build-conflicting-definitions",
                 hint="the linker would keep one for both: rename one of them, or put each into a namespace of its own "
                 "or an anonymous one",

@@ -17,7 +17,8 @@ from jitlto.cli.parameters import FILE
 from jitlto.cli.progress import progress
 from jitlto.cuda import device, toolkit
 from jitlto.errors import NoDeviceError
-from jitlto.model.versions import Architecture, can_link_for
+from jitlto.model.compatibility import can_link_for
+from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration

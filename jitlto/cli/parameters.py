@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from jitlto.errors import JitltoError
-from jitlto.model.versions import Architecture, can_link_for, linkable_architectures
+from jitlto.model.versions import Architecture
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +72,7 @@ def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:
         click.UsageError: If one is invalid, or the nvJitLink at hand does not link for it.
     """
     from jitlto.cuda import toolkit  # loads cuda-bindings, which usage errors need not wait for
+    from jitlto.model.compatibility import can_link_for, linkable_architectures  # 10 ms, with msgspec
 
     targets = []
     for text in texts:

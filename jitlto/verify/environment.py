@@ -13,8 +13,15 @@ from jitlto.cuda import device, driver, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.model import mangling
-from jitlto.model.compatibility import LinkMethod, find_incompatibility, preview_link
-from jitlto.model.versions import Version, linkable_architectures, ltoir_links, newest_ptx_isa
+from jitlto.model.compatibility import (
+    LinkMethod,
+    find_incompatibility,
+    linkable_architectures,
+    ltoir_links,
+    newest_ptx_isa,
+    preview_link,
+)
+from jitlto.model.versions import Version
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command

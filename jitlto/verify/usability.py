@@ -12,13 +12,16 @@ from jitlto.model.compatibility import (
     Incompatibility,
     LinkMethod,
     LinkPreview,
+    can_link_for,
     find_incompatibility,
+    linkable_architectures,
     native_target,
+    newest_ptx_isa,
     preview_link,
 )
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment
-from jitlto.model.versions import Architecture, Version, can_link_for, linkable_architectures, newest_ptx_isa
+from jitlto.model.versions import Architecture, Version
 from jitlto.storage.database import FragmentDatabase
 
 

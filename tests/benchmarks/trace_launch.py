@@ -41,7 +41,7 @@ TITLES = {
     "build": "One fragment through a build",
 }
 #: A cold launch enters fewer modules than this, of the whole package and of a folder.
-LIMITS = {"found": {"": 15}, "linked": {"": 30, "runtime.": 15}}
+LIMITS = {"found": {"": 14}, "linked": {"": 28, "runtime.": 14}}
 
 #: Why a module is entered again, by caller and module, both without ``jitlto.``; ``*`` stands for every other caller.
 REASONS = {

@@ -22,9 +22,9 @@ from jitlto.cuda import device, driver, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
-from jitlto.model.compatibility import find_incompatibility
+from jitlto.model.compatibility import find_incompatibility, newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
-from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher
 from jitlto.runtime.linking.cache_entry import LinkedKernel

@@ -9,9 +9,10 @@ import pytest
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse_ptx
-from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+from jitlto.model.versions import Architecture, Version
 from tests.support.errors import raises
 from tests.support.process import output_of
 

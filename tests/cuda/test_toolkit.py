@@ -8,8 +8,9 @@ import pytest
 
 from jitlto.cuda import nvrtc, toolkit
 from jitlto.errors import ToolchainError
+from jitlto.model.compatibility import ltoir_links
 from jitlto.model.headers import HeaderSearch
-from jitlto.model.versions import Architecture, ltoir_links
+from jitlto.model.versions import Architecture
 from tests.support.errors import raises
 
 _WMMA = """

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError
-from jitlto.model.versions import (
-    Architecture,
-    Version,
+from jitlto.model.compatibility import (
     can_link_for,
     cubin_loads,
     is_known,
@@ -24,6 +22,7 @@ from jitlto.model.versions import (
     ptx_compiles,
     runs_on,
 )
+from jitlto.model.versions import Architecture, Version
 from tests.support.errors import raises
 
 architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))

@@ -27,7 +27,8 @@ from typing import Any
 
 from jitlto.cuda import device, driver, toolkit
 from jitlto.errors import JitltoError
-from jitlto.model.versions import Architecture, newest_ptx_isa
+from jitlto.model.compatibility import newest_ptx_isa
+from jitlto.model.versions import Architecture
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher

@@ -13,11 +13,12 @@ from msgspec.structs import replace
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, LinkError, VersionError
+from jitlto.model.compatibility import ltoir_links, runs_on
 from jitlto.model.fragment import Fragment, Image, SymbolKind
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Resolution, UserSymbols
-from jitlto.model.versions import Architecture, ltoir_links, runs_on
+from jitlto.model.versions import Architecture
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.events import Events, Kind
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey

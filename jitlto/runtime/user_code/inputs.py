@@ -12,10 +12,11 @@ from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import CompileError, LinkError, PlanError
 from jitlto.model import ptx
+from jitlto.model.compatibility import can_link_for, linkable_architectures
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.resolve import UserSymbols
-from jitlto.model.versions import Architecture, Version, can_link_for, linkable_architectures
+from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 

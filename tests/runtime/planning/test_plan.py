@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from jitlto.cuda import device, toolkit
 from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
+from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
 from jitlto.model.ptx import parse_ptx
-from jitlto.model.versions import Architecture, Version, newest_ptx_isa
+from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import database
