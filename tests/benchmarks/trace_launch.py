@@ -110,6 +110,7 @@ REASONS = {
     ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
     ("build.pipeline", "build.execution.scheduler"): "a scheduler is made, then run",
+    ("build.rendered_families", "build.execution.scheduler"): "each source becomes a request to compile it",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
     ("build.pipeline", "build.validate"): "interfaces are checked first, then everything across fragments",
 }
