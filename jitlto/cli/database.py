@@ -212,7 +212,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
     """
     from jitlto.build.execution.costs import read_seconds
     from jitlto.report import page
-    from jitlto.report.describe import describe
+    from jitlto.report.content import describe
     from jitlto.storage.check_result import read_check_result
 
     opened, family = open_database(database)

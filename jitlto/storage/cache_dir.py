@@ -259,9 +259,8 @@ def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> Cac
             return None  # nothing to read yet
         import logging
 
-        logging.getLogger(__name__).warning(
-            "the cache in %s cannot be used and is ignored: %s", directory, error.strerror or error
-        )
+        what = "the cache in %s cannot be used and is ignored: %s"
+        logging.getLogger(__name__).warning(what, directory, error.strerror or error)
         return None
 
 

@@ -109,9 +109,9 @@ class CheckResult(msgspec.Struct, frozen=True):
 
     def only(self, family: str) -> CheckResult:
         """The result without other families."""
-        link = self.link and msgspec.structs.replace(
-            self.link, families=tuple(each for each in self.link.families if each.family == family)
-        )
+        link = self.link
+        if link:
+            link = msgspec.structs.replace(link, families=tuple(x for x in link.families if x.family == family))
         families = tuple(each for each in self.families if each.family == family)
         return msgspec.structs.replace(self, families=families, link=link)
 
@@ -125,10 +125,8 @@ def read_check_result(path: Path) -> CheckResult:
     try:
         return msgspec.json.decode(files.read(path), type=CheckResult)
     except OSError as error:
-        raise JitltoError(
-            f"cannot be read: {error.strerror}", code="jitlto-unreadable-file", where=str(path), hint=_HINT
-        ) from error
+        what, code = f"cannot be read: {error.strerror}", "jitlto-unreadable-file"
+        raise JitltoError(what, code=code, where=str(path), hint=_HINT) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JitltoError(
-            f"not a result of jitlto check: {error}", code="jitlto-malformed-file", where=str(path), hint=_HINT
-        ) from error
+        what, code = f"not a result of jitlto check: {error}", "jitlto-malformed-file"
+        raise JitltoError(what, code=code, where=str(path), hint=_HINT) from error

@@ -40,14 +40,17 @@ class UserCache:
         """
         try:
             return CacheDir(self.directory, self.bound, readonly=readonly)
-        except FileNotFoundError:
-            if readonly:
-                raise
-            raise self._unusable("it cannot be made") from None
-        except FileExistsError:
-            raise self._unusable("not a directory") from None
         except OSError as error:
-            raise self._unusable(error.strerror or str(error)) from error
+            if readonly and isinstance(error, FileNotFoundError):
+                raise
+            reasons = {FileNotFoundError: "it cannot be made", FileExistsError: "not a directory"}
+            reason = reasons.get(type(error)) or error.strerror or str(error)
+            raise JitltoError(
+                f"cannot be used as a cache: {reason}",
+                code="jitlto-unusable-cache",
+                where=str(self.directory),
+                hint="set JITLTO_CACHE_DIR to another directory; it must be this user's own",
+            ) from error
 
     def problem(self) -> str | None:
         """Why it cannot be read, or added to; None if it can. Nothing is made."""
@@ -88,14 +91,6 @@ class UserCache:
         left = cache.usage().size
         return Removed(entries, max(0, before - left), left)
 
-    def _unusable(self, reason: str) -> JitltoError:
-        return JitltoError(
-            f"cannot be used as a cache: {reason}",
-            code="jitlto-unusable-cache",
-            where=str(self.directory),
-            hint="set JITLTO_CACHE_DIR to another directory; it must be this user's own",
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Removed:
@@ -109,13 +104,8 @@ class Removed:
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     """The cache of linked kernels and the build cache, by the settings of this process or by others."""
     settings = settings or config.current()
+    cubins, build = settings.cache_dir / "cubins", settings.cache_dir / "build"
     return (
-        UserCache(
-            "cubins",
-            "linked kernels and what leads to them",
-            settings.cache_dir / "cubins",
-            settings.cache_size,
-            settings.cache,
-        ),
-        UserCache("build", "build cache", settings.cache_dir / "build", settings.build_cache_size),
+        UserCache("cubins", "linked kernels and what leads to them", cubins, settings.cache_size, settings.cache),
+        UserCache("build", "build cache", build, settings.build_cache_size),
     )

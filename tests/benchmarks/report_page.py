@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jitlto.report import page
-from jitlto.report.describe import describe
+from jitlto.report.content import describe
 from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import machine
 from tests.support import chromium

@@ -27,9 +27,8 @@ from jitlto.model.options import LinkOptions
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 from jitlto.report import call_graph, coverage, grid, page
-from jitlto.report.content import GroupView, Report
+from jitlto.report.content import GroupView, Report, describe
 from jitlto.report.coverage import Coverage, Follows, Never, measure_coverage
-from jitlto.report.describe import describe
 from jitlto.report.grid import State
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
@@ -584,8 +583,8 @@ def test_what_cannot_be_reported_is_one_message(
 
 
 def test_the_report_imports_neither_wing() -> None:
-    code = "import json, sys; import jitlto.report.page, jitlto.report.describe; print(json.dumps(sorted(sys.modules)))"
+    code = "import json, sys; import jitlto.report.page, jitlto.report.content; print(json.dumps(sorted(sys.modules)))"
     done = python("-c", code)
     names = json.loads(done.stdout)
-    assert "jitlto.report.describe" in names
+    assert "jitlto.report.content" in names
     assert not [name for name in names if name.startswith(("jitlto.build", "jitlto.runtime"))]

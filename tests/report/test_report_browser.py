@@ -11,7 +11,7 @@ import pytest
 
 from jitlto.model.fragment import FragmentKey
 from jitlto.report import page
-from jitlto.report.describe import describe
+from jitlto.report.content import describe
 from jitlto.storage.database import FragmentDatabase
 from tests.report.test_report import sample
 from tests.support import chromium
