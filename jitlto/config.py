@@ -1,4 +1,6 @@
-"""Every environment variable that jitlto reads, read once, in one frozen value.
+"""The settings of a process: every environment variable named ``JITLTO_...``, read once, in one frozen value.
+
+Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read where those tools are used.
 
 ``JITLTO_DATABASE_PATH``
     Fragment databases, or directories that hold some, separated like ``PATH``.

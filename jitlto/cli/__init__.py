@@ -14,7 +14,7 @@ import click
 from jitlto.cli.outcome import handle_signals, interrupted
 from jitlto.errors import JitltoError
 
-# command → the module that holds a click command of that name (dashes and keywords spelled with underscores)
+# command → the module with a click command in a variable of the same name, which must be an identifier
 _COMMANDS = {
     "new": "jitlto.cli.new",
     "expand": "jitlto.cli.expand",

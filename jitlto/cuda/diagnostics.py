@@ -1,4 +1,4 @@
-"""Compilers' error messages: what they lack, what to do about it, and the lines of the source that they are about."""
+"""Error messages of NVRTC and nvcc, with hints and the source lines they refer to (nvJitLink's: ``nvjitlink``)."""
 
 from __future__ import annotations
 

@@ -121,10 +121,10 @@ def _add_and_complete(
 
 
 def check_linked_ptx(linked: Linked) -> None:
-    """Check that linked PTX defines all that it uses, as :func:`link` checks a cubin.
+    """Check that linked PTX defines every symbol that it uses, as :func:`link` checks a cubin.
 
     Raises:
-        UnresolvedSymbolError: If it does not.
+        UnresolvedSymbolError: If a symbol is undefined.
     """
     _check_none_undefined([symbol.name for symbol in parse_ptx(linked.data.decode()).requires], linked.log)
 
@@ -190,7 +190,11 @@ def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:
 
 
 def _link_error(status: str, log: str, current: str, target: Architecture, version: Version) -> LinkError:
-    """Map nvJitLink's messages to an error; raise the one for undefined symbols."""
+    """Return the error that nvJitLink's messages mean.
+
+    Raises:
+        UnresolvedSymbolError: If symbols are undefined: the same check finds them after a link that succeeds.
+    """
     _check_log(log)
     if duplicate := _DUPLICATE.search(log):
         return _duplicate_error(duplicate[1] or duplicate[2], "more than one input of the link", log)
@@ -204,7 +208,7 @@ def _link_error(status: str, log: str, current: str, target: Architecture, versi
         )
     if any(words in log for words in _OTHER_ARCHITECTURE):
         return ArchitectureError(
-            f"an input is for another architecture than {target.sm}: {reason}",
+            f"an input is for a different architecture than {target.sm}: {reason}",
             code="link-architecture-input",
             log=log,
             hint="link for a later architecture, or build the input for this one",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
-    """Return the key parameters of some fragments with the values that occur, both sorted."""
+    """Return the key parameters of fragments and the values of each, both sorted."""
     values: dict[str, set[str]] = {}
     for fragment in fragments:
         for name, value in fragment.key.parameters:
@@ -30,11 +30,11 @@ def normalize_configuration(
     Args:
         configuration: Values as text, numbers, booleans or dtypes.
         known: The family's parameters and their values.
-        family: For messages.
+        family: The family's name, for messages.
 
     Raises:
-        UnknownParameterError: If the family has no such parameter; names the nearest.
-        UnknownValueError: If no fragment has such a value; names the nearest.
+        UnknownParameterError: If the family has no such parameter; suggests the nearest.
+        UnknownValueError: If no fragment has such a value; suggests the nearest.
         PlanError: If a value is neither text, a number, a boolean nor a dtype.
     """
     result = {}
@@ -48,7 +48,7 @@ def normalize_configuration(
         except TypeError as error:
             what = f"invalid value for parameter {name!r}: {error}"
             raise PlanError(what, code="plan-invalid-value", where=family) from None
-        result[name] = _match(name, text, known[name], family)
+        result[name] = _match_value(name, text, known[name], family)
     return result
 
 
@@ -58,14 +58,19 @@ def check_link_mode(link_mode: str) -> None:
         raise PlanError(f"unknown link mode {link_mode!r}", code="plan-link-mode", hint="use lto or ptx")
 
 
-def _match(name: str, text: str, values: Sequence[str], family: str) -> str:
+def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:
+    """Return the family's spelling of a value.
+
+    Raises:
+        UnknownValueError: If no fragment has the value.
+    """
     if text in values:
         return text
     spelled = from_numpy_name(text)
     for value in values:
         if is_same_value(text, value) or (spelled and is_same_value(spelled, value)):
             return value
-    # The name of another type is no misspelling: the nearest name would be another precision.
+    # The name of a different type is not a misspelling: the nearest name would be a different precision.
     hint = _listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values")
     raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)
 

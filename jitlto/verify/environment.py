@@ -1,4 +1,4 @@
-"""The environment as ``jitlto doctor`` shows it: what is installed, what goes together, what is missing."""
+"""The diagnosis that ``jitlto doctor`` prints: installed CUDA components, their compatibility, and what is missing."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def diagnose() -> Diagnosis:
     """Examine the toolchain, the driver, devices, caches, databases and installed families."""
     diagnosis = Diagnosis()
     _packages(diagnosis)
-    nvrtc, nvjitlink = _toolchain(diagnosis)
+    nvrtc, nvjitlink = _find_toolchain_versions(diagnosis)
     _compatibility(diagnosis, nvrtc, nvjitlink)
     _driver(diagnosis, nvjitlink)
     settings = _settings(diagnosis)
@@ -101,7 +101,7 @@ def _package(name: str) -> str | None:
         return None
 
 
-def _toolchain(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
+def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
     nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version)
     nvjitlink = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version)
     _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)

@@ -1,16 +1,18 @@
-"""The strict rules of a matrix, decided on its tree before the first combination is made.
+"""The strict rules for the combinations of a matrix, decided on its tree before the first combination is made.
 
-- Some combination is left. Branches without one are cut already, so only the count of the root can tell.
-- No combination has two writers of one name. Members of an object are chosen independently. So two members
-  write one name in some combination exactly when the branches of both hold a leaf of that name.
-- No two combinations are identical. Where no object writes a name twice, a combination splits into its
-  members' parts in one way only. So there are identical combinations exactly when two alternatives of one
-  array share one. That is decided array by array: alternatives are parted by the value they give some name,
-  until no two are left together. Memory is bounded by the document, never by the count. (Time is not, for the
-  question is NP-hard in general. But one name that tells alternatives apart settles it at once, and matrices
-  that people write have one.)
+Rules for a single member or value (a duplicate member, a value that is not a string) are checked in ``tree`` while the
+tree is built; warnings about names come from ``document``. The rules here:
 
-A leaf is a string here, for the tree was compiled strictly. So None is free to mean "does not write the name".
+- There is at least one combination. Branches without one have been cut, so the count of the root decides.
+- No combination gets one name from two members. Members of an object are chosen independently, so two of them write the
+  same name in some combination exactly if both of their branches contain a leaf of that name.
+- No two combinations are identical. If no object writes a name twice, each combination splits into its members' parts
+  in exactly one way, so identical combinations exist exactly if two alternatives of one array have a combination in
+  common. Each array is decided by itself: its alternatives are partitioned by the value that they give to a name, until
+  each partition holds one. Memory is bounded by the size of the document, not by the count. (Time is not bounded: the
+  problem is NP-hard. In matrices that people write, one name tells all alternatives apart, which decides at once.)
+
+Every leaf is a string here, because the tree was compiled strictly. So None is free to mean "does not write the name".
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from jitlto.build.matrix.tree import LENIENT_HINT, DocumentError, Item, Node, Tr
 
 @dataclass(slots=True)
 class _Survey:
-    """How many combinations a branch has, and the values that each name takes in them."""
+    """The number of combinations of a branch, and the values that each name takes in them."""
 
     count: int
     values: dict[str, set[Value]]
@@ -40,11 +42,11 @@ def check_rules(root: Node) -> None:
     """Check the strict rules on a tree that was compiled strictly.
 
     Raises:
-        DocumentError: A rule is broken; it has the place of the object or array to blame.
+        DocumentError: If a rule is broken; located at the offending object or array.
     """
     if not root.count:
         node = root
-        while node.items:  # down to the empty array that is to blame
+        while node.items:  # down to the empty array that causes it
             node = next(item for item in node.items if isinstance(item, Node) and not item.count)
         raise DocumentError(
             "the product is empty because this array is",
