@@ -28,9 +28,6 @@ class Cache:
     """The build cache: compiled sources by source key and headers, costs and histories by fragment key.
 
     Every entry that is damaged, or was written by other code, is a miss.
-
-    Args:
-        store: A directory of the user's.
     """
 
     def __init__(self, store: CacheDir) -> None:
@@ -48,7 +45,7 @@ class Cache:
         return None
 
     def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> None:
-        """CacheDir what a source was compiled to with the headers of ``manifest``."""
+        """Store what a source was compiled to with the headers of ``manifest``."""
         sha = keys.sha256(manifest)
         self.store.put("headers", sha, manifest)
         self.store.put("compiled", keys.entry_key(source_key, sha), encode_compiled(compiled))
@@ -75,7 +72,7 @@ class Cache:
         return None
 
     def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:
-        """CacheDir the fields that a fragment is made from."""
+        """Store the fields that a fragment is made from."""
         self.store.put("history", keys.sha256(str(key).encode()), json.dumps(fields).encode())
 
     def _manifests(self, source_key: str) -> list[str]:

@@ -22,8 +22,7 @@ def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]
         is_cached: Whether the cache has what would be made now.
 
     Returns:
-        list of str: A sentence for each difference; that of a text that differs in a few lines is followed by their
-            unified diff. One sentence if there is no difference.
+        A sentence for each difference, followed by a unified diff where a text differs; one if there is no difference.
     """
     if before is None:
         return ["never built with this cache"]

@@ -6,7 +6,7 @@ machines.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Protocol
 
 from jitlto.model.fragment import ImageKind, Symbol
 from jitlto.model.headers import Source
+from jitlto.model.ptx import Module
 from jitlto.model.versions import Architecture, Version
 
 #: Name in ``family.toml`` → the module that has a class ``Compiler`` for it.
@@ -51,6 +52,23 @@ class CompiledSource:
     reads: tuple[str, ...]  # names of the headers that the compiler read; all that it was given if that is unknown
     log: str  # warnings
 
+    @classmethod
+    def from_module(
+        cls,
+        toolchain: Toolchain,
+        module: Module,
+        weak: Iterable[tuple[str, str]],
+        images: Iterable[tuple[ImageKind, Architecture, bytes]],
+        reads: tuple[str, ...],
+        log: str,
+    ) -> CompiledSource:
+        """Take symbols and kernels from the PTX of a source."""
+        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
+        return cls(
+            toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
+            tuple(sorted(kernels)), tuple(sorted(weak)), tuple(sorted(images)), reads, log,
+        )  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
@@ -66,8 +84,11 @@ class Toolchain(Protocol):
 
     name: str  # nvrtc or nvcc
     version: Version
-    #: Everything that may change its output: version, build, and the host compiler if it takes part. No path.
-    identity: str
+
+    @property
+    def identity(self) -> str:
+        """Everything that may change its output: version, build, and the host compiler if it takes part. No path."""
+        ...
 
     def header_roots(self) -> Sequence[Path]:
         """Return the directories in which headers to send with a job are searched, after the family's own."""

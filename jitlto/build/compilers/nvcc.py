@@ -136,20 +136,7 @@ class Compiler:
             for architecture, probe in zip(architectures, probes, strict=False)
             for symbol, body in parse_ptx(probe).weak
         ]
-        kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
-        return CompiledSource(
-            toolchain=self.name,
-            version=self.version,
-            target=architectures[0],
-            isa=module.isa,
-            provides=module.provides,
-            requires=module.requires,
-            kernels=tuple(sorted(kernels)),
-            weak=tuple(sorted(weak)),
-            images=tuple(sorted(images)),
-            reads=self._reads(names, preprocessed),
-            log=log,
-        )
+        return CompiledSource.from_module(self, module, weak, images, self._reads(names, preprocessed), log)
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host, as it was at the first call; None if it does not exist."""

@@ -12,7 +12,7 @@ from jitlto.build.compilers.header_trace import TRACES_HEADERS, traced_headers
 from jitlto.build.compilers.snapshot import Snapshots
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
-from jitlto.model.fragment import ImageKind, SymbolKind
+from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source, digest_headers, split_leading_includes
 from jitlto.model.versions import Architecture
 
@@ -59,22 +59,8 @@ class Compiler:
             images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
         if ImageKind.PTX in job.images:
             images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
-        module = compiled.module
-        kernels = sorted(
-            (s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind is SymbolKind.KERNEL
-        )
-        return CompiledSource(
-            self.name,
-            compiled.version,
-            module.target,
-            module.isa,
-            module.provides,
-            module.requires,
-            tuple(kernels),
-            compiled.weak,
-            tuple(sorted(images)),
-            self._reads(job),
-            compiled.warnings,
+        return CompiledSource.from_module(
+            self, compiled.module, compiled.weak, images, self._reads(job), compiled.warnings
         )
 
     def _reads(self, job: CompileJob) -> tuple[str, ...]:

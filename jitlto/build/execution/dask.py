@@ -74,14 +74,7 @@ class DaskExecutor(Executor):
         return with_substitute(self._executor.submit(call, *args), resubmit)
 
     def check(self, identities: Mapping[str, str]) -> None:
-        """Check that every worker has the compilers of this process.
-
-        Args:
-            identities: Name of each toolchain that a build needs → its identity here.
-
-        Raises:
-            ToolchainError: Names the worker and both identities.
-        """
+        """Check that every worker has the compilers of this process, by name; else ToolchainError names both."""
         self._check_workers(partial(_identities, tuple(identities)), identities)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

@@ -15,7 +15,6 @@ import socket
 import sys
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
@@ -23,7 +22,8 @@ from functools import cache
 from typing import Any, TypeVar
 
 from jitlto.build.compilers.base import CompileJob, CompileResult, Toolchain, find_toolchain
-from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor, shared_directory
+from jitlto.build.execution import workers
+from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
 from jitlto.errors import ToolchainError
 from jitlto.model.headers import Source, digest_headers
 from jitlto.version import __version__
@@ -46,24 +46,26 @@ class HeaderStore:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._sets: OrderedDict[str, tuple[Headers, int]] = OrderedDict()
-        self._size = 0
+        self._sets: dict[str, Headers] = {}  # the least recently used first
         self._lock = threading.Lock()
 
     def put(self, digest: str, headers: Headers) -> None:
-        size = sum(map(len, headers.values()))
         with self._lock:
-            self._size += size - self._sets.pop(digest, (headers, 0))[1]
-            self._sets[digest] = (headers, size)
-            while self._size > self._limit and len(self._sets) > 1:
-                self._size -= self._sets.popitem(last=False)[1][1]
+            self._sets.pop(digest, None)
+            self._sets[digest] = headers
+            while len(self._sets) > 1 and sum(map(_size, self._sets.values())) > self._limit:
+                del self._sets[next(iter(self._sets))]
 
     def get(self, digest: str) -> Headers:
         with self._lock:
             if digest not in self._sets:
                 raise MissingHeaders(digest)
-            self._sets.move_to_end(digest)
-            return self._sets[digest][0]
+            self._sets[digest] = self._sets.pop(digest)
+            return self._sets[digest]
+
+
+def _size(headers: Headers) -> int:
+    return sum(map(len, headers.values()))
 
 
 _STORE_BYTES = 256 << 20
@@ -84,15 +86,7 @@ def versions() -> dict[str, str]:
 
 
 def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
-    """Check that a worker has the client's versions.
-
-    Args:
-        worker: A host or an address.
-        theirs, ours: Name of a component → its version or identity, at the worker and at the client.
-
-    Raises:
-        ToolchainError: If a version differs; the error names the first.
-    """
+    """Check that a worker has the client's versions, or identities, of components by name; else ToolchainError."""
     for name, version in ours.items():
         if theirs.get(name) != version:
             what = f"worker {worker} has {_spell(name, theirs.get(name))}, the client has {_spell(name, version)}"
@@ -121,7 +115,7 @@ def compile_job(job: CompileJob) -> CompileResult:
 
 @cache
 def _find_toolchain(name: str) -> Toolchain:
-    return find_toolchain(name, shared_directory())
+    return find_toolchain(name, workers.shared_directory)
 
 
 def capacity(executor: Executor) -> int:
@@ -160,10 +154,8 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
 def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
     """Return a future that ends as ``first`` does, or as its substitute when it fails.
 
-    Args:
-        first: The first attempt.
-        substitute: Takes the error (CancelledError if the executor cancelled the attempt), and returns the next
-            attempt, or None for none, or raises the error to end with.
+    ``substitute`` takes the error (CancelledError if the executor cancelled the attempt), and returns the next attempt,
+    or None for none, or raises the error to end with.
     """
     outer: Future[T] = Future()
     current = first

@@ -35,7 +35,7 @@ Call = Callable[..., Any]
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.execution.workers import serve; serve(*sys.argv[1:])"
 _BYTES_PER_JOB = 2 << 30  # on the heaviest CCCL headers NVRTC takes half a GiB, and snapshots of them three times that
-_CRASHES = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+_CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _STOP = b""
 
 
@@ -175,10 +175,10 @@ class _Worker:
         except (EOFError, OSError):
             raise _Gone from None
         succeeded, value = pickle.loads(answer)  # noqa: S301 - from our own worker
-        if succeeded:
-            result: T = value
-            return result
-        raise value
+        if not succeeded:
+            raise value
+        result: T = value
+        return result
 
     def kill(self) -> None:
         """End the process and those that it has started, at once."""
@@ -199,24 +199,14 @@ class _Worker:
         return status
 
 
-def shared_directory() -> Path | None:
-    """In a worker, the directory of small files that the workers of one executor share; elsewhere None."""
-    return _shared_directory
-
-
-_shared_directory: Path | None = None
+#: In a worker, the directory of small files that the workers of one executor share; elsewhere None.
+shared_directory: Path | None = None
 
 
 def serve(socket: str, parent: str, shared: str) -> None:
-    """Answer calls until told to stop: the worker's side.
-
-    Args:
-        socket: File descriptor of the worker's end.
-        parent: Process that started it.
-        shared: A directory for :func:`shared_directory`.
-    """
-    global _shared_directory
-    _shared_directory = Path(shared)
+    """Answer calls on the descriptor ``socket`` until told to stop, or the process ``parent`` ends: a worker's side."""
+    global shared_directory
+    shared_directory = Path(shared)
     # The program that we work for decides what an interrupt means; the compilers that we start inherit this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor = int(socket)

@@ -35,14 +35,13 @@ class Matrix:
     """A checked matrix. It raises what is wrong with a document when it is made, and nothing later.
 
     Args:
-        value (object): The JSON document, as ``json.loads`` gives it. It is read once, here.
+        value: The JSON document, as ``json.loads`` gives it. It is read once, here.
         lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
         path, text: The document's file and its content, for messages.
 
     Attributes:
-        count (int): The number of combinations, computed without making them. It may have thousands of digits.
-        warnings (tuple of str): Breaches of the naming convention, with place and better name; they do not change the
-            product.
+        count: The number of combinations, computed without making them. It may have thousands of digits.
+        warnings: Breaches of the naming convention, with place and better name; they do not change the product.
 
     Raises:
         MatrixError: The document breaks a rule. ``where`` is file, line and JSON pointer, as in ``matrix.json:3

@@ -72,8 +72,8 @@ def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
     """Compile a document into its tree, counted and cut.
 
     Returns:
-        root (Node): An array around the document, so that the top is no special case.
-        members (list of Member): Every member of every object, those of cut branches too.
+        An array around the document, so that the top is no special case; every member of every object, those of cut
+        branches too.
 
     Raises:
         DocumentError: The document has a leaf without a name, or a value, name or duplicate that is not allowed.

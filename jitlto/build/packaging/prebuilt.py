@@ -24,12 +24,7 @@ from jitlto.storage.declaration import FamilyDeclaration
 def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration], output: Path) -> BuildReport | None:
     """Copy the database that ``JITLTO_PREBUILT`` names, if it is what the package declares.
 
-    Args:
-        families: The package's, as they would be compiled.
-        output: The database file. It is written after all checks, or not at all.
-
-    Returns:
-        None if ``JITLTO_PREBUILT`` is not set.
+    The families are the package's, as they would be compiled. Return None if ``JITLTO_PREBUILT`` is not set.
 
     Raises:
         ProjectError: There is no such database, or it does not hold what is declared.

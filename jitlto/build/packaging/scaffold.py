@@ -39,15 +39,12 @@ def derive_import_name(name: str) -> str:
 
 
 def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
-    """Write a new package, whole or not at all.
+    """Write a new package, whole or not at all, and return its files, sorted.
 
     Args:
         name: The distribution's name.
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
-
-    Returns:
-        The files, sorted.
 
     Raises:
         ProjectError: The name is invalid, or the directory is not empty or cannot be written.

@@ -194,7 +194,6 @@ def test_a_store_holds_no_more_than_its_limit_beside_the_last(puts: list[tuple[s
         assert store.get(name) == {"h": bytes(size)}
         held = {n for n in sizes if n in store._sets}
         assert sum(sizes[n] for n in held) <= 100
-        assert store._size == sum(sizes[n] for n in held)
 
 
 def test_a_store_forgets_what_was_not_used_for_longest() -> None:
