@@ -14,7 +14,7 @@ from urllib.parse import quote
 import click
 
 from jitlto.cli.output import print_built, print_json
-from jitlto.cli.outputs import check_outputs, family_sources, write_output
+from jitlto.cli.output_files import check_outputs, family_sources, write_output
 from jitlto.cli.parameters import DIRECTORY, FILE, jobs_option, json_option
 from jitlto.cli.progress import progress
 from jitlto.errors import JitltoError

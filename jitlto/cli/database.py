@@ -10,7 +10,7 @@ from msgspec import to_builtins
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.output import print_built, print_json
-from jitlto.cli.outputs import check_outputs, write_output
+from jitlto.cli.output_files import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH, json_option
 from jitlto.errors import DatabaseError
 from jitlto.model.fragment import Fragment, FragmentKey

@@ -7,11 +7,8 @@ import time
 from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import click
-import numpy as np
-import numpy.typing as npt
 
 from jitlto.cli.parameters import FILE
 from jitlto.cli.progress import progress
@@ -20,22 +17,11 @@ from jitlto.errors import NoDeviceError
 from jitlto.model.compatibility import can_link_for
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from jitlto.verify.search_sample import CONFIGURATIONS, DIM, QUERIES, ROWS, launch_and_compare
 
-_CONFIGURATIONS: tuple[dict[str, str], ...] = (
-    {"data_type": "float", "out_type": "float", "idx_type": "uint32_t", "optimized_name": "optimized", "veclen": "4",
-     "distance_name": "euclidean", "filter_name": "filter_none"},
-    {"data_type": "float", "out_type": "double", "idx_type": "int64_t", "optimized_name": "standard", "veclen": "8",
-     "distance_name": "inner_product", "filter_name": "filter_bitset"},
-    {"data_type": "__half", "out_type": "float", "idx_type": "uint32_t", "optimized_name": "optimized", "veclen": "4",
-     "distance_name": "inner_product", "filter_name": "filter_none"},
-    {"data_type": "__half", "out_type": "float", "idx_type": "int64_t", "optimized_name": "standard", "veclen": "16",
-     "distance_name": "euclidean", "filter_name": "filter_bitset"},
-)  # fmt: skip
 _WITHOUT_DEVICE = "sm_90"
-_ROWS, _QUERIES, _DIM = 20_000, 64, 96
 
 
 @click.command(epilog="Example: jitlto demo")
@@ -83,9 +69,9 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
         device_arch, reason = None, error.what
     target = arch or device_arch or _WITHOUT_DEVICE
     # The first link loads the library, which is not to be measured.
-    search.planner(**_CONFIGURATIONS[0]).plan(arch=target).link(use_cache=False)
+    search.planner(**CONFIGURATIONS[0]).plan(arch=target).link(use_cache=False)
     held = True
-    for configuration in _CONFIGURATIONS:
+    for configuration in CONFIGURATIONS:
         begin = time.perf_counter()
         plan = search.planner(**configuration).plan(arch=target)
         planned = time.perf_counter() - begin
@@ -99,72 +85,11 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
             f"{plan.target.sm} in {1000 * linked.seconds:.0f} ms: {len(linked.cubin):,} bytes, {inlined}"
         )
         if device_arch == target:
-            held &= _launch(search, plan, configuration)
+            milliseconds, right = launch_and_compare(search, plan)
+            held &= right
+            state = "results agree with NumPy" if right else "RESULTS DIFFER FROM NUMPY"
+            click.echo(f"         launched: {milliseconds:.3f} ms, {QUERIES} queries × {ROWS:,} rows × {DIM}, {state}")
     if device_arch != target:
         reason = reason or f"the device is {device_arch}, not {target}"
         click.echo(f"left out launching and checking the results: {reason}")
     return held
-
-
-def _launch(search: KernelFamily, plan: Plan, configuration: dict[str, str]) -> bool:
-    import cupy as cp
-
-    rng = np.random.default_rng()
-    types = {
-        "float": np.float32,
-        "__half": np.float16,
-        "double": np.float64,
-        "uint32_t": np.uint32,
-        "int64_t": np.int64,
-    }
-    data_type = types[configuration["data_type"]]
-    dataset = rng.standard_normal((_ROWS, _DIM)).astype(data_type)
-    queries = rng.standard_normal((_QUERIES, _DIM)).astype(data_type)
-    allowed = np.ones(_ROWS, bool)
-    words = None
-    if configuration["filter_name"] == "filter_bitset":
-        allowed = rng.random(_ROWS) < 0.5
-        words = cp.asarray(np.packbits(np.pad(allowed, (0, -_ROWS % 32)), bitorder="little").view(np.uint32))
-    indices = cp.full(_QUERIES, 123, types[configuration["idx_type"]])
-    distances = cp.full(_QUERIES, np.nan, types[configuration["out_type"]])
-    launcher = search.load(plan)
-    optimized = configuration["optimized_name"] == "optimized"
-    grid, block = (_QUERIES, 256) if optimized else (-(-_QUERIES // 128), 128)
-    device_dataset, device_queries = cp.asarray(dataset), cp.asarray(queries)
-    stream = cp.cuda.get_current_stream()
-    begin, end = cp.cuda.Event(), cp.cuda.Event()
-    begin.record()
-    launcher(stream.ptr, grid, block, device_dataset, device_queries, indices, distances, _ROWS, _QUERIES, _DIM, words)
-    end.record()
-    end.synchronize()
-    held = _agrees(
-        cp.asnumpy(indices), cp.asnumpy(distances), dataset, queries, allowed, configuration["distance_name"]
-    )
-    click.echo(
-        f"         launched: {cp.cuda.get_elapsed_time(begin, end):.3f} ms, {_QUERIES} queries × {_ROWS:,} rows × "
-        f"{_DIM}, "
-        f"{'results agree with NumPy' if held else 'RESULTS DIFFER FROM NUMPY'}"
-    )
-    return held
-
-
-def _agrees(
-    indices: npt.NDArray[Any],
-    distances: npt.NDArray[Any],
-    dataset: npt.NDArray[Any],
-    queries: npt.NDArray[Any],
-    allowed: npt.NDArray[np.bool_],
-    distance_name: str,
-) -> bool:
-    """Compare with float64: each row found must be as close as the closest, up to rounding in single precision."""
-    rows, wanted = dataset.astype(np.float64), queries.astype(np.float64)
-    products = wanted @ rows.T
-    if distance_name == "euclidean":
-        exact = (wanted**2).sum(1)[:, None] - 2 * products + (rows**2).sum(1)
-    else:
-        exact = -products
-    exact[:, ~allowed] = np.inf
-    found = exact[np.arange(len(indices)), indices.astype(np.int64)]
-    # dim roundings of at most one unit in the last place of terms whose magnitudes add up to this.
-    scale = _DIM * np.finfo(np.float32).eps * (np.abs(wanted) @ np.abs(rows).T).max() * 2
-    return bool(np.all(np.abs(found - distances) <= scale) and np.all(found <= exact.min(1) + scale))

@@ -10,7 +10,7 @@ import click
 
 from jitlto.cli.families import find_family, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.outputs import check_outputs, write_output
+from jitlto.cli.output_files import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH, parse_configuration
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.runtime.planning.plan import Plan

@@ -30,6 +30,7 @@ EXCEPTIONS = {
     "cli/progress_bar.py": "in a process on a terminal",
     "runtime/launch/launcher.py": "a GPU",
     "runtime/launch/resources.py": "a GPU",
+    "verify/search_sample.py": "a GPU",
     "runtime/user_code/numba_compiler.py": "Numba, an extra of its own",
 }
 
