@@ -41,20 +41,19 @@ def cache() -> None:
 @json_option
 def info(as_json: bool) -> None:
     """Show where the caches are, what they hold, and what they may hold."""
-    caches = [_describe(each) for each in user_caches()]
-    editable = _describe_editable()
+    caches = [(place.title, _describe(place)) for place in user_caches()]
+    caches.append((_EDITABLE, _describe_editable()))
     mode = config.current().mode
     if as_json:
-        print_json({"caches": [*caches, editable], "mode": mode})
+        print_json({"caches": [about for _, about in caches], "mode": mode})
         return
-    for place, about in zip(user_caches(), caches, strict=True):
+    for title, about in caches:
         kinds = (pluralize(count, kind.removesuffix("s")) for kind, count in sorted(about["entries"].items()))
-        used = f"{format_bytes(about['bytes'])} of {format_bytes(place.bound)}"
-        click.echo(f"{place.title}: {place.directory}: {', '.join(kinds) or 'empty'}, {used}")
-        if about["note"]:
+        bound = "" if about["bound"] is None else f" of {format_bytes(about['bound'])}"
+        size = format_bytes(about["bytes"])
+        click.echo(f"{title}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}")
+        if about.get("note"):
             click.echo(f"  {about['note']}")
-    held = pluralize(editable["entries"]["databases"], "database") if editable["entries"] else "empty"
-    click.echo(f"{_EDITABLE}: {editable['directory']}: {held}, {format_bytes(editable['bytes'])}")
     if mode == "cached":
         click.echo("JITLTO_MODE=cached: a kernel that is neither there nor in a pack is an error")
 
@@ -101,8 +100,7 @@ def _describe_editable() -> dict[str, Any]:
 @json_option
 def prune(bound: int | None, only: str | None, as_json: bool) -> None:
     """Remove what was used longest ago, until the caches are within their bounds."""
-    chosen = [place for place in user_caches() if only in (None, place.name)]
-    _print_removed([_removed(place, place.remove(bound=bound)) for place in chosen], as_json)
+    _print_removed(_remove(only, bound=bound), as_json)
 
 
 @cache.command(epilog="Example: jitlto cache clear --only cubins")
@@ -113,8 +111,7 @@ def clear(only: str | None, as_json: bool) -> None:
 
     What is needed again is linked or compiled again.
     """
-    chosen = [place for place in user_caches() if only in (None, place.name)]
-    removed = [_removed(place, place.remove(everything=True)) for place in chosen]
+    removed = _remove(only, everything=True)
     if only in (None, "editable"):
         from jitlto.runtime.discovery import editable
 
@@ -126,8 +123,11 @@ def clear(only: str | None, as_json: bool) -> None:
     _print_removed(removed, as_json)
 
 
-def _removed(place: UserCache, removed: Removed) -> tuple[str, str, dict[str, Any]]:
-    return place.title, "entry", {"name": place.name, "directory": str(place.directory), **asdict(removed)}
+def _remove(only: str | None, **how: Any) -> list[tuple[str, str, dict[str, Any]]]:
+    """Remove entries; return title, noun and result of each cache."""
+    chosen = [place for place in user_caches() if only in (None, place.name)]
+    about = [{"name": place.name, "directory": str(place.directory), **asdict(place.remove(**how))} for place in chosen]
+    return [(place.title, "entry", each) for place, each in zip(chosen, about, strict=True)]
 
 
 def _print_removed(removed: list[tuple[str, str, dict[str, Any]]], as_json: bool) -> None:

@@ -45,12 +45,9 @@ def check_outputs(
                     f"{option} {path} would overwrite an input of this command: give a different name"
                 )
         if option != database and os.path.isfile(path) and _holds_database(path):  # noqa: PTH113 - long names
-            raise DatabaseError(
-                "is a fragment database: not overwritten with another kind of file",
-                code="database-not-overwritten",
-                where=str(path),
-                hint=f"give a different name with {option}, or remove the file first",
-            )
+            what = "is a fragment database: not overwritten with another kind of file"
+            hint = f"give a different name with {option}, or remove the file first"
+            raise DatabaseError(what, code="database-not-overwritten", where=str(path), hint=hint)
 
 
 def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
@@ -77,12 +74,9 @@ def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> No
         with files.replacing(path.resolve()) as temporary:
             temporary.write_bytes(data)
     except OSError as error:
-        raise JitltoError(
-            f"cannot be written: {error.strerror}",
-            code="jitlto-unwritable-file",
-            where=str(path),
-            hint="use a path in a directory that exists and that you may write",
-        ) from error
+        hint = "use a path in a directory that exists and that you may write"
+        what, code = f"cannot be written: {error.strerror}", "jitlto-unwritable-file"
+        raise JitltoError(what, code=code, where=str(path), hint=hint) from error
 
 
 def _is_same(one: Path, other: Path) -> bool:

@@ -113,12 +113,11 @@ class FragmentDatabase:
             raise self._reader.foreign()
         schema = self._reader.pragma("user_version")
         if schema != SCHEMA:
-            raise DatabaseError(
+            what, hint = (
                 f"has schema {schema!r}; this jitlto reads schema {SCHEMA}",
-                code="database-schema",
-                where=str(self.path),
-                hint="upgrade jitlto, or build the database again",
+                "upgrade jitlto, or build the database again",
             )
+            raise self._reader.error(what, hint, code="database-schema")
         # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
         # rejected before a statement could use them.
         if self._reader.schema() != _SCHEMA_ROWS:
@@ -277,23 +276,15 @@ def check_writable(path: Path) -> None:
     if path.exists() and not path.is_file():
         raise _unwritable(path, "it exists and is not a regular file")
     if path.is_file() and path.stat().st_size and not is_database(path):
-        raise DatabaseError(
-            "exists and is not a fragment database: not overwritten",
-            code="database-overwrite",
-            where=str(path),
-            hint="give another name with -o",
-        )
+        what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
+        raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
     if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
         raise _unwritable(path, "permission denied")
 
 
 def _unwritable(path: Path, why: str) -> DatabaseError:
-    return DatabaseError(
-        f"cannot be written: {why}",
-        code="database-unwritable",
-        where=str(path),
-        hint="give a path in a directory that exists and that you may write",
-    )
+    what, hint = f"cannot be written: {why}", "give a path in a directory that exists and that you may write"
+    return DatabaseError(what, code="database-unwritable", where=str(path), hint=hint)
 
 
 def is_database(path: Path) -> bool:

@@ -52,11 +52,11 @@ class SqliteReader:
         self.location = path.absolute()
         self._lock = threading.Lock()
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise self._error(_describe_missing(path), BUILD_HINT, code="database-not-found")
+            raise self.error(_describe_missing(path), BUILD_HINT, code="database-not-found")
         try:
             self.identity = identity(path.stat())
         except OSError as error:  # gone since
-            raise self._error(f"cannot be read: {error.strerror}", BUILD_HINT, code="database-unreadable") from error
+            raise self.error(f"cannot be read: {error.strerror}", BUILD_HINT, code="database-unreadable") from error
         self._size = self.identity[2]
         with self._reading():
             self._connect()
@@ -123,11 +123,11 @@ class SqliteReader:
 
     def damaged(self, why: str) -> DatabaseError:
         """Return the error for a file that is damaged."""
-        return self._error(f"is damaged: {why}", REBUILD_HINT, code="database-damaged")
+        return self.error(f"is damaged: {why}", REBUILD_HINT, code="database-damaged")
 
     def foreign(self) -> DatabaseError:
         """Return the error for a file that is not a fragment database."""
-        return self._error("is not a fragment database", BUILD_HINT, code="database-foreign")
+        return self.error("is not a fragment database", BUILD_HINT, code="database-foreign")
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
@@ -135,19 +135,20 @@ class SqliteReader:
         try:
             yield
         except sqlite3.ProgrammingError as error:
-            raise self._error(f"cannot be read: {error}", "open it again", code="database-unreadable") from error
+            raise self.error(f"cannot be read: {error}", "open it again", code="database-unreadable") from error
         # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may exceed all memory.
         except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
             if str(error) == "interrupted":
                 raise self.damaged("its pages refer to each other cyclically") from error
             if "unable to open" in str(error):
                 what, hint = "cannot be read: permission denied", "make it readable for this user"
-                raise self._error(what, hint, code="database-unreadable") from error
+                raise self.error(what, hint, code="database-unreadable") from error
             if "not a database" in str(error):
                 raise self.foreign() from error
             raise self.damaged(str(error)) from error
 
-    def _error(self, what: str, hint: str, *, code: str) -> DatabaseError:
+    def error(self, what: str, hint: str, *, code: str) -> DatabaseError:
+        """Return an error about this file."""
         return DatabaseError(what, code=code, where=str(self.path), hint=hint)
 
 

@@ -33,7 +33,7 @@ _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
 
 
 @dataclass
-class Finding:
+class Component:
     """One component or setting: its state, and how to correct it if it is not ok."""
 
     name: str
@@ -47,15 +47,15 @@ class Finding:
 class Diagnosis:
     """All findings, in display order."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Component] = field(default_factory=list)
 
     def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
         """Add what building and linking need."""
-        self.findings.append(Finding(name, value, ok, True, remedy))
+        self.findings.append(Component(name, value, ok, True, remedy))
 
     def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
         """Add what they can do without."""
-        self.findings.append(Finding(name, value, ok, False, remedy))
+        self.findings.append(Component(name, value, ok, False, remedy))
 
     @property
     def databases_ok(self) -> bool:

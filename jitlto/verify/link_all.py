@@ -68,12 +68,8 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
         remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'
     if mode == "lto" and all(any(can_read(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):
         remedy = f"link the PTX instead: --mode ptx; or {remedy}"
-    raise VersionError(
-        f"cannot be linked by nvJitLink {linker}: {count} fragments {state}",
-        code="link-version-unreadable",
-        where=where,
-        hint=remedy,
-    )
+    what = f"cannot be linked by nvJitLink {linker}: {count} fragments {state}"
+    raise VersionError(what, code="link-version-unreadable", where=where, hint=remedy)
 
 
 def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:

@@ -59,21 +59,13 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
     """
     database = family.database
     if database.part is not None:
-        raise DatabaseError(
-            f"only {database.part} of a build, whose parts can be checked together only",
-            code="database-part",
-            where=str(database.path),
-            hint="merge all parts with `jitlto merge`, and check the result",
-        )
+        what = f"only {database.part} of a build, whose parts can be checked together only"
+        hint = "merge all parts with `jitlto merge`, and check the result"
+        raise DatabaseError(what, code="database-part", where=str(database.path), hint=hint)
     fragments = family.database.fragments(family.name)
-    left = find_user_symbols(family.record, family.index)
-    planned: list[Kernel] = []
-    ends: list[DeadEnd] = []
-    for found in enumerate_kernels(family.index, left):
-        if isinstance(found, Kernel):
-            planned.append(found)
-        else:
-            ends.append(found)
+    found = list(enumerate_kernels(family.index, find_user_symbols(family.record, family.index)))
+    planned = [each for each in found if isinstance(each, Kernel)]
+    ends = [each for each in found if isinstance(each, DeadEnd)]
     # What is missing for one combination is missing again for each value of a parameter that has no part in it.
     distinct = {
         (f.subject, f.message, tuple(f.configuration.items())): f for f in (_dead_end(family.index, e) for e in ends)
