@@ -17,26 +17,10 @@ from jitlto.model.versions import Architecture, Version
 #: Functions of the device runtime, which any device program may call without defining them.
 TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
 _TOOLKIT_PREFIXES = (
-    "cudaGet",
-    "cudaDevice",
-    "cudaStream",
-    "cudaEvent",
-    "cudaGraph",
-    "cudaLaunch",
-    "cudaFunc",
-    "cudaMemcpy",
-    "cudaMemset",
-    "cudaFree",
-    "cudaMalloc",
-    "cudaOccupancy",
-    "cudaCGGet",
-    "cudaRuntime",
-    "cudaPeek",
-    "cudaCtx",
-    "__cuda_syscall",
-    "_cuda",
-    "cudaCG",
-)
+    "cudaGet", "cudaDevice", "cudaStream", "cudaEvent", "cudaGraph", "cudaLaunch", "cudaFunc", "cudaMemcpy",
+    "cudaMemset", "cudaFree", "cudaMalloc", "cudaOccupancy", "cudaCGGet", "cudaRuntime", "cudaPeek", "cudaCtx",
+    "__cuda_syscall", "_cuda", "cudaCG",
+)  # fmt: skip
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|//[^\n]*|/\*.*?\*/|[{};]|[^{};"/]+|/', re.S)
 _LINE_DIRECTIVE = re.compile(r"^[ \t]*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.M)

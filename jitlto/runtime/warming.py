@@ -21,8 +21,7 @@ from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.runtime.planning import recording
-from jitlto.runtime.planning.plan import Plan
-from jitlto.runtime.planning.request import Request
+from jitlto.runtime.planning.plan import Plan, Request
 from jitlto.storage.user_caches import user_caches
 
 #: Finds a family by its name.

@@ -14,8 +14,8 @@ import pytest
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.packs import Pack
+from jitlto.runtime.planning.plan import Request
 from jitlto.runtime.planning.recording import UsedPlan
-from jitlto.runtime.planning.request import Request
 from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, python
 from tests.support.process import ROOT

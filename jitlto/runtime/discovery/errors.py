@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from pathlib import Path
 
 from jitlto.errors import RegistryError
+from jitlto.model.text import suggest
 from jitlto.runtime.discovery import entry_points
 from jitlto.storage.files import SUFFIX
 
@@ -84,6 +84,5 @@ def not_held(name: str, families: Iterable[str], path: Path) -> RegistryError:
 
 
 def _meant(name: str, known: list[str]) -> str:
-    """The nearest of the known names, as a question; nothing if none is near."""
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}? " if near else ""
+    question = suggest(name, known)
+    return question and f"{question} "

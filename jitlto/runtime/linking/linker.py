@@ -32,6 +32,8 @@ class LinkTarget(Struct, frozen=True):
         jit_base: What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target
             itself. The driver, which knows its device, compiles that PTX when the kernel is loaded.
         foreign: The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked.
+        linked_for: The architecture that nvJitLink links for.
+        code: The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX.
     """
 
     architecture: Architecture
@@ -39,16 +41,8 @@ class LinkTarget(Struct, frozen=True):
     nvjitlink: Version
     jit_base: Architecture | None
     foreign: Version | None
-
-    @property
-    def linked_for(self) -> Architecture:
-        """The architecture that nvJitLink links for."""
-        return self.jit_base or self.architecture
-
-    @property
-    def code(self) -> str:
-        """The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX."""
-        return self.jit_base.compute if self.jit_base else self.architecture.sm
+    linked_for: Architecture
+    code: str
 
 
 def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architecture | None) -> LinkTarget:
@@ -68,7 +62,8 @@ def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architect
     mode = "ptx" if foreign else link_mode
     # What would make PTX is link-time optimisation.
     jit_base = compatibility.jit_base(target, linker, requested=arch is not None) if mode == "lto" else None
-    return LinkTarget(target, mode, linker, jit_base, foreign)
+    code = jit_base.compute if jit_base else target.sm
+    return LinkTarget(target, mode, linker, jit_base, foreign, jit_base or target, code)
 
 
 def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: LinkOptions) -> tuple[Image, ...]:

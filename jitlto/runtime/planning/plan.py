@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,12 +24,12 @@ from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.events import Events, Kind
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.linker import LinkTarget, choose_target, link_inputs, select_images
-from jitlto.runtime.planning.request import Request
 from jitlto.storage.database import FragmentDatabase
 
 if TYPE_CHECKING:  # what a plan whose kernel is found need not load
     from typing import Protocol
 
+    from jitlto.cuda.nvjitlink import InputKind
     from jitlto.runtime.linking.kernel_cache import KernelCache
     from jitlto.runtime.user_code.inputs import UserInput
 
@@ -43,6 +44,32 @@ if TYPE_CHECKING:  # what a plan whose kernel is found need not load
 
 
 _DIGEST_SCHEMA = 1
+#: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
+SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
+
+
+class Request(NamedTuple):
+    """The caller's words to a planner: all that is needed to plan them again elsewhere.
+
+    A named tuple, not a dataclass: every program that plans makes this class at its start.
+
+    Args:
+        family: The family's name.
+        entry: The entrypoint's group, where it was named.
+        configuration: Parameter values.
+        pinned: Keys of the fragments that were named outright.
+        supplied: The caller's own inputs, in the order given.
+        link_mode: ``lto`` or ``ptx``.
+        link_options: Put over the family's own.
+    """
+
+    family: str
+    entry: str | None
+    configuration: Mapping[str, str]
+    pinned: tuple[str, ...] = ()
+    supplied: tuple[SuppliedInput, ...] = ()
+    link_mode: str = "lto"
+    link_options: Mapping[str, object] = MappingProxyType({})
 
 
 class Plan(Struct, frozen=True, eq=False, dict=True):

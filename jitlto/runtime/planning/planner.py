@@ -15,8 +15,7 @@ from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.resolve import resolve
 from jitlto.model.versions import Architecture
 from jitlto.runtime.events import Kind
-from jitlto.runtime.planning.plan import Plan
-from jitlto.runtime.planning.request import Request, SuppliedInput
+from jitlto.runtime.planning.plan import Plan, Request, SuppliedInput
 
 if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
     from typing import Protocol

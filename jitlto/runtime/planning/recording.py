@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture
 from jitlto.runtime.events import Event, Kind
-from jitlto.runtime.planning.plan import Plan
-from jitlto.runtime.planning.request import Request, SuppliedInput
+from jitlto.runtime.planning.plan import Plan, Request, SuppliedInput
 
 if TYPE_CHECKING:
     from jitlto.cuda.nvjitlink import InputKind

@@ -22,9 +22,9 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning import recording
+from jitlto.runtime.planning.plan import Request
 from jitlto.runtime.planning.planner import Planner
 from jitlto.runtime.planning.recording import Recorder, UsedPlan
-from jitlto.runtime.planning.request import Request
 from tests.support.errors import raises
 from tests.support.process import ROOT
 
