@@ -377,10 +377,8 @@ class KernelFamily:
                 raise
             if linked is None:
                 return None
-            from jitlto.runtime.launch.launcher import Launcher  # and so cuda.core
-
             made = True
-            return self._launchers.setdefault(digest, Launcher(chosen, linked, lambda: plan(linked)))
+            return self._launchers.setdefault(digest, self._launcher(chosen, linked, lambda: plan(linked)))
 
         launcher, _ = self.session.flights.run((id(self), digest), make)
         if launcher is not None and made:
@@ -390,6 +388,11 @@ class KernelFamily:
             if residency is not None:
                 residency.add(self, digest)
         return launcher
+
+    def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
+        from jitlto.runtime.launch.launcher import Launcher
+
+        return Launcher(chosen, linked, plan)
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when nobody holds it any more."""
