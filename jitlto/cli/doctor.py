@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -111,33 +111,14 @@ def _print_usability(found: Usability) -> None:
         names = ", ".join(dict.fromkeys(fragment.key.group for fragment in group.fragments))
         of = f" ({names})" if families.count(group.family) > 1 else ""
         click.echo(f"{group.family}: {pluralize(len(group.fragments), 'fragment')}{of}: {'; '.join(group.images)}")
-        for targets, outcome in _by_outcome(group.outcomes):
+        for targets, outcome in group.by_outcome():
             _print_outcome(targets, outcome)
-    for family in dict.fromkeys(families):
-        if _mixes([group for group in found.groups if group.family == family]):
-            click.echo(f"note: a kernel of {family} that joins fragments of both kinds links as PTX, all of it")
+    for family in found.mixed_families():
+        click.echo(f"note: a kernel of {family} that joins fragments of both kinds links as PTX, all of it")
     if found.part is not None:
         click.secho("✗ ", fg="red", nl=False)
         click.echo(f"only {found.part} of a build: its kernels lack fragments")
         click.echo(f"      → {MERGE_HINT}")
-
-
-def _mixes(groups: Sequence[UsabilityGroup]) -> bool:
-    """Whether fragments of one family link in ways that do not go together in one kernel."""
-    ways = {outcome.verdict.method for group in groups for _, outcome in group.outcomes}
-    return LinkMethod.PTX in ways and len(ways - {None}) > 1
-
-
-def _by_outcome(
-    outcomes: Iterable[tuple[Architecture, TargetOutcome]],
-) -> list[tuple[list[Architecture], TargetOutcome]]:
-    """Targets of one outcome together, but for the target's name in it."""
-    together: dict[tuple[object, ...], tuple[list[Architecture], TargetOutcome]] = {}
-    for target, outcome in outcomes:
-        says = outcome.verdict
-        key = (says.method, says.why and says.why.replace(target.sm, ""), outcome.refused)
-        together.setdefault(key, ([], outcome))[0].append(target)
-    return list(together.values())
 
 
 def _print_outcome(targets: Sequence[Architecture], outcome: TargetOutcome) -> None:

@@ -83,13 +83,10 @@ def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture],
     except RegistryError as error:
         if ":" in target or ("/" not in target and "." not in target):
             raise
-        raise JitltoError(
-            "no such file, and no family of that name",
-            code="jitlto-no-such-file",
-            where=target,
-            hint="JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db, or in JITLTO_DATABASE_PATH and "
-            "installed packages",
-        ) from error
+        what = "no such file, and no family of that name"
+        hint = "JITLTO_RECORD=FILE makes a file; a FAMILY is looked up in --db, or in JITLTO_DATABASE_PATH and "
+        hint += "installed packages"
+        raise JitltoError(what, code="jitlto-no-such-file", where=target, hint=hint) from error
     return family_jobs(family, parse_pairs(settings), targets or _current_device())
 
 

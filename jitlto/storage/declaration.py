@@ -132,9 +132,8 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
             return path
     names = list_families(base)
     hint = suggest(str(name_or_path), names, f"families found: {', '.join(names) or 'none'};")
-    raise FamilyError(
-        f"no family {str(name_or_path)!r}", code="family-not-found", hint=f"{hint} or give the path of a family.toml"
-    )
+    hint += " or give the path of a family.toml"
+    raise FamilyError(f"no family {str(name_or_path)!r}", code="family-not-found", hint=hint)
 
 
 class CompilerTable(msgspec.Struct):

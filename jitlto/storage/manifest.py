@@ -225,11 +225,9 @@ def signature_of(path: Path) -> Path:
 def _ssh_keygen() -> str:
     program = shutil.which("ssh-keygen")
     if program is None:
-        raise ManifestError(
-            "signatures need ssh-keygen, which is not installed",
-            code="manifest-no-ssh-keygen",
-            hint="install OpenSSH (openssh-client), 8.2 or later",
-        )
+        what = "signatures need ssh-keygen, which is not installed"
+        hint = "install OpenSSH (openssh-client), 8.2 or later"
+        raise ManifestError(what, code="manifest-no-ssh-keygen", hint=hint)
     return program
 
 

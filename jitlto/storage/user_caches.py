@@ -45,12 +45,9 @@ class UserCache:
                 raise
             reasons = {FileNotFoundError: "it cannot be made", FileExistsError: "not a directory"}
             reason = reasons.get(type(error)) or error.strerror or str(error)
-            raise JitltoError(
-                f"cannot be used as a cache: {reason}",
-                code="jitlto-unusable-cache",
-                where=str(self.directory),
-                hint="set JITLTO_CACHE_DIR to another directory; it must be this user's own",
-            ) from error
+            what = f"cannot be used as a cache: {reason}"
+            hint = "set JITLTO_CACHE_DIR to another directory; it must be this user's own"
+            raise JitltoError(what, code="jitlto-unusable-cache", where=str(self.directory), hint=hint) from error
 
     def problem(self) -> str | None:
         """Why it cannot be read, or added to; None if it can. Nothing is made."""

@@ -59,13 +59,7 @@ def check(
     checks = [_family_check(family, proof) for family, proof in zip(families, proofs, strict=True)]
     for each in checks:
         on_proof(each)
-    link = None
-    if targets:
-        begin = time.perf_counter()
-        links = _link(families, proofs, targets, strength, mode, workers, on_links, on_link)
-        seconds = round(time.perf_counter() - begin, 3)
-        archs = tuple(target.sm for target in targets)
-        link = LinkCheck(archs, mode, str(toolkit.nvjitlink_version()), links, seconds)
+    link = _link(families, proofs, targets, strength, mode, workers, on_links, on_link) if targets else None
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path))
 
@@ -91,7 +85,8 @@ def _link(
     workers: int | None,
     on_links: Callable[[int], object],
     on_link: Callable[[int], object],
-) -> tuple[FamilyLinks, ...]:
+) -> LinkCheck:
+    begin = time.perf_counter()
     # nvJitLink needs the callers' code for the others.
     complete = [[kernel for kernel in proof.kernels if not kernel.user_symbols] for proof in proofs]
     chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
@@ -116,17 +111,16 @@ def _link(
         causes = group_findings(own, family.database.fragments(family.name))
         waiting = len(proof.kernels) - len(kernels)
         links.append(FamilyLinks(family.name, not own, len(selected), len(kernels), strength, tuples, causes, waiting))
-    return tuple(links)
+    archs, seconds = tuple(target.sm for target in targets), round(time.perf_counter() - begin, 3)
+    return LinkCheck(archs, mode, str(toolkit.nvjitlink_version()), tuple(links), seconds)
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
     # The entrypoint's group decides like a parameter; no parameter has an empty name.
     groups = {kernel.resolution.entry.key.group for kernel in kernels}
-    found = choose_cover(
-        [
-            dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
-            for kernel in kernels
-        ],
-        strength,
-    )
+    configurations = [
+        dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})
+        for kernel in kernels
+    ]
+    found = choose_cover(configurations, strength)
     return [kernels[place] for place in found.chosen], found.tuples

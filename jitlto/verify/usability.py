@@ -52,6 +52,15 @@ class UsabilityGroup:
         """Whether they can be used on every target asked for."""
         return all(outcome.well for _, outcome in self.outcomes)
 
+    def by_outcome(self) -> list[tuple[list[Architecture], TargetOutcome]]:
+        """Return targets of one outcome together, but for the target's name in it."""
+        together: dict[tuple[object, ...], tuple[list[Architecture], TargetOutcome]] = {}
+        for target, outcome in self.outcomes:
+            verdict = outcome.verdict
+            key = (verdict.method, verdict.why and verdict.why.replace(target.sm, ""), outcome.refused)
+            together.setdefault(key, ([], outcome))[0].append(target)
+        return list(together.values())
+
 
 @dataclass(frozen=True, slots=True)
 class Usability:
@@ -72,6 +81,13 @@ class Usability:
     driver: Version | None
     groups: tuple[UsabilityGroup, ...]
     well: bool
+
+    def mixed_families(self) -> list[str]:
+        """Return the families whose fragments link in ways that do not go together in one kernel."""
+        methods: dict[str, set[LinkMethod | None]] = {}
+        for group in self.groups:
+            methods.setdefault(group.family, set()).update(outcome.verdict.method for _, outcome in group.outcomes)
+        return [name for name, used in methods.items() if LinkMethod.PTX in used and len(used - {None}) > 1]
 
 
 def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | None = None) -> Usability:
