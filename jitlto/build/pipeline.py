@@ -107,7 +107,7 @@ def _compile(
         if isinstance(pool, DaskExecutor):  # before anything is compiled; each job is checked again
             pool.check({r.config.toolchain.name: r.config.toolchain.identity for r in requests})
         submit = partial(transport.submit, pool, run=transport.compile_job)
-        width = jobs or transport.capacity(pool)
+        width = max(1, jobs or transport.capacity(pool))
         outcome = Scheduler(submit, width, cache, observer, begin, keep_going=keep_going).run(requests)
     finally:
         if executor is None:

@@ -105,41 +105,23 @@ class _Task:
             self.claim = None
 
 
+@dataclass
 class Scheduler:
-    """Finds or compiles the sources of a build.
+    """Finds or compiles the sources of one build."""
 
-    Args:
-        submit: Takes a job and returns the future of its result.
-        width: How many jobs can be worked on at once.
-        cache: Where compiled sources are looked up and stored.
-        observer: Notified of each request once: cached, compiled or failed.
-        begin: ``time.perf_counter()`` when the build began.
-        keep_going: Go on after a failure; else the outcome holds the failure of the first request that fails, the same
-            one every time.
-    """
-
-    def __init__(
-        self,
-        submit: Callable[[CompileJob], Future[CompileResult]],
-        width: int,
-        cache: Cache | None,
-        observer: Observer,
-        begin: float,
-        *,
-        keep_going: bool = False,
-    ) -> None:
-        self._submit = submit
-        self._width = max(1, width)
-        self._cache = cache
-        self._observer = observer
-        self._keep_going = keep_going
-        self._begin = begin
-        self._outcome = Outcome()
-        self._requests: Sequence[CompileRequest] = ()
-        self._waiting: list[_Task] = []  # the next one last
-        self._claimed: list[_Task] = []  # by other builds
-        self._running: dict[Future[CompileResult], _Task] = {}
-        self._seconds: dict[str, float] = {}
+    submit: Callable[[CompileJob], Future[CompileResult]]
+    width: int  # how many jobs can be worked on at once, at least 1
+    cache: Cache | None  # where compiled sources are looked up and stored
+    observer: Observer  # notified of each request once: cached, compiled or failed
+    begin: float  # time.perf_counter() when the build began
+    #: Go on after a failure; else the outcome has that of the first request that fails, the same one every time.
+    keep_going: bool = False
+    _outcome: Outcome = field(default_factory=Outcome, init=False)
+    _requests: Sequence[CompileRequest] = field(default=(), init=False)
+    _waiting: list[_Task] = field(default_factory=list, init=False)  # the next one last
+    _claimed: list[_Task] = field(default_factory=list, init=False)  # by other builds
+    _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
+    _seconds: dict[str, float] = field(default_factory=dict, init=False)
 
     def run(self, requests: Sequence[CompileRequest]) -> Outcome:
         """Find or compile all requests.
@@ -164,8 +146,8 @@ class Scheduler:
                 future.cancel()
             for task in (*self._running.values(), *self._waiting, *self._claimed):
                 task.release()
-            if self._cache is not None:
-                self._cache.record_costs(self._seconds)
+            if self.cache is not None:
+                self.cache.record_costs(self._seconds)
         self._outcome.failures.sort(key=lambda item: item[0])
         return self._outcome
 
@@ -175,9 +157,9 @@ class Scheduler:
         for position, request in enumerate(self._requests):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
         tasks: dict[str, _Task] = {}
-        recorded = self._cache.costs() if self._cache else {}
+        recorded = self.cache.costs() if self.cache else {}
         for (source_key, config), positions in positions_of.items():
-            if self._cache and (compiled := self._cache.find(source_key, config)) is not None:
+            if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
                 self._take_cached(positions, compiled)
                 continue
             request = self._requests[positions[0]]
@@ -195,10 +177,10 @@ class Scheduler:
     def _start_tasks(self) -> None:
         """Submit as much as can be worked on, of what no other build is compiling."""
         for task in list(self._claimed):
-            if len(self._running) < self._width and self._claim(task):
+            if len(self._running) < self.width and self._claim(task):
                 self._claimed.remove(task)
                 self._start(task)
-        while self._waiting and len(self._running) < self._width:
+        while self._waiting and len(self._running) < self.width:
             task = self._waiting.pop()
             if self._claim(task):
                 self._start(task)
@@ -207,9 +189,9 @@ class Scheduler:
 
     def _claim(self, task: _Task) -> bool:
         """Whether this build may compile a task: no other build does, or it takes too long."""
-        if self._cache is None or task.claim is not None:
+        if self.cache is None or task.claim is not None:
             return True
-        task.claim = self._cache.store.claim(task.key)
+        task.claim = self.cache.store.claim(task.key)
         if task.claim is not None:
             return True
         now = time.monotonic()
@@ -222,11 +204,11 @@ class Scheduler:
 
     def _start(self, task: _Task) -> None:
         # Between the look-up and the claim another build may have finished it.
-        if self._cache and (compiled := self._cache.find(task.source_key, task.request.config)) is not None:
+        if self.cache and (compiled := self.cache.find(task.source_key, task.request.config)) is not None:
             task.release()
             self._take_cached(task.positions, compiled)
         else:
-            self._running[self._submit(task.job())] = task
+            self._running[self.submit(task.job())] = task
 
     def _finish(self, task: _Task, future: Future[CompileResult]) -> None:
         try:
@@ -258,24 +240,24 @@ class Scheduler:
         config, source = task.request.config, task.request.rendered.source
         names = [self._requests[position].key for position in task.positions]
         self._outcome.compiled += 1
-        if self._cache is not None:
+        if self.cache is not None:
             manifest = config.manifest(source, result.compiled.reads)
-            self._cache.put(task.source_key, manifest, result.compiled)
+            self.cache.put(task.source_key, manifest, result.compiled)
             fields = config.fields(source) | {"headers": config.headers(manifest)}
             for name in names:
-                self._cache.record_history(name, fields)
+                self.cache.record_history(name, fields)
         task.release()
         self._seconds |= dict.fromkeys(map(str, names), result.seconds)
         first, *rest = task.positions
         self._outcome.sources[first] = result.compiled
-        start = time.perf_counter() - self._begin - result.seconds
-        self._observer.compiled(Span(names[0], result.worker, start, result.seconds))
+        start = time.perf_counter() - self.begin - result.seconds
+        self.observer.compiled(Span(names[0], result.worker, start, result.seconds))
         self._take_cached(rest, result.compiled)
 
     def _take_cached(self, positions: Sequence[int], compiled: CompiledSource) -> None:
         for position in positions:
             self._outcome.sources[position] = compiled
-            self._observer.cached(self._requests[position].key)
+            self.observer.cached(self._requests[position].key)
 
     def _fail(self, task: _Task, error: JitltoError) -> None:
         task.release()
@@ -283,8 +265,8 @@ class Scheduler:
             rendered = self._requests[position].rendered
             described = _describe(error, rendered)
             self._outcome.failures.append((position, Failure(rendered, described)))
-            self._observer.failed(rendered.key, described)
-        if not self._keep_going:
+            self.observer.failed(rendered.key, described)
+        if not self.keep_going:
             # An earlier one may fail too, and is then the first to fail, whatever was compiled first.
             first = min(position for position, _ in self._outcome.failures)
             self._waiting = [t for t in self._waiting if t.positions[0] < first]

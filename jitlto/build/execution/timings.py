@@ -207,12 +207,9 @@ def check_writable(path: Path) -> None:
             written.
     """
     if path.suffix.lower() not in _WRITERS:
-        raise BuildError(
-            f"unknown format of timings {path.suffix!r}",
-            code="build-timings-format",
-            where=str(path),
-            hint="end the name with .json (for a program), .html (a page) or .svg (its plot)",
-        )
+        what = f"unknown format of timings {path.suffix!r}"
+        hint = "end the name with .json (for a program), .html (a page) or .svg (its plot)"
+        raise BuildError(what, code="build-timings-format", where=str(path), hint=hint)
     if not path.parent.is_dir():
         what = f"the directory {path.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(path), hint="create it first")

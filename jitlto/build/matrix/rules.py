@@ -48,12 +48,8 @@ def check_rules(root: Node) -> None:
         node = root
         while node.items:  # down to the empty array that causes it
             node = next(item for item in node.items if isinstance(item, Node) and not item.count)
-        raise DocumentError(
-            "the product is empty because this array is",
-            node.trail,
-            "matrix-empty",
-            f"add an element, use {{}} for a dimension that adds nothing, {LENIENT_HINT}",
-        )
+        hint = f"add an element, use {{}} for a dimension that adds nothing, {LENIENT_HINT}"
+        raise DocumentError("the product is empty because this array is", node.trail, "matrix-empty", hint)
     _survey(root, {})  # finds two writers of one name, which the search for identical combinations relies on
     _survey(root, {}, _check_alternatives)
 
@@ -66,12 +62,9 @@ def _check_alternatives(array: Node, parts: list[_Survey | None]) -> None:
     exact = (dict.fromkeys(survey.values) if survey else {}) | shared  # nothing else is written either
     labels = [label for label, item in zip(array.labels, array.items, strict=True) if _survey_alternative(item, exact)]
     combination = " ".join(f"{name}={value}" for name, value in shared.items() if value is not None) or "{}"
-    raise DocumentError(
-        f"identical combinations: elements {labels[0]} and {labels[1]} of this array both give {combination}",
-        array.trail,
-        "matrix-identical-combinations",
-        f"remove one of them, {LENIENT_HINT}",
-    )
+    what = f"identical combinations: elements {labels[0]} and {labels[1]} of this array both give {combination}"
+    hint = f"remove one of them, {LENIENT_HINT}"
+    raise DocumentError(what, array.trail, "matrix-identical-combinations", hint)
 
 
 def _survey(
@@ -113,12 +106,8 @@ def _survey_object(node: Node, parts: list[_Survey | None]) -> _Survey | None:
             name = min(values.keys() & more.keys())
             trails = (_find_leaf(node, index, name) for index in range(last + 1))
             first, second = (format_pointer(trail) for trail in trails if trail is not None)
-            raise DocumentError(
-                f"{name!r} is written twice in one combination, by {first} and {second}",
-                node.trail,
-                "matrix-written-twice",
-                f"rename one of them, {LENIENT_HINT}",
-            )
+            what = f"{name!r} is written twice in one combination, by {first} and {second}"
+            raise DocumentError(what, node.trail, "matrix-written-twice", f"rename one of them, {LENIENT_HINT}")
         if len(more) > len(values):  # the smaller into the larger, or deep documents cost their depth squared
             values, more = more, values
         values.update(more)

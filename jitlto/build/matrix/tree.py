@@ -119,12 +119,8 @@ def _count(node: Node) -> None:
 
 def _sort_names(value: dict[object, object], trail: Trail, lenient: bool) -> list[str]:
     if isinstance(value, DuplicateMembers) and not lenient:
-        raise DocumentError(
-            f"duplicate member {value.duplicate!r}",
-            (trail, value.duplicate),
-            code="matrix-duplicate-member",
-            hint=f"merge the two into one array, {LENIENT_HINT}",
-        )
+        what, hint = f"duplicate member {value.duplicate!r}", f"merge the two into one array, {LENIENT_HINT}"
+        raise DocumentError(what, (trail, value.duplicate), "matrix-duplicate-member", hint)
     names = [name for name in value if isinstance(name, str)]
     if len(names) < len(value):
         raise DocumentError("the name of a member is not a string", trail, code="matrix-not-json")
