@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -87,22 +88,23 @@ class _Family:
     includes: Mapping[FragmentKey, frozenset[str]] | None  # for the checks that a sharded build leaves to the merge
 
 
+@dataclass
 class _Merger:
     """Brings the families of several databases together; where two differ, an earlier database wins, if allowed."""
 
-    def __init__(
-        self, opened: Sequence[FragmentDatabase], allow_gaps: bool, allow_mixed: bool, allow_conflicts: bool
-    ) -> None:
-        self.advice: list[str] = []
-        self._opened = opened
-        self._parts: list[tuple[FragmentDatabase, PartRecord]] = [(one, one.part) for one in opened if one.part]
-        self._allow_gaps = allow_gaps
-        self._allow_mixed = allow_mixed
-        self._allow_conflicts = allow_conflicts
+    opened: Sequence[FragmentDatabase]
+    allow_gaps: bool
+    allow_mixed: bool
+    allow_conflicts: bool
+    advice: list[str] = field(default_factory=list)
+
+    @cached_property
+    def _parts(self) -> list[tuple[FragmentDatabase, PartRecord]]:
+        return [(one, one.part) for one in self.opened if one.part]
 
     def merge(self) -> list[_Family]:
         """Merge all families, sorted by name."""
-        if not self._allow_conflicts:
+        if not self.allow_conflicts:
             self._check_not_both()
         families: dict[str, _Family] = {}
         for family in self._read_families():
@@ -115,7 +117,7 @@ class _Merger:
 
     def _read_families(self) -> Iterable[_Family]:
         """Read the families of every database; all parts make one, which stands where the first of them does."""
-        for one in self._opened:
+        for one in self.opened:
             if one.part is None:
                 for name, record in one.families.items():
                     fragments = {fragment.key: (fragment, one) for fragment in one.fragments(name)}
@@ -127,7 +129,7 @@ class _Merger:
                 yield from self._join_parts()
 
     def _check_not_both(self) -> None:
-        complete = {name: one.path for one in self._opened if one.part is None for name in one.families}
+        complete = {name: one.path for one in self.opened if one.part is None for name in one.families}
         for part, record in self._parts:
             for name in part.families:
                 if name in complete:
@@ -163,7 +165,7 @@ class _Merger:
                             f"family {family} was compiled by {other} in {path}, and by {identity} in {source.path}",
                             code="build-mixed-compilers",
                             hint="build all parts with the same compiler, or mix them with --allow-mixed",
-                            allowed="mixed as requested" if self._allow_mixed else None,
+                            allowed="mixed as requested" if self.allow_mixed else None,
                         )
 
     def _join_parts(self) -> Iterable[_Family]:
@@ -206,7 +208,7 @@ class _Merger:
             f"{what}: {pluralize(len(gaps), 'fragment')} in no part: {listed}",
             code="build-missing-parts",
             hint=f"{hint}, or leave out what is missing with --allow-gaps",
-            allowed="left out as requested" if self._allow_gaps else None,
+            allowed="left out as requested" if self.allow_gaps else None,
         )
         return gaps
 
@@ -215,7 +217,7 @@ class _Merger:
             what,
             code="build-conflict",
             hint="leave one of them out, or choose one with --prefer first or --prefer last",
-            allowed=f"taken from {taken}" if self._allow_conflicts else None,
+            allowed=f"taken from {taken}" if self.allow_conflicts else None,
         )
 
     def _fail_or_advise(self, what: str, *, code: str, hint: str, allowed: str | None) -> None:

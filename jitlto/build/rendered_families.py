@@ -139,11 +139,9 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
     search = HeaderSearch(family.include)
     for group in family.groups:
         if group.interface and search.find(group.interface) is None:
-            what, hint = (
-                f"interface {group.interface!r} does not exist",
-                f"looked for in {', '.join(map(str, family.include))}",
-            )
+            what = f"interface {group.interface!r} does not exist"
             where = f"{family.path} [{group.role}.{group.name}]"
+            hint = f"looked for in {', '.join(map(str, family.include))}"
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
     headers = search.closure(include.encode()).headers

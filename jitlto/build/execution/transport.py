@@ -160,34 +160,26 @@ def with_substitute(first: Future[T], substitute: Callable[[BaseException], Futu
     outer: Future[T] = Future()
     current = first
 
-    def follow(attempt: Future[T]) -> None:
-        nonlocal current
-        current = attempt
-        attempt.add_done_callback(done)
-
     def done(attempt: Future[T]) -> None:
+        nonlocal current
         error = CancelledError() if attempt.cancelled() else attempt.exception()
+        following = None
         if error is not None and not outer.cancelled():
             try:
                 following = substitute(error)
             except Exception as failure:  # noqa: BLE001 - it is what the future is to raise
-                following, error = None, failure
-            if following is not None:
-                follow(following)
-                return
-        if not outer.set_running_or_notify_cancel():
-            return
-        if error is None:
-            outer.set_result(attempt.result())
-        else:
-            outer.set_exception(error)
+                error = failure
+        if following is not None:
+            current = following
+            current.add_done_callback(done)
+        elif outer.set_running_or_notify_cancel():
+            if error is None:
+                outer.set_result(attempt.result())
+            else:
+                outer.set_exception(error)
 
-    def cancel(_: Future[T]) -> None:
-        if outer.cancelled():
-            current.cancel()
-
-    outer.add_done_callback(cancel)
-    follow(first)
+    outer.add_done_callback(lambda _: outer.cancelled() and current.cancel())
+    first.add_done_callback(done)
     return outer
 
 
