@@ -22,7 +22,7 @@ from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import pluralize
 from jitlto.storage import declaration
 
-if TYPE_CHECKING:  # imports that other commands need not wait for
+if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from concurrent.futures import Executor
 
     from jitlto.build.cache.cache import Cache
@@ -81,16 +81,16 @@ Example:
   jitlto build search --explain 'search/apply_filter[filter_name=filter_none,idx_type=uint32_t]'"""
 )
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("-o", "--output", type=FILE, help="The database.")
+@click.option("-o", "--output", type=FILE, help="The database to write.")
 @click.option(
     "--project", type=click.Path(exists=True, path_type=Path),
     help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
 )  # fmt: skip
 @jobs_option("compilers")
-@click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: worker processes here].")
+@click.option("--executor", metavar="URL", help="Where to compile: dask://HOST:PORT [default: local worker processes].")
 @click.option("--cache-dir", type=DIRECTORY, help="The cache directory, instead of JITLTO_CACHE_DIR.")
-@click.option("--no-cache", is_flag=True, help="Neither use nor fill the build cache.")
-@click.option("-k", "--keep-going", is_flag=True, help="Compile all that compiles, then report failures by cause.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
+@click.option("-k", "--keep-going", is_flag=True, help="Continue after failures, and report them by cause at the end.")
 @click.option("--shard", metavar="I/N", callback=_shard, help="Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
@@ -100,13 +100,13 @@ Example:
 @click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
 @click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
 @click.option("--timings", type=FILE, help="Write a time profile of the build: .json, .html or .svg.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
 def build(**options: Any) -> None:
     """Compile FAMILYs into one fragment database; without any, all under ./fragments.
 
-    Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only what has changed is compiled
-    again. The database is written at the end, whole, or not at all.
+    Needs no GPU and no driver. Compiled fragments are kept in the build cache, and only changed ones are compiled
+    again. The database is written at the end, completely or not at all.
 
     With --project, families and compiler options are those of the package in that directory, whose entry points are
     checked too. If JITLTO_PREBUILT names a database, it is checked and copied instead of compiling.
@@ -204,7 +204,7 @@ def _build(
                     shard=o.shard,
                     recorded=recorded,
                 )
-            finally:  # of a build that fails too
+            finally:  # timings of a failed build are written too
                 if o.timings is not None:
                     timings.write(recorder.timings(), o.timings)
     except FailedFragmentsError as error:
@@ -247,7 +247,7 @@ def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str,
 
     document = shards.make_ci_matrix(rendered.shard_items(recorded), count)
     if as_json:
-        # On one line: what a job writes to $GITHUB_OUTPUT.
+        # On one line, as $GITHUB_OUTPUT needs it.
         click.echo(json.dumps(document))
         return
     for entry in document["include"]:

@@ -1,4 +1,4 @@
-"""``jitlto cache``: what the caches hold, how to make room, and why a kernel is found or not."""
+"""``jitlto cache``: show and prune the caches, and explain why a kernel is in the cache or not."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
         raise click.BadParameter(f"{error.what}; {error.hint}") from None
 
 
-_only = click.option("--only", type=click.Choice(["cubins", "build"]), help="One of the two caches [default: both].")
+_only = click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
 _only_of_all = click.option(
-    "--only", type=click.Choice(["cubins", "build", "editable"]), help="One of the three [default: all]."
+    "--only", type=click.Choice(["cubins", "build", "editable"]), help="Only these [default: all three]."
 )
 
 
 @click.group(epilog="Example: jitlto cache info")
 def cache() -> None:
-    """Inspect the caches of linked kernels and of builds, and make room in them."""
+    """Inspect and prune the caches of linked kernels and of builds."""
 
 
 @cache.command(epilog="Example: jitlto cache info --json")
 @json_option
 def info(as_json: bool) -> None:
-    """Show where the caches are, what they hold, and what they may hold."""
+    """Show the caches' directories, contents and size limits."""
     caches = [(place.title, _describe(place)) for place in user_caches()]
     caches.append((_EDITABLE, _describe_editable()))
     mode = config.current().mode
@@ -94,12 +94,16 @@ def _describe_editable() -> dict[str, Any]:
 
 @cache.command(epilog="Example: jitlto cache prune --only cubins --size 500M")
 @click.option(
-    "--size", "bound", callback=_bytes, metavar="SIZE", help="What each may hold, e.g. 500M [default: its own bound]."
+    "--size",
+    "bound",
+    callback=_bytes,
+    metavar="SIZE",
+    help="Size limit of each cache, e.g. 500M [default: its own limit].",
 )
 @_only
 @json_option
 def prune(bound: int | None, only: str | None, as_json: bool) -> None:
-    """Remove what was used longest ago, until the caches are within their bounds."""
+    """Remove the least recently used entries until the caches are within their size limits."""
     _print_removed(_remove(only, bound=bound), as_json)
 
 
@@ -109,7 +113,7 @@ def prune(bound: int | None, only: str | None, as_json: bool) -> None:
 def clear(only: str | None, as_json: bool) -> None:
     """Remove every entry, and the databases of packages that are installed editable.
 
-    What is needed again is linked or compiled again.
+    They are linked or compiled again when they are needed.
     """
     removed = _remove(only, everything=True)
     if only in (None, "editable"):
@@ -155,10 +159,10 @@ def why(
     link_mode: str,
     as_json: bool,
 ) -> None:
-    """Show where the linked kernel of a configuration is found, or in what the nearest one differs.
+    """Show where the linked kernel of a configuration is found, or how the nearest entry differs from it.
 
-    Looks where a program would: in the packs beside the database, then in the cache of linked kernels. A miss is an
-    answer too: exit status 0.
+    Searches where a program would: the packs beside the database, then the cache of linked kernels. Exit status 0 for
+    a miss too.
     """
     configuration = parse_configuration(settings)
     from jitlto.runtime.cache_lookup import look_up

@@ -94,19 +94,19 @@ def show(database: Path, key: str, as_json: bool) -> None:
     "--signers", metavar="FILE", type=PATH,
     help="Require a signature of the manifest by one of these keys (OpenSSH's allowed_signers).",
 )  # fmt: skip
-@click.option("--signer", metavar="NAME", help="Require the signature of this one of the signers.")
+@click.option("--signer", metavar="NAME", help="Require the signature of this signer, one of those in FILE.")
 def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
     """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged.
 
-    DB may be a pack too: NAME.pack. A file that the manifest does not list, or lists with another SHA-256, fails and is
-    not opened; with a manifest, DB is a path.
+    DB may be a pack too: NAME.pack. A file that the manifest does not list, or lists with a different SHA-256, fails
+    and is not opened; with a manifest, DB is a path.
     """
     if manifest is None and not databases:
         raise click.UsageError("give a DB, or --manifest")
     if (signers is not None and manifest is None) or (signer is not None and signers is None):
         raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
     if manifest is not None:
-        databases = _vouched_for(databases, manifest, signers, signer)
+        databases = _check_manifest(databases, manifest, signers, signer)
     read: set[Path] = set()
     for path in databases:
         if path.suffix == ".pack":
@@ -130,7 +130,9 @@ def _verify_pack(path: Path, read: set[Path]) -> None:
         click.echo(f"{path}: {pluralize(count, 'kernel')} {'holds' if count == 1 else 'hold'}")
 
 
-def _vouched_for(databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None) -> tuple[Path, ...]:
+def _check_manifest(
+    databases: tuple[Path, ...], path: Path, signers: Path | None, signer: str | None
+) -> tuple[Path, ...]:
     """Check files against a manifest; return the databases among them."""
     from jitlto.storage.manifest import Manifest, check_signature, signature_of
 
@@ -184,15 +186,15 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
 @click.option("-o", "--output", type=FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
-@click.option("--prefer", type=click.Choice(["first", "last"]), help="Which PART to take where they differ.")
+@click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
 @json_option
 def merge(
     parts: tuple[Path, ...], output: Path, as_json: bool, prefer: Literal["first", "last"] | None, **allow: bool
 ) -> None:
     """Merge PARTs, which `jitlto build --shard I/N` wrote, into one fragment database.
 
-    The result is byte for byte that of a build in one piece. Complete databases of different families are joined too.
-    The database is written at the end, whole, or not at all.
+    The result is byte for byte that of an unsharded build. Complete databases of different families are joined too.
+    The database is written at the end, completely or not at all.
     """
     from jitlto.build.merge import merge_databases
 

@@ -1,4 +1,4 @@
-"""``jitlto doctor``: what is installed, what it can do together, what is missing and how to get it."""
+"""``jitlto doctor``: show installed components, their compatibility, and how to install missing ones."""
 
 from __future__ import annotations
 
@@ -40,8 +40,9 @@ def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_j
 
     Exit status 1 if building or linking cannot work.
 
-    With DB, show instead which of its fragments link here, how, and why not: for the given targets, by default the
-    current device, or without a device all that this nvJitLink supports. Exit status 1 if fragments cannot be used.
+    With DB, show instead which of its fragments link here and how, or why they do not: for the given targets, by
+    default the current device, or without a device all targets of this nvJitLink. Exit status 1 if fragments cannot
+    be used.
     """
     if database is not None:
         conclude(lambda: _assess(locate(database)[0], archs, cuda, as_json))
@@ -73,7 +74,7 @@ def _print(found: Diagnosis) -> None:
     elif found.databases_ok:
         click.echo("building and linking work")
     else:
-        click.echo("building and linking work, but not all is well with the databases found: see – above")
+        click.echo("building and linking work, but there are problems with the databases found: see – above")
 
 
 def _assess(path: Path, archs: Sequence[str], cuda: str | None, as_json: bool) -> bool:
@@ -128,7 +129,7 @@ def _print_outcome(targets: Sequence[Architecture], outcome: TargetOutcome) -> N
         mark, colour = "✗", "red"
     click.secho(f"  {mark} ", fg=colour, nl=False)
     state = _WAYS[says.method] if says.method else "does not link"
-    # The first target's name stands in the reason; of several it would be one too few.
+    # The reason names the first target, which would be wrong for several.
     why = says.why and says.why.replace(targets[0].sm, "them" if len(targets) > 1 else targets[0].sm)
     click.echo(f"{', '.join(target.sm for target in targets)}: {state}{f': {why}' if why else ''}")
     if says.remedy:

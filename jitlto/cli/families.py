@@ -15,7 +15,7 @@ from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH
 from jitlto.model.text import format_bytes
 
-if TYPE_CHECKING:  # imports that other commands need not wait for
+if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from jitlto.runtime.family import KernelFamily
     from jitlto.storage.database import FragmentDatabase
 
@@ -26,7 +26,7 @@ FAMILY = "[PACKAGE:]FAMILY"
 DB_HELP = "The database [default: JITLTO_DATABASE_PATH, then installed packages]."
 P = ParamSpec("P")
 R = TypeVar("R")
-# A family's name, after a distribution's: neither can be the path of a file in another directory.
+# A family's name, optionally after a distribution's: neither contains a slash, so it is not a path.
 _NAMED = re.compile(r"(?:[A-Za-z0-9._-]+:)?[A-Za-z_]\w*", re.ASCII)
 
 
@@ -38,7 +38,7 @@ def plan_options(command: Callable[P, R]) -> Callable[P, R]:
             click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1),
             click.option("--db", "database", type=PATH, help=DB_HELP),
             click.option("--arch", help="Target, e.g. sm_90 [default: the current device's]."),
-            click.option("--entry", help="The entrypoint's group, where the family has several."),
+            click.option("--entry", help="The entrypoint's group, if the family has several."),
             click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True),
         )
     ):
@@ -47,11 +47,11 @@ def plan_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def find_family(text: str, database: Path | None) -> KernelFamily:
-    """Return a family: of a database, or by ``[PACKAGE:]FAMILY`` of those that the process can see.
+    """Return a family of a database, or find it by ``[PACKAGE:]FAMILY`` on the search path and in installed packages.
 
     Raises:
         click.UsageError: If both a database and a package are named.
-        RegistryError, DatabaseError: If it is not there, or cannot be read.
+        RegistryError, DatabaseError: If it is not found or cannot be read.
     """
     from jitlto.runtime.family import family, load
 
@@ -79,10 +79,10 @@ def locate(target: Path) -> tuple[Path, str | None]:
 
 
 def open_database(target: Path) -> tuple[FragmentDatabase, str | None]:
-    """Open the database that :func:`locate` finds. The registry's own is shared; this one is for the caller to close.
+    """Open the database that :func:`locate` finds. Unlike the registry's, it is not shared: the caller closes it.
 
     Raises:
-        RegistryError, DatabaseError: If it is not there, or cannot be read.
+        RegistryError, DatabaseError: If it is not found or cannot be read.
     """
     from jitlto.storage.database import FragmentDatabase
 

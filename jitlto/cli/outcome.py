@@ -1,4 +1,4 @@
-"""The end of a command: its exit status, and an orderly end after a signal."""
+"""The end of a command: its exit status, and clean-up after a signal."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def interrupted() -> int:
 
 
 def _leave() -> None:
-    """End with the status of an interrupt: an interpreter that was in an ``exec`` then kills itself by SIGINT instead.
+    """Exit with the status of an interrupt, because an interpreter interrupted in an ``exec`` would end by SIGINT.
 
-    It notes the interrupt and forgets it no more (``run_eval_code_obj``, Python/pythonrun.c), and dataclasses are made
-    by ``exec``.
+    It records such an interrupt and never clears it (``run_eval_code_obj``, Python/pythonrun.c), and dataclasses are
+    created by ``exec``.
     """
     if _status:
         _exit(_status[0])
@@ -64,7 +64,7 @@ def conclude(run: Callable[[], bool]) -> None:
     except KeyboardInterrupt:
         # A running link cannot be stopped, and a normal exit would wait for it.
         status = interrupted()
-        # Of the handlers at exit only this one is needed: the system does not remove workers' directories.
+        # Of the exit handlers, only this one is needed: it removes the workers' directories.
         if (workers := sys.modules.get("jitlto.build.execution.workers")) is not None:
             workers.close_local()
         _exit(status)

@@ -12,7 +12,7 @@ import msgspec
 
 from jitlto.model.text import pluralize
 
-if TYPE_CHECKING:  # imports that other commands need not wait for
+if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from jitlto.build.merge import MergeReport
     from jitlto.build.pipeline import BuildReport
     from jitlto.storage.check_result import Cause
@@ -22,9 +22,9 @@ SHOWN = 5  # places of a cause, or notes of a kind
 
 
 def print_json(value: object) -> None:
-    """Write a value, such as a structure of msgspec's, as JSON to standard output."""
+    """Write a value, such as a msgspec struct, as JSON to standard output."""
     value = msgspec.to_builtins(value)
-    # Escaped by JSON where the encoding lacks characters: the stream's own escapes are not all JSON's.
+    # Let JSON escape characters that the encoding lacks: the stream's own escapes are not valid JSON.
     utf8 = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
     click.echo(json.dumps(value, indent=2, ensure_ascii=not utf8))
 

@@ -13,7 +13,7 @@ from jitlto.errors import DatabaseError, JitltoError
 from jitlto.storage import files
 from jitlto.storage.database import is_database
 
-if TYPE_CHECKING:  # imports that other commands need not wait for
+if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from jitlto.storage.declaration import FamilyDeclaration
 
 

@@ -23,10 +23,10 @@ def progress(
     interval: float = _INTERVAL,
     clock: Clock = time.monotonic,
 ) -> Iterator[Tally]:
-    """Show how far long work is.
+    """Show the progress of long work.
 
     Args:
-        what: What every line begins with, such as ``compiling``.
+        what: The first word of every line, such as ``compiling``.
         quiet: Show nothing.
         stream: By default standard error. On a terminal it gets a bar, which vanishes at the end; else plain lines.
         interval: Seconds between two plain lines, and before the first.
@@ -39,11 +39,11 @@ def progress(
     stream = stream or sys.stderr
     if quiet:
         yield Tally(clock)
-    # Not what rich takes for a terminal: FORCE_COLOR, which CI systems set, asks for a log in colours, no bar.
+    # Do not let rich decide: it takes FORCE_COLOR, which CI systems set for coloured logs, to mean a terminal.
     elif not stream.isatty() or os.environ.get("TERM", "").lower() in ("dumb", "unknown"):
         yield _Lines(what, stream, interval, clock)
     else:
-        from jitlto.cli.progress_bar import Bar  # rich takes 70 ms, and logs need none of it
+        from jitlto.cli.progress_bar import Bar  # imported lazily: rich takes 70 ms, and logs do not need it
 
         with Bar(what, stream, clock) as bar:
             yield bar

@@ -20,7 +20,7 @@ class Tally(Observer):
         self._begin = self._now = clock()
         self._costs: dict[object, float] = {}
         self._cost_done = 0.0
-        self._cost_left = 0.0  # kept, not summed up when asked: a bar asks from a thread of its own
+        self._cost_left = 0.0  # a running total, because the progress bar reads it from its own thread
         self.total = 0
         self.hits = 0
         self.compiles = 0
@@ -32,7 +32,7 @@ class Tally(Observer):
     def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
         """Begin to count. A key whose cost is unknown is expected to take as long as the others on average."""
         known = {key: costs[str(key)] for key in keys if str(key) in costs} if costs else {}
-        # A mean of zero would say that the rest takes no time.
+        # A mean of zero would predict that the rest takes no time.
         usual = sum(known.values()) / len(known) if any(known.values()) else 1.0
         self._costs = {key: known.get(key, usual) for key in keys}
         self._cost_left = sum(self._costs.values())
@@ -76,7 +76,7 @@ class Tally(Observer):
 
     @property
     def seconds_left(self) -> float | None:
-        """From the expected costs of what is done and what is left; None where nothing is known."""
+        """The predicted time left, in seconds, from expected costs; None if there is no data yet."""
         elapsed = self._now - self._begin
         if self._cost_done <= 0 or elapsed <= 0 or self.done >= self.total:
             return None
@@ -86,7 +86,7 @@ class Tally(Observer):
 
     @property
     def details(self) -> str:
-        """All but the count: ``80 from the cache, 14.2/s, 15 s left``."""
+        """The progress except the count: ``80 from the cache, 14.2/s, 15 s left``."""
         rate, left = self.rate, self.seconds_left
         parts = [
             f"{self.hits} from the cache" if self.hits else "",
@@ -108,7 +108,7 @@ class Tally(Observer):
 
 
 def duration(seconds: float) -> str:
-    """A time span as people write it: ``15 s``, ``2 min 05 s``, ``1 h 12 min``."""
+    """Format a time span for people: ``15 s``, ``2 min 05 s``, ``1 h 12 min``."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

@@ -43,11 +43,11 @@ def warm(
 ) -> None:
     """Link kernels ahead, so that programs find them. Needs no GPU if --arch is given.
 
-    FILE is what JITLTO_RECORD wrote: the plans that a program used, each for its own architecture or for those of
-    --arch. FAMILY stands for all its kernels, or those that agree with NAME=VALUE; NAME=A,B takes both values.
+    FILE was written by JITLTO_RECORD: the plans that a program used, each for its own architecture or for those of
+    --arch. FAMILY selects all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
-    They go into the user's cache, or with -o into a pack, which holds these kernels and no others. Kernels that are
-    there already are not linked again.
+    Kernels are stored in the user's cache, or with -o in a pack, which then holds exactly these kernels. Kernels that
+    are already there are not linked again.
     """
 
     def run() -> bool:
@@ -91,7 +91,7 @@ def _jobs(target: str, settings: Sequence[str], targets: Sequence[Architecture],
 
 
 def _current_device() -> list[None]:
-    """The target that stands for the current device; its exact architecture depends on the fragments too."""
+    """Return the target None, for the current device: its exact architecture depends on the fragments too."""
     from jitlto.cuda import device
 
     try:
@@ -130,7 +130,7 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
     if output is None:
         return
     if not result.packed:
-        click.echo(f"{output}: not written, as there is no kernel for it")
+        click.echo(f"{output}: not written, because no kernel was linked")
         return
     click.echo(f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
     for stem in sorted({outcome.database.stem for outcome in result.outcomes if outcome.database}):

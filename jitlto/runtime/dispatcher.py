@@ -1,4 +1,4 @@
-"""Dispatchers: a launcher for values that come with each call."""
+"""Dispatchers: choose a launcher by parameter values that are passed with each call."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class Dispatcher:
-    """Chooses a launcher by values that come with each call: one look-up, once it has been linked.
+    """Chooses a launcher by values that are passed with each call: one dict look-up once the kernel has been linked.
 
-    Made by :meth:`KernelFamily.dispatcher`. Safe to use from several threads.
+    Created by :meth:`KernelFamily.dispatcher`. Thread-safe.
     """
 
     def __init__(
@@ -71,11 +71,11 @@ class Dispatcher:
         self._typed = any(_alike(family.parameters[name]) for name in names)
         self._family = family
         self._fixed = dict(fixed)
-        # Copied: whoever changes theirs afterwards changes nothing here.
+        # Copied, so that a later change by the caller has no effect.
         self._how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
 
     def __call__(self, *values: object) -> Launcher:
-        """The launcher for these values, one for each of the names.
+        """Return the launcher for these values, one for each name.
 
         Raises:
             PlanError, LinkError, NoDeviceError: As :meth:`KernelFamily.launcher`.
@@ -83,7 +83,7 @@ class Dispatcher:
         request = (*values, *map(type, values)) if self._typed else values
         try:
             return self.tables[kind()][request]
-        except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning will name
+        except (KeyError, TypeError):  # TypeError: a value that cannot be hashed; planning will report it
             launcher = self._find(values)
         self.tables[kind()][request] = launcher
         return launcher
@@ -101,6 +101,6 @@ class Dispatcher:
 
 
 def _alike(values: Sequence[str]) -> bool:
-    """True if a parameter has values that are equal in Python, such as ``1`` and ``true``."""
+    """Return whether a parameter has values that are equal in Python, such as ``1`` and ``true``."""
     numbers = [{"true": "1", "false": "0"}.get(value, value) for value in values]
     return len({float(n) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", n) else n for n in numbers}) < len(values)

@@ -1,7 +1,7 @@
 """A family at run time: from a configuration to a plan or a launcher.
 
-One module, longer than most: each further one would be entered on the way to a linked kernel, which takes 2 ms. For the
-same reason everything that finding one does not need is imported where it is used.
+This module is longer than most, because loading a kernel from the cache takes 2 ms and each further module would add to
+that. For the same reason, everything that a cache hit does not need is imported where it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from jitlto.runtime.linking.single_flight import raise_copy
 from jitlto.runtime.session import Session
 from jitlto.storage.files import digest_of
 
-if TYPE_CHECKING:  # what finding a linked kernel does not need
+if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
     from jitlto.model.versions import Architecture
@@ -45,12 +45,12 @@ def load(
     """Load a family from a fragment database.
 
     Args:
-        family: Its name.
-        database: Where it is; by default it is looked for as by :func:`family`.
-        session: By default the process's.
+        family: The family's name.
+        database: The database or its path; by default it is searched for as by :func:`family`.
+        session: The session to use; by default that of the process.
 
     Raises:
-        RegistryError: If no database holds the family, or several hold different ones.
+        RegistryError: If no database holds the family, or several databases with different contents do.
         DatabaseError: If a database cannot be read.
     """
     _require_name(family)
@@ -58,7 +58,7 @@ def load(
         return KernelFamily(family, session.registry.find(family), session)
     if isinstance(database, str | os.PathLike):
         return KernelFamily(family, session.registry.file(database), session)
-    from jitlto.storage.database import FragmentDatabase  # and so SQLite, which known databases do not need
+    from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite
 
     if not isinstance(database, FragmentDatabase):
         raise TypeError(f"database must be a path or a FragmentDatabase, not {type(database).__name__}")
@@ -66,18 +66,18 @@ def load(
 
 
 def family(name: str, *, distribution: str | None = None, session: Session = sessions.default) -> KernelFamily:
-    """A family by its name: from the databases on ``JITLTO_DATABASE_PATH``, or else from an installed package.
+    """Find a family by name: in the databases on ``JITLTO_DATABASE_PATH``, then in installed packages.
 
-    No package is imported for it. A process gets the same object for the same name as long as the database is the same.
+    No package is imported. The same name gives the same object until the database changes.
 
     Args:
         name: The family's name.
-        distribution: The installed package that is meant, where several bring a family of that name.
-        session: By default the process's.
+        distribution: The installed package to use, if several have a family of that name.
+        session: The session to use; by default that of the process.
 
     Raises:
-        RegistryError: If nothing holds the family, or several hold different ones.
-        DatabaseError: If its database cannot be read; of a package that is installed editable, if it cannot be built.
+        RegistryError: If no database holds the family, or several databases with different contents do.
+        DatabaseError: If its database cannot be read, or that of an editable install cannot be built.
     """
     _require_name(name)
     loaded: KernelFamily | None = session.families.get((name, distribution))
@@ -91,16 +91,16 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
 
 
 class KernelFamily:
-    """A family of kernels in a fragment database. Safe to use from several threads.
+    """A family of kernels in a fragment database. Thread-safe.
 
     Args:
         name: The family's name.
-        database: Where it is.
-        session: By default the process's.
+        database: The database that holds it.
+        session: The session to use; by default that of the process.
 
     Raises:
         RegistryError: If the database does not hold the family.
-        DatabaseError: If it is a part of a build.
+        DatabaseError: If the database is only a part of a sharded build.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class KernelFamily:
         self.name = name
         self._file = file
         self.session = session
-        #: The parameters, and the values that occur.
+        #: The parameters, each with the values that its fragments have.
         self.parameters: Mapping[str, tuple[str, ...]] = contents.parameters
         #: The groups of entrypoints.
         self.entrypoints: tuple[str, ...] = contents.entrypoints
@@ -139,10 +139,10 @@ class KernelFamily:
 
     @property
     def database(self) -> FragmentDatabase:
-        """The database, opened now if nothing has needed it yet.
+        """The database, opened on first use.
 
         Raises:
-            DatabaseError: If it cannot be read any more, or another one has taken its place.
+            DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
         return self._file.database
 
@@ -157,14 +157,14 @@ class KernelFamily:
         Returns:
             database (FragmentDatabase)
             record (FamilyRecord)
-            index (Index): Its fragments, as resolving needs them.
+            index (Index): Its fragments, indexed for resolving.
 
         Raises:
             DatabaseError: As :attr:`database`.
         """
-        # Not cached_property, whose lock (until Python 3.12) a fork could leave locked.
+        # Not cached_property: a fork could leave its lock (until Python 3.12) locked.
         if self._opened is None:
-            from jitlto.model.resolve import Index  # which finding a linked kernel does not need
+            from jitlto.model.resolve import Index  # imported lazily: a cache hit does not need it
 
             database = self._file.database
             self._opened = (database, database.families[self.name], Index(database.fragments(self.name)))
@@ -177,14 +177,14 @@ class KernelFamily:
 
     @property
     def index(self) -> Index:
-        """The family's fragments, as resolving needs them."""
+        """The family's fragments, indexed for resolving."""
         return self.open()[2]
 
     def configurations(self) -> Iterator[dict[str, str]]:
-        """All configurations of the family, lazily: each plans to exactly one kernel, and each kernel occurs once.
+        """Yield all configurations of the family: each plans to exactly one kernel, and each kernel occurs once.
 
-        Each can be given to :meth:`plan` as it is; it holds ``entry`` too where the family has several entrypoint
-        groups. Kernels to which callers supply code are among them.
+        Each can be passed to :meth:`plan` unchanged; it includes ``entry`` if the family has several entrypoint groups.
+        Kernels that need a caller's own code are included.
         """
         from jitlto.model import enumeration
 
@@ -196,10 +196,10 @@ class KernelFamily:
                 yield group | dict(kernel.configuration)
 
     def planner(self, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
-        """A planner, to which fragments and a user's own device code can be added.
+        """Return a planner, to which fragments and the caller's own device code can be added.
 
         Args:
-            entry: The entrypoint's group, where the family has several.
+            entry: The entrypoint's group, if the family has several.
             **configuration: Parameter values as text, numbers, booleans or dtypes.
         """
         from jitlto.runtime.planning.planner import Planner
@@ -220,11 +220,11 @@ class KernelFamily:
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
-        """Plan a request that was recorded, maybe on another machine.
+        """Plan a recorded request, possibly from a different machine.
 
         Args:
-            request: One to this family.
-            arch: The target; by default the current device's.
+            request: A request for a kernel of this family.
+            arch: The target; by default that of the current device.
 
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
@@ -240,15 +240,15 @@ class KernelFamily:
         link_options: Mapping[str, object] | None = None,
         **configuration: object,
     ) -> Launcher:
-        """The launcher of a configuration on the current device: linked at the first call, found at the next.
+        """Return the launcher of a configuration on the current device: linked at the first call, then looked up.
 
-        The kernel that answered the same request in an earlier process of this user is found without planning
-        (``jitlto.runtime.discovery.lookup_cache``); :attr:`Launcher.plan` then plans when it is needed.
+        If an earlier process of this user made the same request, its kernel is found without planning
+        (``jitlto.runtime.discovery.lookup_cache``), and :attr:`Launcher.plan` is planned on first use.
 
         Raises:
             PlanError, LinkError, NoDeviceError: If it cannot be planned, linked or loaded. A failed link is remembered
                 and not tried again.
-            DatabaseError: If the database has to be opened, and cannot be read any more.
+            DatabaseError: If the database has to be opened and can no longer be read.
         """
         if link_options and not isinstance(link_options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(link_options).__name__}")
@@ -259,8 +259,8 @@ class KernelFamily:
         try:
             return self._requests[request]
         except (KeyError, TypeError):
-            pass  # TypeError: a value that cannot be hashed, which planning will name
-        link_options = dict(link_options or {})  # whoever changes theirs afterwards changes nothing here
+            pass  # TypeError: a value that cannot be hashed; planning will report it
+        link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         capability = device.current().compute_capability
         cache, key, launcher = self.session.lookup_cache, None, None
         if cache is not None:
@@ -271,7 +271,7 @@ class KernelFamily:
         if launcher is None:
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
             launcher = self._load_plan(plan)
-            # Where PTX stands in for LTO-IR or for a cubin, each process is to say so.
+            # A result made from PTX instead of LTO-IR is not cached, so that each process warns about it.
             target, (major, minor) = plan.link_target, capability
             as_requested = target.link_mode == link_mode and target.jit_base is None
             if cache and key and as_requested and target.architecture.number == 10 * major + minor:
@@ -287,7 +287,7 @@ class KernelFamily:
         configuration: Mapping[str, object],
         capability: tuple[int, int],
     ) -> str | None:
-        """The key of a request in the lookup cache; None if it has none."""
+        """Return the key of a request in the lookup cache; None if a value cannot be part of a key."""
         try:
             values = {name: cpp_name(value) for name, value in configuration.items()}
         except TypeError:
@@ -302,15 +302,15 @@ class KernelFamily:
         link_options: Mapping[str, object] | None = None,
         **fixed: object,
     ) -> Dispatcher:
-        """A dispatcher, for callers who choose a variant on every call.
+        """Return a dispatcher, for callers who choose a variant on every call.
 
         Args:
-            *names: The parameters whose values come with each call, in their order.
+            *names: The parameters whose values are passed with each call, in this order.
             entry, link_mode, link_options: As for :meth:`launcher`.
-            **fixed: Values of other parameters.
+            **fixed: Values of other parameters, the same for all calls.
 
         Raises:
-            UnknownParameterError, UnknownValueError: If the family does not have such a parameter or value.
+            UnknownParameterError, UnknownValueError: If the family lacks such a parameter or value.
         """
         from jitlto.runtime.dispatcher import Dispatcher
 
@@ -319,13 +319,13 @@ class KernelFamily:
         return made
 
     def load(self, plan: Plan) -> Launcher:
-        """Link and load a plan, or find what was loaded for an equal one."""
-        device.current()  # whose absence is to be the error, before that of a link
+        """Link and load a plan, or return the launcher that was loaded for an equal plan."""
+        device.current()  # raises if there is no device, before a link could fail
         return self._load_plan(plan)
 
     def _load_plan(self, plan: Plan) -> Launcher:
         launcher = None
-        while launcher is None:  # None: another thread looked for it in the caches alone
+        while launcher is None:  # None: a thread that was waited for only searched the caches
             launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)
         return launcher
 
@@ -337,7 +337,7 @@ class KernelFamily:
         link_options: Mapping[str, object],
         configuration: Mapping[str, object],
     ) -> Launcher | None:
-        """The launcher of a kernel that was linked before; None if it is not there any more."""
+        """Return the launcher of a kernel that was linked before; None if no cache has it any more."""
         name, file, session = self.name, self._file, self.session
 
         def find() -> LinkedKernel | None:
@@ -347,7 +347,7 @@ class KernelFamily:
             return linked
 
         def plan(linked: LinkedKernel) -> Plan:
-            # With a family of its own: a launcher that held its family would be held by what it holds.
+            # A new family, because a launcher that refers to its own family would be a reference cycle.
             planner = KernelFamily(name, file, session).planner(entry, **configuration)
             return planner.plan(arch=linked.architecture, link_mode=link_mode, link_options=link_options)
 
@@ -356,7 +356,7 @@ class KernelFamily:
     def _load_once(
         self, chosen: Chosen, get: Callable[[], LinkedKernel | None], plan: Callable[[LinkedKernel], Plan]
     ) -> Launcher | None:
-        """The launcher of a kernel, loaded by one thread, for which the others wait; None if ``get`` gives none."""
+        """Return the launcher of a kernel, loaded by one thread while others wait; None if ``get`` returns None."""
         digest = chosen.digest
         launcher = self._launchers.get(digest)
         if launcher is not None:
@@ -367,12 +367,12 @@ class KernelFamily:
             nonlocal made
             launcher = self._launchers.get(digest)
             if launcher is not None:
-                return launcher  # loaded between our look and our turn
+                return launcher  # loaded by another thread since the first look-up
             if digest in self._failures:
                 raise_copy(self._failures[digest])
             try:
                 linked = get()
-            except LinkError as error:  # what is missing, or cannot be loaded, may be there next time
+            except LinkError as error:  # remembered; other errors, such as a missing file, may not recur
                 self._failures[digest] = error
                 raise
             if linked is None:
@@ -382,7 +382,7 @@ class KernelFamily:
 
         launcher, _ = self.session.flights.run((id(self), digest), make)
         if launcher is not None and made:
-            # Nobody waits for this thread any more, so that a subscriber may take its time.
+            # Emitted after the waiting threads were released, so that a slow subscriber does not delay them.
             self.session.events.emit(Kind.LOADED, chosen.kernel, digest, launcher.load_seconds)
             residency = self.session.residency
             if residency is not None:
@@ -395,7 +395,7 @@ class KernelFamily:
         return Launcher(chosen, linked, plan)
 
     def forget(self, digest: str) -> None:
-        """Drop the launcher of a plan; its code is unloaded when nobody holds it any more."""
+        """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
         launcher = self._launchers.pop(digest, None)
         tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]

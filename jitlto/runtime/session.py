@@ -1,6 +1,6 @@
-"""The session: everything of which a process has one.
+"""The session: all state of a process, such as settings, registry and caches.
 
-Module-level functions such as :func:`jitlto.family` use the default session; a test makes its own.
+Module-level functions such as :func:`jitlto.family` use the default session; tests create their own.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Session:
     """Configuration, registry, caches, events, and the families and kernels that are loaded.
 
     Args:
-        settings: By default those of the environment, read when they are first needed.
-        events : Events, optional
+        settings: The settings; by default read from the environment on first use.
+        events: The counters and subscribers; by default new ones.
     """
 
     def __init__(self, settings: Config | None = None, *, events: Events | None = None) -> None:
@@ -59,14 +59,14 @@ class Session:
             self._stop_recording = None
 
     def reset(self) -> None:
-        """Begin anew, as a process that starts: forget all but the subscribers to events, read the settings again."""
+        """Return to the state of a new process: forget everything but event subscribers, and reread the settings."""
         with self._lock:
             self._forget()
             if self._given is None:
                 config.current.cache_clear()
 
     def after_fork(self) -> None:
-        """Go on in a forked process, in which the threads that hold locks or compute do not exist."""
+        """Replace locks in a forked process, where the threads that held them do not exist."""
         self._lock = threading.RLock()
         self.events.after_fork()
         self.flights.after_fork()
@@ -75,7 +75,7 @@ class Session:
 
     @property
     def config(self) -> Config:
-        """The settings; the first use begins to record plans, if they say so."""
+        """The settings; the first use starts recording plans if ``JITLTO_RECORD`` is set."""
         if self._config is None:
             with self._lock:
                 if self._config is None:
@@ -99,7 +99,7 @@ class Session:
 
     @property
     def kernel_cache(self) -> KernelCache:
-        """The cache of linked kernels, as ``JITLTO_CACHE`` and the other variables say."""
+        """The cache of linked kernels, configured by ``JITLTO_CACHE`` and the other variables."""
         if self._kernel_cache is None:
             with self._lock:
                 if self._kernel_cache is None:
@@ -114,31 +114,31 @@ class Session:
 
     @property
     def lookup_cache(self) -> LookupCache | None:
-        """The lookup cache; None without a cache, and while plans are recorded: what is not planned cannot be."""
+        """The lookup cache; None without a cache, and while plans are recorded, because a hit makes no plan."""
         store = self.kernel_cache.store
         return None if store is None or self._recordings or self.config.record else LookupCache(store)
 
     @property
     def residency(self) -> Residency | None:
-        """The bound on loaded kernels; None if there is none."""
+        """The bound on loaded kernels; None if their number is unlimited."""
         limit = self.config.max_loaded
         if limit is None:
             return None
         with self._lock:
             if self._residency is None:
-                from jitlto.runtime.launch.residency import Residency  # which few processes need
+                from jitlto.runtime.launch.residency import Residency  # imported lazily: few processes need it
 
                 self._residency = Residency(limit, self.events)
             return self._residency
 
     @contextmanager
     def recording(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """Record the plans that all threads use meanwhile, each once.
+        """Record the plans that any thread uses inside the ``with`` block, each once.
 
-        A file that cannot be written is a warning on the log, once.
+        If the file cannot be written, one warning is logged.
 
         Args:
-            path: Made if it is missing, added to if it is there.
+            path: The file; it is created if it is missing, and appended to if it exists.
         """
         stop = self._record(Path(path))
         with self._lock:
@@ -151,7 +151,7 @@ class Session:
             stop()
 
     def _record(self, path: Path) -> Callable[[], None]:
-        from jitlto.runtime.planning.recording import Recorder  # and the planner
+        from jitlto.runtime.planning.recording import Recorder  # imported lazily: loads the planner
 
         return self.events.subscribe(Recorder(path))
 
@@ -164,7 +164,9 @@ recording = default.recording
 def _after_fork() -> None:
     default.after_fork()
     device.after_fork()
-    launcher = sys.modules.get("jitlto.runtime.launch.launcher")  # whose import takes long, and needs CUDA
+    launcher = sys.modules.get(
+        "jitlto.runtime.launch.launcher"
+    )  # only if loaded: importing it takes long and needs CUDA
     if launcher is not None:
         launcher.after_fork()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # not needed by a launch
     from jitlto.runtime.launch.resources import Resources
     from jitlto.runtime.planning.plan import Plan
 
-_MOST_CONFIGS = 4096  # callers with ever new grids must not fill the memory
+_MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
 #: One to three extents, of a grid, a block or a cluster.
 Extent: TypeAlias = int | tuple[int, ...]
 
@@ -43,17 +43,17 @@ class Launcher:
     Args:
         chosen: The kernel's name, digest and signature.
         linked: Its machine code.
-        make_plan: Makes its plan when that is first asked for.
+        make_plan: Returns its plan; called on first use of :attr:`plan`.
 
     Raises:
         NoDeviceError: If there is no device to load it on.
         LaunchError: If the driver cannot load the code.
     """
 
-    _has_launched = False  # of a signature's class: whether a kernel of that signature has
+    _has_launched = False  # set on the class of a signature, after the first launch of a kernel with that signature
 
     def __new__(cls, chosen: Chosen, *_: object, **_more: object) -> Launcher:
-        """Make a launcher of the signature's own class, which is where Python looks for the fast ``__call__``."""
+        """Create an instance of the signature's own class, because Python looks ``__call__`` up in the class."""
         return object.__new__(_signature_class(cls, tuple(chosen.signature)))  # type: ignore[arg-type]  # a class can be hashed
 
     def __init__(self, chosen: Chosen, linked: LinkedKernel, make_plan: Callable[[], Plan]) -> None:
@@ -73,7 +73,7 @@ class Launcher:
 
             what, hint = explain_load_failure(linked.target, linked.cubin, error)
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
-        #: Seconds that loading took.
+        #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
         self._convert = ArgumentConverter(chosen.kernel, chosen.signature)
         self._config_maker = ConfigMaker(self.kernel, chosen.kernel)
@@ -91,10 +91,10 @@ class Launcher:
 
     @property
     def plan(self) -> Plan:
-        """Plan that the kernel was linked from; made now if the kernel was found in a cache.
+        """The plan that the kernel was linked from; planned on first use if the kernel was found in a cache.
 
         Raises:
-            DatabaseError: If the database is gone, or another one has taken its place.
+            DatabaseError: If the database is gone, or was replaced by a different one.
         """
         if self._plan is None:
             self._plan = self._make_plan()
@@ -123,7 +123,7 @@ class Launcher:
         """Return the machine code, disassembled by nvdisasm.
 
         Raises:
-            ToolchainError: If there is no nvdisasm.
+            ToolchainError: If nvdisasm is not installed.
         """
         from jitlto.cuda.nvdisasm import disassemble
 
@@ -131,13 +131,13 @@ class Launcher:
 
     @property
     def resources(self) -> Resources:
-        """Resources that the kernel takes of the current device."""
+        """The resources of the current device that the kernel uses."""
         from jitlto.runtime.launch.resources import read_resources
 
         return read_resources(self.kernel)
 
     def explain(self) -> str:
-        """Return a few lines to read: the kernel's parts, where its code comes from, and the resources it takes.
+        """Return a description in a few lines: the kernel's parts, the origin of its code, and the resources it uses.
 
         Raises:
             DatabaseError: As :attr:`plan`.
@@ -147,7 +147,7 @@ class Launcher:
         return describe(self.plan, self.chosen.digest, self.signature, self.linked, self.resources)
 
     def occupancy(self, block: Extent, shared_memory: int = 0) -> float:
-        """Return the part of a multiprocessor's threads that blocks of this kernel can fill, from 0 to 1.
+        """Return the fraction of a multiprocessor's threads that blocks of this kernel can fill, from 0 to 1.
 
         Args:
             block: Threads per block.
@@ -159,22 +159,22 @@ class Launcher:
         return self.blocks_per_multiprocessor(block, shared_memory) * threads / most
 
     def blocks_per_multiprocessor(self, block: Extent, shared_memory: int = 0) -> int:
-        """Return how many blocks run on one multiprocessor at the same time; arguments as for :meth:`occupancy`."""
+        """Return the number of blocks that fit on one multiprocessor; arguments as for :meth:`occupancy`."""
         x, y, z = parse_extent("block", block)
         self._config_maker.grant(shared_memory)
         return int(self.kernel.occupancy.max_active_blocks_per_multiprocessor(x * y * z, shared_memory))
 
     def max_blocks(self, block: Extent, shared_memory: int = 0) -> int:
-        """Return how many blocks the device runs at the same time: the largest grid of a cooperative launch."""
+        """Return the number of blocks that the device can run at once: the largest grid of a cooperative launch."""
         count = device.current().properties.multiprocessor_count
         return self.blocks_per_multiprocessor(block, shared_memory) * int(count)
 
     def best_block_size(self, shared_memory: int = 0, limit: int = 0) -> int:
-        """Return the number of threads per block that fills the device best, according to the driver.
+        """Return the number of threads per block with the highest occupancy, according to the driver.
 
         Args:
             shared_memory: Dynamic shared memory per block, in bytes.
-            limit: The largest number of threads wanted; 0 for the device's limit.
+            limit: The largest allowed number of threads; 0 for the device's limit.
         """
         self._config_maker.grant(shared_memory)
         return int(self.kernel.occupancy.max_potential_block_size(shared_memory, limit).max_block_size)
@@ -183,7 +183,7 @@ class Launcher:
         """Have the driver load the code into the current context now, not at the first launch; return the launcher.
 
         Raises:
-            LaunchError: If the driver cannot.
+            LaunchError: If the driver cannot load it.
         """
         device.current()
         with _allowed_in_captures():
@@ -205,12 +205,12 @@ class Launcher:
         cooperative: bool = False,
         programmatic: bool = False,
     ) -> Callable[[], None]:
-        """Prepare a launch that repeats: everything is checked and converted now.
+        """Prepare a repeated launch: all arguments are checked and converted once, now.
 
-        Parameters are those of :meth:`__call__`. The arrays stay alive as long as the returned function.
+        Takes the arguments of :meth:`__call__`. The returned function keeps the arrays alive.
 
         Returns:
-            Launches; raises LaunchError if the driver rejects it.
+            A function without arguments that launches the kernel; raises LaunchError if the driver rejects the launch.
 
         Raises:
             ArgumentError, LaunchError: As :meth:`__call__`.
@@ -221,7 +221,7 @@ class Launcher:
         if stream is None:
             stream = current.default_stream
         elif type(stream) is not Stream:
-            from jitlto.runtime.launch.streams import as_stream  # which many first launches do not need
+            from jitlto.runtime.launch.streams import as_stream  # imported lazily: often not needed by the first launch
 
             stream = as_stream(stream)
         prepared = (stream, config, self.kernel, *values)
@@ -268,7 +268,7 @@ class Launcher:
         """
         launcher_class = type(self)
         if launcher_class._has_launched:
-            # What is launched once need not wait 0.5 ms for code that makes each further launch faster.
+            # Compiled at the second launch: it takes 0.5 ms, which a kernel that is launched once should not wait for.
             from jitlto.runtime.launch.fast_path import compile_call
 
             launcher_class.__call__ = compile_call(self.signature, self._convert, globals())  # type: ignore[method-assign]
@@ -277,7 +277,7 @@ class Launcher:
         self.bind(stream, grid, block, *args, shared_memory=shared_memory, **attributes)()  # type: ignore[arg-type]
 
     def _configure(self, grid: Extent, block: Extent, *others: Any) -> LaunchConfig:
-        """Make a configuration that the fast path has not seen, and keep it."""
+        """Create a configuration that the fast path has not seen, and remember it."""
         device.current()
         config = self._config_maker.make(grid, block, *others)
         if len(self._configs) < _MOST_CONFIGS:
@@ -379,13 +379,13 @@ def parse_extent(name: str, value: Extent) -> tuple[int, int, int]:
 
 @cache
 def _signature_class(base: type[Launcher], signature: tuple[Parameter, ...]) -> type[Launcher]:  # noqa: ARG001
-    """Make the class of a signature, which differs from others by what a launch sets in it."""
+    """Create the class of a signature; a launch sets its fast ``__call__`` there."""
     return type(base.__name__, (base,), {"__doc__": base.__doc__, "__module__": base.__module__})
 
 
 @contextmanager
 def _allowed_in_captures() -> Iterator[None]:
-    """Let this thread load code while a stream is captured: that is no work in a stream."""
+    """Allow this thread to load code while a stream is being captured, because loading is not work in a stream."""
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
     try:
@@ -396,7 +396,7 @@ def _allowed_in_captures() -> Iterator[None]:
 
 
 def after_fork() -> None:
-    """Replace the launch of all launchers in a forked process, where the driver cannot be used."""
+    """Make all launches in a forked process raise an error, because the driver cannot be used there."""
     global launch
     if device.is_used():
         launch = device.raise_forked_error

@@ -1,4 +1,4 @@
-"""Resources that a loaded kernel takes of a device, and a description of the kernel to read."""
+"""The resources of a device that a loaded kernel uses, and a description of the kernel for people to read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ORIGINS = {"link": "linked", "disk": "found in the user's cache", "pack": "foun
 
 
 class Resources(Frozen):
-    """Resources that a kernel takes.
+    """The resources that a kernel uses.
 
     Args:
         registers: Registers per thread.
@@ -38,7 +38,7 @@ class Resources(Frozen):
 
 
 def read_resources(kernel: Kernel) -> Resources:
-    """Return the resources that a kernel takes of the current device."""
+    """Return the resources of the current device that a kernel uses."""
     attributes = kernel.attributes[device.ordinal()]
     return Resources(
         attributes.num_regs,
@@ -52,7 +52,7 @@ def read_resources(kernel: Kernel) -> Resources:
 def describe(
     plan: Plan, digest: str, signature: Sequence[Parameter], linked: LinkedKernel, resources: Resources
 ) -> str:
-    """Return what :meth:`Launcher.explain <jitlto.Launcher.explain>` shows."""
+    """Return the text of :meth:`Launcher.explain <jitlto.Launcher.explain>`."""
     lines = [
         demangle(linked.entry),
         *(f"  {parameter}" for parameter in signature),

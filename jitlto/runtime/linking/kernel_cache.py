@@ -1,7 +1,7 @@
 """The kernel cache: linked kernels by the digest of their plan, in packs beside databases and in the user's directory.
 
-A kernel that is not there is linked once, however many threads and processes want it at that moment. Locks between
-processes only save work: whoever waits too long for another's link makes its own.
+A missing kernel is linked once, even if several threads and processes request it at the same time. Locks between
+processes only save work: a process that has waited too long for another links the kernel itself.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from jitlto.runtime.linking.single_flight import SingleFlight
 from jitlto.storage import files
 from jitlto.storage.cache_dir import CacheDir
 
-if TYPE_CHECKING:  # which the store imports when it takes a lock
+if TYPE_CHECKING:  # imported by the store when it takes a lock
     from filelock import BaseFileLock
 
-#: Below the directory of the cache.
+#: Name of the kind of entry, and of the directory, in the user's cache.
 ENTRIES = "kernels"
-#: The event that tells where a kernel is from, by :attr:`LinkedKernel.layer`.
+#: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
 EVENT_OF_LAYER = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
-_SILENT = 1.0  # seconds of waiting that are not worth a word on the log
-_POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two looks
+_SILENT = 1.0  # seconds of waiting before it is logged
+_POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two look-ups
 
 
 class KernelCache:
     """Linked kernels by digest.
 
     Args:
-        store: The user's directory; None to keep nothing.
-        may_link: Whether a kernel that is not there may be linked.
-        patience: Seconds to wait at most for another process that links the same kernel.
-        events: Where links and finds are counted; by default those of the default session.
+        store: The user's cache directory; None to store nothing.
+        may_link: Whether a missing kernel may be linked.
+        patience: The longest time to wait for another process that links the same kernel, in seconds.
+        events: Counts links and hits; by default those of the default session.
         flights: The computations that the process's threads share.
     """
 
@@ -58,11 +58,11 @@ class KernelCache:
         self._flights = flights or SingleFlight()
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
-        """The kernel of a digest, from a pack beside its database or from the user's directory; None if in neither."""
+        """Look a kernel up by digest, in packs beside its database, then in the user's directory; None if missing."""
         begin = time.perf_counter()
         paths = files.beside(database, ".pack")
         if paths:
-            from jitlto.runtime.linking import packs  # most databases have none
+            from jitlto.runtime.linking import packs  # imported lazily: most databases have no packs
 
             for pack in packs.open_packs(paths):
                 payload = pack.get(digest)
@@ -74,18 +74,18 @@ class KernelCache:
         return None if payload is None else decode_entry(digest, payload, time.perf_counter() - begin, "disk")
 
     def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
-        """Find a kernel, or link it; one thread does, the others that want the same meanwhile get its outcome.
+        """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
 
         Raises:
-            NotCachedError: If it is not there and may not be linked.
-            LinkError: What ``link`` raises.
+            NotCachedError: If it is missing and may not be linked.
+            LinkError: If ``link`` raises it.
         """
         digest = key.digest
         (kernel, elsewhere), here = self._flights.run(digest, lambda: self._find_or_link(key, digest, link, database))
         if here is not None:
             self._events.emit(Kind.WAITED, key.kernel, digest, here)
             return kernel
-        # Nobody waits for this thread any more: a subscriber may take its time, or ask for the same kernel.
+        # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
         if kernel.layer == "link" and self.store is not None:
             self.store.prune_if_due()
         if elsewhere:
@@ -96,7 +96,7 @@ class KernelCache:
     def _find_or_link(
         self, key: LinkKey, digest: str, link: Callable[[], LinkedKernel], database: Path
     ) -> tuple[LinkedKernel, float]:
-        """A kernel, and the seconds for which another process was waited for."""
+        """Return a kernel, and the seconds spent waiting for another process."""
         store = self.store
         found = self.find(digest, database)
         if found is not None:
@@ -113,7 +113,7 @@ class KernelCache:
         try:
             if store is not None and not store.readonly:
                 claim, waited = self._claim(store, key.kernel, digest, database)
-                # Between the look and the claim another process may have linked it.
+                # Another process may have linked it between the first look-up and the claim.
                 found = self.find(digest, database)
                 if found is not None:
                     return found, waited
@@ -127,11 +127,11 @@ class KernelCache:
                 claim.release()
 
     def _claim(self, store: CacheDir, kernel: str, digest: str, database: Path) -> tuple[BaseFileLock | None, float]:
-        """Wait until no other process is linking a kernel, or it is there, or patience ends.
+        """Wait until no other process is linking a kernel, the kernel is in the cache, or patience runs out.
 
         Returns:
-            lock or None: To be released when the kernel is there.
-            float: Seconds waited; 0 if the claim was had at once.
+            lock or None: The claim, to be released once the kernel is stored.
+            float: Seconds waited; 0 if the claim was granted at once.
         """
         begin = time.perf_counter()
         pause, waited, reported = _POLLS[0], 0.0, False
@@ -151,6 +151,6 @@ class KernelCache:
 
 
 def _log(level: str, message: str, *values: object) -> None:
-    import logging  # 2 ms, and whoever finds a kernel logs nothing
+    import logging  # imported lazily: takes 2 ms, and a cache hit logs nothing
 
     getattr(logging.getLogger(__name__), level)(message, *values)

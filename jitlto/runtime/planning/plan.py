@@ -26,7 +26,7 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.linker import LinkTarget, choose_target, link_inputs, select_images
 from jitlto.storage.database import FragmentDatabase
 
-if TYPE_CHECKING:  # what a plan whose kernel is found need not load
+if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
     from typing import Protocol
 
     from jitlto.cuda.nvjitlink import InputKind
@@ -73,19 +73,19 @@ class Request(NamedTuple):
 
 
 class Plan(Struct, frozen=True, eq=False, dict=True):
-    """The fragments, options and target of one kernel. Made by a planner; immutable.
+    """The fragments, options and target of one kernel. Created by a planner; immutable.
 
     Args:
         family: The family's name.
         resolution: The fragments and the configuration that chose them.
-        supplied: What the caller supplies, linked after the fragments, in the order given.
+        supplied: The caller's own inputs, linked after the fragments, in this order.
         options: Options of the link.
-        built: Those that the family was built with.
+        built: The link options that the family was built with.
         mode: ``lto`` or ``ptx``, as requested.
-        arch: The target; None stands for the current device's.
-        database: Where images are read from.
-        services: The session whose cache holds its kernel.
-        request: What it answers, to plan it again elsewhere; None if that cannot be written down.
+        arch: The target; None for that of the current device.
+        database: The database that images are read from.
+        services: The session whose cache stores its kernel.
+        request: The request that it answers, for planning it elsewhere; None if the request cannot be recorded.
     """
 
     family: str
@@ -129,12 +129,12 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return dict(self.resolution.configuration)
 
     def for_arch(self, arch: str | Architecture) -> Plan:
-        """The same plan for another target architecture."""
+        """Return the same plan for a different target architecture."""
         return replace(self, arch=Architecture.parse(str(arch)))
 
     @cached_property
     def link_target(self) -> LinkTarget:
-        """The target, and what the nvJitLink at hand makes for it.
+        """The target, and the kind of code that the installed nvJitLink makes for it.
 
         Raises:
             NoDeviceError: If no architecture was given and there is no device.
@@ -143,16 +143,16 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     @property
     def target(self) -> Architecture:
-        """The target architecture, asking the current device if none was given.
+        """The target architecture; by default that of the current device.
 
         Raises:
-            NoDeviceError: If none was given and there is no device.
+            NoDeviceError: If no architecture was given and there is no device.
         """
         return self.link_target.architecture
 
     @property
     def link_mode(self) -> str:
-        """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors."""
+        """``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors."""
         return self.link_target.link_mode
 
     @cached_property
@@ -160,7 +160,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         """The image of each fragment that is linked, in link order; checked against nvJitLink and the target.
 
         Raises:
-            VersionError: If an image is newer than nvJitLink reads.
+            VersionError: If an image is too new for nvJitLink.
             ArchitectureError: If a fragment has no image that runs on the target.
         """
         target = self.link_target
@@ -175,7 +175,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         late = self.options.find_ineffective(self.built, mode)
         if late:
             raise LinkError(
-                f"{', '.join(late)} would have no effect on a {mode} link: the compiler has decided it",
+                f"{', '.join(late)} would have no effect on a {mode} link: fixed when the fragments were compiled",
                 code="link-option-late",
                 where=str(self.entry.key),
                 hint="declare it under [link] in family.toml and build the family again",
@@ -185,7 +185,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def link_key(self) -> LinkKey:
-        """The inputs of the link, for which the digest stands."""
+        """The inputs of the link, over which the digest is computed."""
         target, resolution = self.link_target, self.resolution
         content = {
             "schema": _DIGEST_SCHEMA,
@@ -201,26 +201,26 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over all that determines the linked code, and nothing else.
+        """SHA-256 over everything that determines the linked code, and nothing else.
 
-        Of nvJitLink that is its version, major and minor: a pack serves patch releases other than the one that made it.
+        It covers the major and minor version of nvJitLink, so that a pack is valid for all patch releases.
         """
         return self.link_key.digest
 
     @cached_property
     def chosen(self) -> Chosen:
-        """The kernel, as far as launching it needs."""
+        """The data about the kernel that launching it needs."""
         return Chosen(self.link_key.kernel, self.digest, self.resolution.entry.signature)
 
     def link(self, arch: str | Architecture | None = None, *, use_cache: bool = True) -> LinkedKernel:
-        """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is named.
+        """Link into a cubin, or find one that was linked before. Needs no GPU if an architecture is given.
 
         Args:
-            arch: Instead of the plan's.
-            use_cache: Whether caches are looked into and added to; if not, it is linked whatever they hold.
+            arch: The target, instead of the plan's.
+            use_cache: Whether to read and write caches; if False, the plan is always linked.
 
         Raises:
-            LinkError: Or one of its kinds, if the plan does not link.
+            LinkError: Or a subclass, if the plan does not link.
         """
         if arch is not None:
             return self.for_arch(arch).link(use_cache=use_cache)
@@ -231,7 +231,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return cache.get_or_link(key, self._linking(), self.database.location)
 
     def _linking(self, *, ptx: bool = False) -> Callable[[], LinkedKernel]:
-        """The link, with all its inputs at hand."""
+        """Return a function that links the plan."""
         target = self.link_target
         inputs = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
         images = zip(self.fragments, self.images, strict=True)
@@ -239,10 +239,10 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return partial(link_inputs, images, self.database.read, inputs, target, self.flags, entry=entry, ptx=ptx)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
-        """The PTX that link-time optimisation makes of the plan, to read and to check.
+        """Return the PTX that link-time optimisation makes of the plan, for inspection and checks.
 
         Raises:
-            LinkError: Or one of its kinds; in ``ptx`` mode always, for nothing is optimised across fragments there.
+            LinkError: Or a subclass. Always in ``ptx`` mode, which has no link-time optimisation.
         """
         if arch is not None:
             return self.for_arch(arch).link_ptx()
@@ -255,14 +255,14 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return self._linking(ptx=True)().cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
-        """The functions of fragments and of the caller that link-time optimisation has not inlined, demangled.
+        """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.
 
-        A function that stands in the linked PTX beside the kernel is called from it, or its address is taken.
+        A function that is in the linked PTX beside the kernel is called from it, or its address is taken.
 
         Raises:
             LinkError: As :meth:`link_ptx`.
         """
-        from jitlto.model.ptx import parse_ptx  # which only checks need
+        from jitlto.model.ptx import parse_ptx  # imported lazily: only needed by checks
 
         module = parse_ptx(self.link_ptx(arch))
         owners: list[Fragment | UserSymbols] = [*self.fragments, *(item.symbols for item in self.supplied)]
@@ -272,7 +272,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         return sorted(demangle(name) for name in (functions & crossing) | unresolved)
 
     def as_dict(self) -> dict[str, object]:
-        """The parts of the plan as plain values, for reading."""
+        """Return the plan as JSON-serializable values, for people to read."""
         return {
             "family": self.family,
             "entry": demangle(self.entry.entry),

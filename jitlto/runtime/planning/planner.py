@@ -1,6 +1,6 @@
-"""Planners: one configuration of a family, and what the caller adds to it, resolved to a plan.
+"""Planners: resolve a configuration of a family, and code that the caller adds to it, to a plan.
 
-Modules for callers' inputs are imported where there are some: they take 5 to 30 ms, and planning 2.
+Modules for callers' inputs are imported only if there are inputs: they take 5 to 30 ms to import, planning takes 2 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.events import Kind
 from jitlto.runtime.planning.plan import Plan, Request, SuppliedInput
 
-if TYPE_CHECKING:  # what a plan without inputs of the caller does not need
+if TYPE_CHECKING:  # not imported at run time: a plan without a caller's inputs needs none of them
     from typing import Protocol
 
     from jitlto.cuda.nvjitlink import InputKind
@@ -42,16 +42,16 @@ Loaded = TypeVar("Loaded")
 
 
 class Planner(Generic[Loaded]):
-    """Resolves one configuration of a family, with what the caller adds to it.
+    """Resolves one configuration of a family, with the fragments and code that the caller adds to it.
 
-    Made by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
+    Created by :meth:`KernelFamily.planner`. The ``add`` methods return the planner, so that calls can be chained.
 
     Args:
-        family : PlannedFamily
-        services: The session whose events count it and whose cache holds what is linked.
-        entry: The entrypoint's group, where the family has several.
+        family: The family to plan for.
+        services: The session whose events count plans and whose cache stores linked kernels.
+        entry: The entrypoint's group, if the family has several.
         configuration: Parameter values as text, numbers, booleans or dtypes.
-        load: Makes the launcher of a plan.
+        load: Links and loads a plan; returns its launcher.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Planner(Generic[Loaded]):
         self._supplied: list[SuppliedInput] = []
 
     def add(self, key: str | FragmentKey) -> Planner[Loaded]:
-        """Take the fragment of that key, whatever the configuration would choose.
+        """Add the fragment with this key, even if the configuration would choose a different one.
 
         Raises:
             PlanError: If the database has no such fragment.
@@ -94,13 +94,13 @@ class Planner(Generic[Loaded]):
         return self
 
     def add_source(self, text: str, name: str = "user.cu") -> Planner[Loaded]:
-        """Add a device function as CUDA C++; it takes the place of the group that defines the same symbol.
+        """Add a device function as CUDA C++; it replaces the group that defines the same symbol.
 
         The family's interface headers are included before it; toolkit headers can be included.
 
         Args:
             text: The source.
-            name: What error messages call it.
+            name: The source's name in error messages.
         """
         for what, value in (("source", text), ("source's name", name)):
             if not isinstance(value, str):
@@ -114,16 +114,17 @@ class Planner(Generic[Loaded]):
         return self
 
     def add_function(self, function: object, group: str | None = None) -> Planner[Loaded]:
-        """Add a device function in Python, which numba-cuda compiles; it takes the place of a group.
+        """Add a device function in Python, which numba-cuda compiles; it replaces a group.
 
-        Its types are those that the group's interface declares; the result is converted to the declared one.
+        It is compiled for the types that the group's interface declares, and its result is converted to the declared
+        type.
 
         Args:
-            function (function): A Python function, or one that ``numba.cuda.jit`` has decorated.
-            group: The group whose place it takes; by default the one called like the function.
+            function (function): A Python function, with or without the decorator ``numba.cuda.jit``.
+            group: The group that it replaces; by default the one with the function's name.
 
         Raises:
-            PlanError: If it is no Python function.
+            PlanError: If it is not a Python function.
         """
         from jitlto.runtime.user_code import python_functions
 
@@ -147,9 +148,9 @@ class Planner(Generic[Loaded]):
         return self
 
     def add_binary(self, data: bytes, kind: str, name: str | None = None) -> Planner[Loaded]:
-        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, by its bytes.
+        """Add a ``fatbin``, ``cubin``, ``object`` or ``library``, given as bytes.
 
-        It is assumed to define what nothing else in the plan defines; the link says if it does not.
+        It is assumed to define every symbol that nothing else in the plan defines; if it does not, the link fails.
         """
         from jitlto.cuda.nvjitlink import InputKind
 
@@ -169,17 +170,17 @@ class Planner(Generic[Loaded]):
         link_mode: str = "lto",
         link_options: Mapping[str, object] | None = None,
     ) -> Plan:
-        """Resolve.
+        """Resolve the configuration to a plan.
 
         Args:
-            arch: The target, e.g. ``sm_90``; by default the current device's, asked when it is needed.
+            arch: The target, e.g. ``sm_90``; by default that of the current device, determined when it is needed.
             link_mode: ``lto``: link-time optimisation. ``ptx``: link PTX, with calls between the fragments.
-            link_options: Put over the family's own; see :class:`~jitlto.model.options.LinkOptions`.
+            link_options: Overrides of the family's link options; see :class:`~jitlto.model.options.LinkOptions`.
 
         Raises:
-            PlanError: Or one of its kinds, if the configuration does not lead to one set of fragments.
+            PlanError: Or a subclass, if the configuration does not select exactly one set of fragments.
             CompileError: If an added source or function does not compile.
-            ToolchainError: If what compiles it is not installed.
+            ToolchainError: If the compiler for it is not installed.
         """
         check_link_mode(link_mode)
         begin = time.perf_counter()
@@ -208,14 +209,14 @@ class Planner(Generic[Loaded]):
         return plan
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
-        """The launcher of the plan on the current device."""
+        """Plan, link and load; return the launcher on the current device."""
         return self._load(self.plan(link_mode=link_mode, link_options=link_options))
 
     def add_request(self, request: Request) -> Planner[Loaded]:
         """Add the fragments and inputs of a request, in its order.
 
         Raises:
-            PlanError: If the database does not have one of the fragments any more.
+            PlanError: If the database no longer has one of the fragments.
         """
         for key in request.pinned:
             self.add(key)
@@ -223,7 +224,7 @@ class Planner(Generic[Loaded]):
         return self
 
     def _request(self, link_mode: str, link_options: Mapping[str, object]) -> Request | None:
-        """The request that is planned; None with a Python function, which cannot be written down."""
+        """Return the request to record; None if it includes a Python function, which cannot be recorded."""
         if self._functions:
             return None
         pinned = tuple(str(fragment.key) for fragment in self._pinned)
@@ -267,14 +268,14 @@ class Planner(Generic[Loaded]):
             return inputs.from_source(str(data), name, record, store)
         if kind is InputKind.PTX:
             return inputs.from_ptx(data, name)
-        assert isinstance(data, bytes)  # noqa: S101 - the add methods see to it
-        # What a binary may be there to provide: all that the family's fragments require of each other.
+        assert isinstance(data, bytes)  # noqa: S101 - the add methods ensure it
+        # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
 
 
 def _bytes(data: object, name: str) -> bytes:
-    """An input's bytes, from anything that holds bytes."""
+    """Return the bytes of an input that supports the buffer protocol."""
     try:
         return bytes(memoryview(data))  # type: ignore[arg-type]
     except TypeError:
