@@ -62,12 +62,10 @@ class DaskExecutor(Executor):
                 return None
             losses += 1
             if losses == _MOST_LOSSES:
-                raise BuildError(
-                    f"{losses * (error.allowed_failures + 1)} workers died over one job",
-                    code="build-worker-died",
-                    where=f"{self._address}, last {error.last_worker.address}",
-                    hint="see the workers' logs; most often their memory limit is too low",
-                )
+                what = f"{losses * (error.allowed_failures + 1)} workers died over one job"
+                where = f"{self._address}, last {error.last_worker.address}"
+                hint = "see the workers' logs; most often their memory limit is too low"
+                raise BuildError(what, code="build-worker-died", where=where, hint=hint)
             future: Future[T] = self._executor.submit(call, *args)
             return future
 

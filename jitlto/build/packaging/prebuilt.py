@@ -50,13 +50,10 @@ def _find(prebuilt: Path, package: PackageConfig) -> Path:
     for path in candidates:
         if path.exists() and not path.is_dir():
             return path
-    raise ProjectError(
-        "JITLTO_PREBUILT: no such database",
-        code="project-prebuilt-missing",
-        where=str(prebuilt),
-        hint=f"looked for {' and '.join(map(str, candidates))}; give an absolute path, because build front ends change "
-        "the directory",
-    )
+    hint = f"looked for {' and '.join(map(str, candidates))}; give an absolute path, because build front ends change "
+    hint += "the directory"
+    what = "JITLTO_PREBUILT: no such database"
+    raise ProjectError(what, code="project-prebuilt-missing", where=str(prebuilt), hint=hint)
 
 
 def check_prebuilt(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> None:

@@ -35,12 +35,9 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
 
     def _initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if unknown := sorted(self.config.keys() - _KEYS):
-            raise ProjectError(
-                f"unknown key {unknown[0]!r}",
-                code="project-unknown-key",
-                where=f"{Path(self.root, 'pyproject.toml')} [tool.hatch.build.hooks.jitlto]",
-                hint="write the keys of jitlto under [tool.jitlto]",
-            )
+            where = f"{Path(self.root, 'pyproject.toml')} [tool.hatch.build.hooks.jitlto]"
+            hint = "write the keys of jitlto under [tool.jitlto]"
+            raise ProjectError(f"unknown key {unknown[0]!r}", code="project-unknown-key", where=where, hint=hint)
         package = project.load_package(Path(self.root))
         if self.target_name == "sdist":
             files = project.list_sources(package)
