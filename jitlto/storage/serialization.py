@@ -175,9 +175,9 @@ def decode_family(record: bytes) -> FamilyRecord:
         # Not msgspec's decoder: a header need not be UTF-8, and what is not stands in it as half surrogate pairs.
         values = json.loads(record.decode())
         r = msgspec.convert(values, _Family)
-        for _, text in r.headers:
-            text.encode("utf-8", "surrogateescape")
-        json.dumps(values | {"headers": [name for name, _ in r.headers]}, ensure_ascii=False).encode()
+        for name, text in r.headers:
+            f"{name}{text}".encode("utf-8", "surrogateescape")
+        json.dumps(values | {"headers": None}, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise InvalidRecordError(str(error)) from error
     for option in filter(touches_files, r.options):

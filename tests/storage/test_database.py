@@ -156,10 +156,10 @@ def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[
     blobs: dict[str, bytes] = {}
     groups = st.builds(GroupRecord, names, st.sampled_from(Role), tuples(names), st.none() | names, st.booleans())
     link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
-    header_texts = st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape"))
+    header = st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape"))
     records = st.builds(
         FamilyRecord, names, tuples(names.map("-D{}".format)), link, tuples(architectures), tuples(groups),
-        tuples(st.tuples(names, header_texts)),
+        tuples(st.tuples(header, header)),
     )  # fmt: skip
     fragments = st.builds(
         Fragment, keys, st.sampled_from(Role), texts, tuples(parameters), tuples(symbols), tuples(symbols),
