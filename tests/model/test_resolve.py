@@ -16,7 +16,7 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.resolve import Index, Resolution, UserSymbols, resolve
+from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, is_compatible, resolve
 from tests.support.errors import raises
 
 # `op(float)`, `op(double)` and `helper(int)` as the linker sees them.
@@ -403,3 +403,62 @@ def test_two_symbols_of_one_kernel_may_want_two_values_of_one_parameter() -> Non
     floats = fragment("op", provides=["op_float"], type="float")
     halves = fragment("op", provides=["op_half"], type="half")
     assert resolve(Index([mixed, floats, halves]), {}).device == (floats, halves)
+
+
+def test_agreement_is_the_absence_of_contradiction() -> None:
+    key = FragmentKey.make("f", "g", {"a": "1", "b": "2"})
+    assert agrees(key, {})
+    assert agrees(key, {"a": "1", "other": "3"})
+    assert not agrees(key, {"a": "1", "b": "3"})
+
+
+# --- layouts ---
+
+powers = st.sampled_from([1, 2, 4, 8, 16])
+variables = st.builds(
+    lambda space, size, align: Symbol("x", SymbolKind.VARIABLE, f"{space} {size}@{align}"),
+    st.sampled_from(["global", "const"]),
+    st.integers(1, 64),
+    powers,
+)
+functions = st.builds(
+    lambda result, parameters: Symbol("f", SymbolKind.FUNCTION, f"({result})({parameters})"),
+    st.sampled_from(["", "4", "8"]),
+    st.sampled_from(["", "4", "4,8", "12@4"]),
+)
+
+
+@given(variables | functions)
+def test_every_layout_is_compatible_with_itself(symbol: Symbol) -> None:
+    assert is_compatible(symbol, symbol)
+
+
+@given(functions, functions)
+def test_functions_must_agree_exactly(a: Symbol, b: Symbol) -> None:
+    assert is_compatible(a, b) == (a.layout == b.layout)
+
+
+@given(functions, variables)
+def test_a_function_is_no_variable(function: Symbol, variable: Symbol) -> None:
+    assert not is_compatible(function, variable)
+    assert not is_compatible(variable, function)
+
+
+def variable(layout: str) -> Symbol:
+    return Symbol("x", SymbolKind.VARIABLE, layout)
+
+
+@pytest.mark.parametrize(
+    ("required", "provided", "fits"),
+    [
+        ("global ?@4", "global 400@4", True),
+        ("global ?@4", "global 400@16", True),
+        ("global 16@4", "global 16@16", True),
+        ("global 16@16", "global 16@4", False),
+        ("global 16@4", "global 20@4", False),
+        ("global 16@4", "const 16@4", False),
+        ("const ?@8", "const 8@4", False),
+    ],
+)
+def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool) -> None:
+    assert is_compatible(variable(required), variable(provided)) is fits
