@@ -1,9 +1,8 @@
 """The exceptions: everything that jitlto raises on purpose is a :class:`JitltoError`.
 
-A message says what is wrong, where it is, and what to do about it. The parts are kept apart so that a command can lay
-them out and a program can read them. Each class has a stable ``code``; a case within it has a longer
-one that begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``docs/errors.md`` lists
-them.
+A message says what is wrong, where it is, and what to do about it. The parts are separate attributes, so that a command
+can format them and a program can read them. Each class has a stable ``code``; a case within it has a longer one that
+begins with the class's, such as ``matrix-empty`` for a :class:`MatrixError`. ``docs/errors.md`` lists them.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class ToolchainError(JitltoError, code="toolchain"):
 
 
 class LoggedError(JitltoError):
-    """An error that a tool below explained in a log of its own.
+    """An error of an external tool that wrote a log.
 
     Args:
         log: The tool's log, unabridged.
@@ -82,11 +81,11 @@ class LoggedError(JitltoError):
 
 
 class CompileError(LoggedError, code="compile"):
-    """A source does not compile; ``log`` holds the compiler's own words."""
+    """A source does not compile; ``log`` holds the compiler's messages."""
 
 
 class BuildError(JitltoError, code="build"):
-    """Fragments compile one by one but do not make a sound database together."""
+    """Fragments compile, but cannot form a consistent database."""
 
 
 class DatabaseError(JitltoError, code="database"):
@@ -94,11 +93,11 @@ class DatabaseError(JitltoError, code="database"):
 
 
 class ManifestError(JitltoError, code="manifest"):
-    """A manifest is missing, malformed or badly signed, or a file is not what it says."""
+    """A manifest is missing, malformed or badly signed, or a file does not match it."""
 
 
 class RegistryError(JitltoError, code="registry"):
-    """No database, or more than one, holds the family asked for."""
+    """No database holds the requested family, or several do."""
 
 
 class PlanError(JitltoError, code="plan"):
@@ -118,7 +117,7 @@ class AmbiguousConfigurationError(PlanError, code="plan-ambiguous"):
 
 
 class MissingProviderError(PlanError, code="plan-missing-provider"):
-    """Nobody provides a symbol that a fragment requires."""
+    """No fragment or input provides a symbol that a fragment requires."""
 
 
 class InterfaceMismatchError(PlanError, code="plan-interface-mismatch"):
@@ -130,11 +129,11 @@ class LinkError(LoggedError, code="link"):
 
 
 class VersionError(LinkError, code="link-version"):
-    """A fragment's compiler and the nvJitLink at hand do not go together."""
+    """A fragment's compiler and the installed nvJitLink are incompatible."""
 
 
 class ArchitectureError(LinkError, code="link-architecture"):
-    """A fragment's architecture and the target architecture do not go together."""
+    """A fragment's architecture and the target architecture are incompatible."""
 
 
 class UnresolvedSymbolError(LinkError, code="link-unresolved"):
@@ -150,7 +149,7 @@ class NoDeviceError(JitltoError, code="no-device"):
 
 
 class LaunchError(JitltoError, code="launch"):
-    """A launch was refused before or by the driver."""
+    """A launch was rejected by jitlto or by the driver."""
 
 
 class ArgumentError(LaunchError, TypeError, code="launch-argument"):

@@ -60,7 +60,7 @@ class Driver:
 
     @property
     def is_packaged(self) -> bool:
-        """Whether ``libcuda`` is where packages put it: in ``compat`` (deb, rpm) or ``cuda-compat`` (conda)."""
+        """True if ``libcuda`` is where packages put it: in ``compat`` (deb, rpm) or ``cuda-compat`` (conda)."""
         return self.library is not None and any(part in ("compat", "cuda-compat") for part in self.library.parts)
 
     @property

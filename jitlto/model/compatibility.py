@@ -1,6 +1,6 @@
 """How fragments link with an nvJitLink for a target, and whether a driver loads the result.
 
-Plans decide by these functions, and ``jitlto doctor`` predicts by them what plans will do.
+Plans use these functions to decide, and ``jitlto doctor`` to predict what plans will do.
 
 Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
 a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink
@@ -37,8 +37,8 @@ class LinkPreview(Struct, frozen=True):
     Args:
         method: None if it does not link.
         code: Target of the code, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
-        why: What prevents the best method; None if nothing does.
-        remedy: What to do about it.
+        why: The reason why the best method cannot be used; None if it can.
+        remedy: How to fix that.
     """
 
     method: LinkMethod | None
@@ -48,14 +48,14 @@ class LinkPreview(Struct, frozen=True):
 
 
 class Incompatibility(Struct, frozen=True):
-    """Why a driver does not load code, and what to do about it."""
+    """The reason why a driver does not load code, and how to fix it."""
 
     why: str
     remedy: str
 
 
 def runs_on(base: Architecture, target: Architecture) -> bool:
-    """Whether code compiled for the virtual architecture ``base`` may be linked for ``target``.
+    """Return whether code compiled for the virtual architecture ``base`` may be linked for ``target``.
 
     Plain code links upward to every later architecture. Architecture-specific code (``a``) stays on its own, and
     family-specific code (``f``) within the family, which is the compute capability's major number.
@@ -69,7 +69,7 @@ def runs_on(base: Architecture, target: Architecture) -> bool:
 
 
 def ltoir_links(compiler: Version, linker: Version) -> bool:
-    """Whether LTO-IR made by ``compiler`` links with the nvJitLink of version ``linker``."""
+    """Return whether LTO-IR made by ``compiler`` links with the nvJitLink of version ``linker``."""
     return compiler.major == linker.major and compiler <= linker
 
 
@@ -92,7 +92,7 @@ def oldest_toolkit(isa: Version) -> Version:
 
 
 def cubin_loads(linker: Version, driver: Version) -> bool:
-    """Whether a driver for CUDA ``driver`` loads a cubin that the nvJitLink of version ``linker`` made.
+    """Return whether a driver for CUDA ``driver`` loads a cubin that the nvJitLink of version ``linker`` made.
 
     One of the same major does, older or newer (minor-version compatibility), and one of a later major (backward
     compatibility). For the driver of a ``cuda-compat`` package its own version counts, not the kernel module's.
@@ -101,7 +101,7 @@ def cubin_loads(linker: Version, driver: Version) -> bool:
 
 
 def ptx_compiles(isa: Version, driver: Version) -> bool:
-    """Whether a driver for CUDA ``driver`` compiles PTX of ISA version ``isa``."""
+    """Return whether a driver for CUDA ``driver`` compiles PTX of ISA version ``isa``."""
     return isa <= newest_ptx_isa(driver)
 
 
@@ -145,7 +145,7 @@ def can_link_for(linker: Version, target: Architecture) -> bool:
 
 
 def is_known(target: Architecture) -> bool:
-    """Whether some toolkit is known to link for the number of ``target``."""
+    """Return whether some toolkit is known to link for the number of ``target``."""
     return target.number in _REAL
 
 
@@ -179,9 +179,9 @@ def native_target(own: Architecture, fragments: Iterable[Fragment]) -> Architect
 
 
 def newest_foreign_compiler(fragments: Iterable[Fragment], linker: Version) -> Version | None:
-    """Return the newest compiler of another major than ``linker`` that made LTO-IR of the fragments, None if none did.
+    """Return the newest compiler of a different CUDA major than ``linker`` that made the fragments' LTO-IR.
 
-    If there is one, PTX is linked.
+    If there is one, PTX is linked. None if all compilers have the linker's major.
     """
     made = {i.version for f in fragments for i in f.images if i.kind is ImageKind.LTOIR}
     return max((version for version in made if version.major != linker.major), default=None)
@@ -191,10 +191,10 @@ def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Archi
     """Return the architecture for which PTX is made if nvJitLink is too old for a target; None if it is not.
 
     Args:
-        target: What the kernel is to run on.
-        linker: nvJitLink's.
-        requested: Whether the caller named it: one that no toolkit is known to have is then more likely a slip than a
-            new device.
+        target: The architecture that the kernel will run on.
+        linker: The version of nvJitLink.
+        requested: Whether the caller named the target: an unknown architecture is then more likely a typo than a new
+            device.
     """
     return None if requested and not is_known(target) else newest_below(linker, target)
 
@@ -255,7 +255,7 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
 
 
 def can_read(image: Image, linker: Version) -> bool:
-    """Whether nvJitLink ``linker`` reads an image."""
+    """Return whether nvJitLink ``linker`` reads an image."""
     if image.kind is ImageKind.LTOIR:
         return ltoir_links(image.version, linker)
     return image.ptx_isa is not None and image.ptx_isa <= newest_ptx_isa(linker)
@@ -293,7 +293,7 @@ def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, r
     Args:
         fragment : Fragment
         target: The architecture to link for.
-        linker: nvJitLink's.
+        linker: The version of nvJitLink.
         requested: Whether a user named the target, rather than the device.
     """
     other = newest_foreign_compiler([fragment], linker)
@@ -324,7 +324,7 @@ def find_incompatibility(driver: Version, linker: Version, isa: Version | None) 
     """Return why a driver does not load linked code, None if it does as far as versions tell.
 
     Args:
-        driver: The newest CUDA release that it is for (``cuDriverGetVersion``).
+        driver: The newest CUDA release that the driver supports (``cuDriverGetVersion``).
         linker: The nvJitLink that made the code.
         isa: The ISA version of PTX, None for a cubin.
     """

@@ -18,7 +18,7 @@ from jitlto.model.versions import Architecture, Version
 NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_.-]*"
 _NAME = re.compile(NAME_PATTERN)
 _VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
-# Everything printable stands as itself except what the text form uses as punctuation.
+# Printable characters are not encoded, except the punctuation of the text form.
 _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
 
 
@@ -37,7 +37,7 @@ class ImageKind(StrEnum):
 
 
 class SymbolKind(StrEnum):
-    """Kind of what a symbol names."""
+    """The kind of a symbol."""
 
     FUNCTION = "function"
     KERNEL = "kernel"
@@ -48,7 +48,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
     """Names one fragment: family, group and the group's key parameters, sorted by name.
 
     The text form is ``family/group[name=value,...]``; it parses back. In values the characters ``%``, ``,``, ``=``,
-    ``[`` and ``]``, and all that is not printable ASCII, are percent-encoded (RFC 3986).
+    ``[`` and ``]``, and everything except printable ASCII, are percent-encoded (RFC 3986).
 
     Args:
         family, group: Identifiers; letters, digits, ``_``, ``.`` and ``-``.
@@ -177,5 +177,5 @@ class Fragment(Struct, frozen=True):
 
 
 def is_name(text: str) -> bool:
-    """Whether ``text`` may name a family, a group or a parameter."""
+    """Return whether ``text`` may name a family, a group or a parameter."""
     return _NAME.fullmatch(text) is not None

@@ -218,7 +218,7 @@ def _option_name(option: str) -> str:
 
 
 def touches_files(option: str) -> bool:
-    """Whether a compile option names a file or directory, or does not begin with a dash."""
+    """Return whether a compile option names a file or directory, or does not begin with a dash."""
     name = _option_name(option)
     return not option.startswith("-") or name in _FILES or name.startswith("I") or _has_absolute_path(option)
 
@@ -229,7 +229,7 @@ def ptxas_touches_files(option: str) -> bool:
 
 
 def _has_absolute_path(option: str) -> bool:
-    """Whether it defines a macro as an absolute path, which an ``#include`` could name."""
+    """Return whether it defines a macro as an absolute path, which an ``#include`` could name."""
     return re.search(r"""["<]\s*/""", option) is not None
 
 

@@ -136,7 +136,7 @@ class Module:
 
 
 def is_toolkit_symbol(name: str) -> bool:
-    """Whether the CUDA device runtime provides the symbol ``name``."""
+    """Return whether the CUDA device runtime provides the symbol ``name``."""
     return name in TOOLKIT_SYMBOLS or name.startswith(_TOOLKIT_PREFIXES)
 
 

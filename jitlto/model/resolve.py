@@ -1,8 +1,8 @@
 """Planning by symbols: from a configuration to the fragments that a kernel is made of.
 
-Start from the entrypoint that the configuration names. For each symbol that it requires take the fragments that provide
-it, keep those whose key parameters agree with the configuration; exactly one must remain; go on with what that one
-requires. Pure: nothing is read and nothing is linked here.
+Start from the entrypoint that the configuration names. For each symbol that it requires, take the fragments that
+provide it and keep those whose key parameters agree with the configuration. Exactly one must remain; continue with the
+symbols that it requires. Pure: nothing is read and nothing is linked here.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ _COMBINATION = "plan-unknown-value-combination"
 
 
 class UserSymbols(Struct, frozen=True):
-    """Symbols that a caller's own input provides and requires; ``name`` is for messages.
+    """The symbols that a caller's own input provides and requires; ``name`` is its name in messages.
 
-    ``opaque``: it cannot be looked into (SASS, archives), and is taken to provide what no one fragment does.
+    ``opaque`` inputs (SASS, archives) cannot be inspected; they are assumed to provide every symbol that no fragment
+    provides.
     """
 
     name: str
@@ -41,7 +42,7 @@ class UserSymbols(Struct, frozen=True):
 
 
 class Resolution(Struct, frozen=True):
-    """The fragments of a kernel: the entrypoint, the device fragments by key, and what decided between them."""
+    """The fragments of a kernel: the entrypoint, the device fragments by key, and the parameters that chose them."""
 
     entry: Fragment
     device: tuple[Fragment, ...]
@@ -53,12 +54,12 @@ class Resolution(Struct, frozen=True):
         return (self.entry, *self.device)
 
 
-# A fragment or an input of the caller's, with its name for messages.
+# A fragment or a caller's input, with its name in messages.
 _Owner: TypeAlias = tuple[str, Fragment | UserSymbols]
 
 
 class Index:
-    """A family's fragments by role, by what they provide and by what they require."""
+    """A family's fragments, indexed by role and by the symbols that they provide and require."""
 
     def __init__(self, fragments: Sequence[Fragment]) -> None:
         self.required = {symbol.name for fragment in fragments for symbol in fragment.requires}
@@ -82,14 +83,14 @@ def resolve(
 
     Args:
         index: The family's fragments.
-        configuration: As spelled by the family's keys.
-        entry_group: The entrypoint's group, where the family has several.
-        pinned: Fragments that the caller named outright.
-        supplied: The caller's own inputs; what they provide is not looked for among the fragments.
+        configuration: Parameter values, spelled as in the family's keys.
+        entry_group: The entrypoint's group, if the family has several.
+        pinned: Fragments that the caller added by key.
+        supplied: The caller's own inputs; the symbols that they provide are not searched for in fragments.
 
     Raises:
         UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
-            configuration does not lead to exactly one fragment for everything that is required.
+            configuration does not select exactly one fragment for every required symbol.
     """
     bound = dict(configuration)
     entry = _choose_entry(index, bound, entry_group, pinned)
@@ -117,12 +118,12 @@ def resolve(
 
 
 def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
-    """Whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
+    """Return whether no parameter of a key contradicts a configuration; parameters that it does not name are free."""
     return all(configuration.get(name, value) == value for name, value in key.parameters)
 
 
 def is_compatible(required: Symbol, provided: Symbol) -> bool:
-    """Whether ``provided``, a definition, can stand for a declaration, as far as sizes and alignments tell.
+    """Return whether ``provided``, a definition, can stand for a declaration, as far as sizes and alignments tell.
 
     Layouts give the number of bytes passed and their alignment, not their meaning: ``int`` and ``float`` look
     alike. A declaration may leave an array's size open and ask for less alignment than the definition has.
@@ -179,8 +180,8 @@ def _choose_providers(
         for symbol, requirer in open_symbols:
             candidates = [f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)]
             if len(candidates) > 1:
-                # What the fragments chosen so far say decides only where the configuration leaves a choice: two symbols
-                # of one kernel may well want two values of one parameter.
+                # The parameters of the fragments chosen so far decide only if the configuration leaves a choice: two
+                # symbols of one kernel may need different values of one parameter.
                 candidates = [f for f in candidates if agrees(f.key, bound)] or candidates
             if len(candidates) == 1:
                 chosen.append(candidates[0])
@@ -190,7 +191,7 @@ def _choose_providers(
                 raise _missing(index, symbol, requirer, configuration, supplied)
             ambiguous = ambiguous or (symbol, candidates)
         else:
-            # Nothing was decided in this round, so nothing ever will be.
+            # This round decided nothing, so no later one would.
             if opaque:
                 assumed.update(symbol.name for symbol, _ in open_symbols)
                 continue
@@ -205,7 +206,7 @@ def _name_owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) ->
 
 
 def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tuple[Symbol, str]]:
-    """Return the symbols that are required and not provided yet, each with who requires it; sorted by name."""
+    """Return the symbols that are required and not provided yet, each with the name of a requirer; sorted by name."""
     provided = {symbol.name for _, owner in owners for symbol in owner.provides} | set(assumed)
     needed: dict[str, tuple[Symbol, str]] = {}
     for name, owner in owners:
@@ -233,7 +234,10 @@ def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, st
 
 
 def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> UnknownValueError:
-    """Blame the parameter that, left free alone, leaves a fragment to choose; else all parameters that count."""
+    """Return the error for values that exist, but not together.
+
+    It names the one parameter without which a fragment would match; if there is no such parameter, all of them.
+    """
     relevant = {name for fragment in pool for name, _ in fragment.key.parameters}
     given = {name: value for name, value in bound.items() if name in relevant}
     for name in sorted(given):
@@ -277,9 +281,9 @@ def _missing(
 def _check_inputs_used(
     index: Index, supplied: Sequence[UserSymbols], required: set[str], likely: Sequence[str]
 ) -> None:
-    """Check that each input provides something required: else a name or a type has a slip, which must not go unseen.
+    """Check that each input provides a required symbol; otherwise a name or a type is probably misspelled.
 
-    ``likely`` are the symbols that it was most likely meant for.
+    ``likely`` are the symbols that it was most likely meant to provide.
     """
     for item in supplied:
         theirs = {symbol.name for symbol in item.provides}
@@ -319,7 +323,7 @@ def _check_providers(owners: Sequence[_Owner]) -> dict[str, tuple[Symbol, str, i
     provided: dict[str, tuple[Symbol, str, int]] = {}
     for number, (name, owner) in enumerate(owners):
         for symbol in owner.provides:
-            # By number: a caller's inputs may have the same name.
+            # Compared by number, because several inputs of a caller may have the same name.
             other = provided.setdefault(symbol.name, (symbol, name, number))
             if other[2] != number and (symbol.name in required or not (symbol.weak and other[0].weak)):
                 raise PlanError(

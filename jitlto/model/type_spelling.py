@@ -12,7 +12,7 @@ _NO_PART = r"\b(?:__restrict__|__restrict|struct|class|enum|volatile)\b"
 
 
 def is_same_type(a: str, b: str) -> bool:
-    """Whether two C++ type names name one type in a kernel's signature, by the table of scalars or by spelling.
+    """Return whether two C++ type names name one type in a kernel's signature, by the table of scalars or by spelling.
 
     Qualifiers of the parameter itself, ``long`` beside ``long long`` (both 8 bytes), and namespaces that one of the
     two leaves out, do not count.

@@ -110,7 +110,7 @@ def cpp_name(value: object) -> str:
 
 
 def is_same_value(a: str, b: str) -> bool:
-    """Whether two parameter values are the same: the same text, or two names of one C++ scalar."""
+    """Return whether two parameter values are the same: the same text, or two names of one C++ scalar."""
     if a == b:
         return True
     left, right = (_BY_NAME.get(re.sub(STD, "", name).strip()) for name in (a, b))

@@ -51,7 +51,7 @@ class Interface:
 
     @property
     def missing(self) -> bool:
-        """Whether it is required, and neither the database nor a caller provides it."""
+        """True if it is required, and neither the database nor a caller provides it."""
         return bool(self.requirers) and not self.providers and not self.supplied
 
 

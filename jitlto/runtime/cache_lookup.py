@@ -1,4 +1,4 @@
-"""Where the linked kernel of a plan is found, or in what the nearest entry of a cache differs from it."""
+"""Look a plan's linked kernel up in all caches, and compare it with the nearest entry if it is missing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Source:
     get: Callable[[str], bytes | None]
 
     def holds(self, digest: str) -> bool:
-        """Whether a program would take the entry; a damaged one is as good as none."""
+        """Return whether a program would use the entry: whether it exists and is not damaged."""
         payload = self.get(digest) if digest in self.files else None
         return payload is not None and decode_entry(digest, payload, 0.0, self.layer) is not None
 
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field in which two linked kernels differ; ``fragment`` is the key where it is about one."""
+    """One field in which two linked kernels differ; ``fragment`` is the key if it concerns a single fragment."""
 
     field: str
     there: object
@@ -54,13 +54,13 @@ class Difference:
 
     def __str__(self) -> str:
         if self.fragment:
-            return f"{self.field}: another image of {self.fragment}"
+            return f"{self.field}: a different image of {self.fragment}"
         return f"{self.field}: {_plain(self.there)} there, {_plain(self.here)} here"
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The entry that differs least."""
+    """The cache entry with the fewest differences."""
 
     source: Source
     digest: str
@@ -77,10 +77,10 @@ class Lookup:
     """The result of a look-up.
 
     Args:
-        sources: Where a program would look, in that order.
-        hit: Where the kernel is found.
-        problem: Why the user's cache is not among the sources.
-        nearest: Of a miss.
+        sources: The places where a program would look, in order.
+        hit: The source that has the kernel; None for a miss.
+        problem: The reason why the user's cache is not among the sources; None if it is.
+        nearest: The nearest entry; only for a miss.
     """
 
     sources: tuple[Source, ...]
@@ -117,7 +117,7 @@ def _sources(database: Path) -> tuple[list[Source], str | None]:
 
 
 def _nearest(plan: Plan, sources: Iterable[Source]) -> Nearest | None:
-    """The entry of the same kernel and configuration, or else of the same group, that differs in least."""
+    """Return the entry with the fewest differences: of the same kernel and configuration, else of the same group."""
     own = plan.link_key
     best: tuple[tuple[bool, bool, int, str], Nearest] | None = None
     for source in sources:
@@ -140,7 +140,7 @@ def _differences(plan: Plan, there: LinkKey) -> Iterator[Difference]:
     own, theirs = plan.link_key.inputs, there.inputs
     for name in sorted(own.keys() | theirs.keys()):
         here, cached = own.get(name), theirs.get(name)
-        # Another configuration has other fragments, and mostly another entry: that says nothing more.
+        # A different configuration implies different fragments and mostly a different entry: not worth listing.
         if here == cached or (chosen != other and name in ("images", "entry")):
             continue
         if name == "images" and isinstance(cached, list):

@@ -1,4 +1,4 @@
-"""Linking ahead: kernels that programs were recorded to use, or all of a family, into the user's cache or a pack."""
+"""Linking ahead: recorded kernels, or all kernels of a family, are linked into the user's cache or a pack."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FindFamily: TypeAlias = Callable[[str], KernelFamily]
 
 @dataclass(frozen=True, slots=True)
 class WarmJob:
-    """One plan to link: for the current device without ``arch``; ``family`` is the error where it is not found."""
+    """One plan to link, for the current device if ``arch`` is None; ``family`` is the error if it was not found."""
 
     request: Request
     arch: Architecture | None
@@ -44,7 +44,7 @@ class WarmJob:
 
 @dataclass(frozen=True, slots=True)
 class WarmJobs:
-    """Plans to link, and how many others are left out, with the reason."""
+    """Plans to link, and the number of plans that were left out, with the reason."""
 
     jobs: list[WarmJob]
     left_out: int = 0
@@ -53,7 +53,7 @@ class WarmJobs:
 
 @dataclass(frozen=True, slots=True)
 class WarmOutcome:
-    """The linked kernel of a job: its key, database and the layer that it is from, ``link`` if new; or an error."""
+    """The outcome of a job: the kernel's key, database and layer (``link`` if it was linked now), or an error."""
 
     job: WarmJob
     arch: str | None
@@ -86,16 +86,16 @@ class WarmResult:
 def recorded_jobs(
     path: Path, find: FindFamily, targets: Sequence[Architecture] = (), database: Path | None = None
 ) -> WarmJobs:
-    """The plans in a file that ``JITLTO_RECORD`` wrote.
+    """Return jobs for the plans in a file that ``JITLTO_RECORD`` wrote.
 
     Args:
-        path : Path
-        find: An error that it raises becomes the outcome of the family's jobs.
-        targets: By default each plan's own.
-        database: Plans of families that it does not hold are left out.
+        path: The file.
+        find: Finds a family; an error that it raises becomes the outcome of the family's jobs.
+        targets: Target architectures for all plans; by default each plan's own.
+        database: If given, plans of families that it does not hold are left out.
 
     Raises:
-        JitltoError: If the file holds no plan, or none of the database's families.
+        JitltoError: If the file holds no plan, or no plan of the database's families.
     """
     used = recording.read(path)
     if not used:
@@ -131,12 +131,12 @@ def recorded_jobs(
 def family_jobs(
     family: KernelFamily, settings: Iterable[tuple[str, str]], targets: Sequence[Architecture | None]
 ) -> WarmJobs:
-    """The kernels of a family that need no callers' code.
+    """Return jobs for the kernels of a family that need no caller's code.
 
     Args:
-        family : KernelFamily
-        settings: Parameters, and the values that they may have, separated by commas; repeated names add up.
-        targets: None stands for the current device.
+        family: The family.
+        settings: Parameters and their allowed values, separated by commas; values of a repeated name are combined.
+        targets: Target architectures; None for that of the current device.
 
     Raises:
         JitltoError: If no kernel has such values.
@@ -179,9 +179,9 @@ def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -
 
 
 class WarmTarget:
-    """Where kernels go: the user's cache, or the pack at ``output``, which then holds these kernels and no others.
+    """The destination of kernels: the user's cache, or the pack at ``output``, which then holds exactly these kernels.
 
-    Made before a family is loaded, which would go without a cache that cannot be used, and say so.
+    Create it before loading a family: loading only warns about a cache that cannot be used, this raises an error.
 
     Raises:
         JitltoError: If the cache is off or cannot be used, or the pack cannot be written.
@@ -201,7 +201,7 @@ class WarmTarget:
     def link(
         self, jobs: Sequence[WarmJob], workers: int | None = None, on_job: Callable[[int], object] = lambda _: None
     ) -> WarmResult:
-        """Link all, several at once, each digest once; kernels that are there already are not linked again.
+        """Link all jobs, several in parallel and each digest once; kernels that are already there are not linked again.
 
         Raises:
             JitltoError: If the pack cannot be written.
@@ -234,7 +234,7 @@ class WarmTarget:
         return self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
 
     def _to_pack(self, plan: Plan) -> LinkedKernel:
-        """From the pack that is replaced, from where programs find it, or linked."""
+        """Take a kernel from the pack that is replaced or from a cache, else link it; add it to the new pack."""
         digest = plan.digest
         payload = self._replaced.get(digest) if self._replaced else None
         found = decode_entry(digest, payload, 0.0, "pack") if payload else None
@@ -243,7 +243,7 @@ class WarmTarget:
         return kernel
 
     def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
-        """The outcome; a failure if the kernel was linked and the cache does not hold it."""
+        """Return the outcome, or a failure if the kernel was linked but is not in the cache."""
         if outcome.key is None or outcome.database is None or outcome.layer == "pack":
             return outcome
         if self._cache.find(outcome.key.digest, outcome.database) is not None:
@@ -252,7 +252,7 @@ class WarmTarget:
         refused = self._cache.store.write_error if self._cache.store else None
         if refused:
             reason = f"{place.directory}: {refused}"
-            hint = "make room there, set JITLTO_CACHE_DIR to another directory, or write a pack: -o PACK"
+            hint = "free some space, set JITLTO_CACHE_DIR to a different directory, or write a pack: -o PACK"
         else:
             reason = f"its bound of {place.bound} bytes is too low"
             hint = "raise JITLTO_CACHE_SIZE, or write a pack: -o PACK"
@@ -281,7 +281,7 @@ def _writable_cache() -> KernelCache:
             where=str(place.directory),
             hint="leave JITLTO_CACHE unset, or write a pack: -o PACK",
         )
-    # Linking is what this is for, whatever JITLTO_MODE says.
+    # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
     return KernelCache(place.open())
 
 

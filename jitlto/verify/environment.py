@@ -59,12 +59,12 @@ class Diagnosis:
 
     @property
     def databases_ok(self) -> bool:
-        """Whether nothing is wrong with the databases and installed families found."""
+        """True if nothing is wrong with the databases and installed families found."""
         return all(finding.ok for finding in self.findings if finding.name in (_DATABASE, _INSTALLED))
 
     @property
     def well(self) -> bool:
-        """Whether everything that building and linking need is present."""
+        """True if everything that building and linking need is present."""
         return all(finding.ok or not finding.required for finding in self.findings)
 
 

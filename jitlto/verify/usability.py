@@ -34,7 +34,7 @@ class TargetOutcome:
 
     @property
     def well(self) -> bool:
-        """Whether they link, and the driver, where one is known, takes the result."""
+        """True if they link, and the driver, where one is known, takes the result."""
         return self.verdict.method is not None and self.refused is None
 
 
@@ -49,7 +49,7 @@ class UsabilityGroup:
 
     @property
     def well(self) -> bool:
-        """Whether they can be used on every target asked for."""
+        """True if they can be used on every target asked for."""
         return all(outcome.well for _, outcome in self.outcomes)
 
     def by_outcome(self) -> list[tuple[list[Architecture], TargetOutcome]]:

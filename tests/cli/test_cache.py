@@ -198,7 +198,7 @@ def test_a_miss_by_a_changed_source_names_the_fragment(build_family: BuildFamily
     assert build_family(changed, "mini").path == path
     (difference,) = _differences(path, own)
     assert (difference["field"], difference["fragment"]) == ("images", "mini/op[data_type=float,op_name=twice]")
-    assert "images: another image of mini/op[data_type=float,op_name=twice]" in _why(path, own)
+    assert "images: a different image of mini/op[data_type=float,op_name=twice]" in _why(path, own)
     # The other fragments are what they were.
     assert "hit" in _why(path, own, configuration=("data_type=float", "op_name=square"))
 

@@ -81,7 +81,7 @@ class CompileConfig:
         return "\n".join(sorted(lines)).encode("utf-8", "surrogateescape")
 
     def is_current(self, manifest_sha256: str, manifest: bytes) -> bool:
-        """Whether every header of a manifest is unchanged."""
+        """Return whether every header of a manifest is unchanged."""
         if manifest_sha256 not in self._current:
             self._current[manifest_sha256] = all(self._line_holds(*line) for line in _lines(manifest))
         return self._current[manifest_sha256]

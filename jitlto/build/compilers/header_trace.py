@@ -59,7 +59,7 @@ def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:
 
 
 def _ended(child: int) -> bool:
-    """Whether a child ends by itself in time; else it is killed."""
+    """Return whether a child ends by itself in time; else it is killed."""
     deadline = time.monotonic() + _PATIENCE
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:

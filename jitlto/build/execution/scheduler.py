@@ -188,7 +188,7 @@ class Scheduler:
                 self._claimed.append(task)
 
     def _claim(self, task: _Task) -> bool:
-        """Whether this build may compile a task: no other build does, or it takes too long."""
+        """Return whether this build may compile a task: no other build does, or it takes too long."""
         if self.cache is None or task.claim is not None:
             return True
         task.claim = self.cache.store.claim(task.key)

@@ -1,7 +1,7 @@
-"""Conversion of launch arguments by their parameters' declared types, never by guess.
+"""Conversion of launch arguments according to the declared types of the kernel's parameters.
 
-A converter is made once per parameter. It returns what ``cuda.core.launch`` passes on unchanged: an address as a Python
-int, a scalar as a NumPy scalar of exactly the parameter's width.
+A converter is created once per parameter. It returns a value that ``cuda.core.launch`` passes on unchanged: an address
+as a Python int, a scalar as a NumPy scalar of exactly the parameter's width.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
 
 
 class ArgumentConverter:
-    """Converts the arguments of one kernel, which messages call ``kernel``."""
+    """Converts the arguments of one kernel; ``kernel`` is its name in messages."""
 
     def __init__(self, kernel: str, signature: Sequence[Parameter]) -> None:
         self._kernel = kernel
@@ -43,7 +43,7 @@ class ArgumentConverter:
         return [convert(argument) for convert, argument in zip(self.converters, args, strict=True)]
 
     def count_error(self, count: int) -> ArgumentError:
-        """Return the error for a launch with ``count`` arguments, which is not the number of parameters."""
+        """Return the error for a launch with ``count`` arguments, too few or too many."""
         expected = len(self._signature)
         what = f"expected {expected} arguments, got {count}"
         if count < expected:
@@ -56,7 +56,7 @@ class ArgumentConverter:
 
 
 def make_converter(parameter: Parameter) -> Converter:
-    """Return the converter of one kernel parameter: a function from an argument to what ``cuda.core.launch`` takes.
+    """Return the converter of one kernel parameter: a function from an argument to a value for ``cuda.core.launch``.
 
     The converter raises :class:`~jitlto.errors.ArgumentError` for an argument that does not fit.
     """
@@ -87,7 +87,7 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
     known = find_scalar(target)
     expected = None if known is None else ("|" if known.size == 1 else "<") + known.typestr
     if known is not None and known.typestr == "bfloat16":
-        expected = "<V2"  # NumPy's notation for a type that it does not know
+        expected = "<V2"  # NumPy's notation for a 2-byte type that it does not know
     constant = "const" in target.split()
 
     def convert(argument: Any) -> int:
@@ -215,7 +215,7 @@ def _bfloat16(parameter: Parameter) -> Converter:
         single = np.float32(value)
         bits = int(single.view(np.uint32))
         if bits & 0xFFFF == 0x8000 and float(single) != value:
-            # Half way only by the first rounding: the second must go where the number itself lies.
+            # A tie only because of the first rounding: round towards the original value.
             bits += 1 if abs(value) > abs(float(single)) else -1
         # Round to nearest even, as __double2bfloat16 does.
         return np.uint16((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 & 0xFFFF)
@@ -242,7 +242,7 @@ def _complex(parameter: Parameter, known: Scalar) -> Converter:
 
 
 def _real(parameter: Parameter, argument: Any) -> float:
-    # An array of one element would convert, by guess.
+    # float() would accept an array of one element, which is probably a mistake.
     if isinstance(argument, str | bytes | complex | np.complexfloating) or bool(getattr(argument, "ndim", 0)):
         raise _type_error(parameter, argument, "a real number")
     try:

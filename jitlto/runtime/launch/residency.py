@@ -1,4 +1,4 @@
-"""Bound on the number of kernels that are loaded at once: the oldest make room."""
+"""A bound on the number of loaded kernels: the oldest are dropped first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jitlto.runtime.events import Events, Kind
 
 
 class Owner(Protocol):
-    """Holder of launchers by the digest of their plan."""
+    """An object that holds launchers by the digest of their plan."""
 
     name: str
 
@@ -20,11 +20,11 @@ class Owner(Protocol):
 
 
 class Residency:
-    """Kernels that families of a session have loaded, the oldest first.
+    """The kernels that families of a session have loaded, the oldest first.
 
     Args:
         limit: The largest number of kernels loaded at once.
-        events: Where evictions are counted.
+        events: Counts evictions.
     """
 
     def __init__(self, limit: int, events: Events) -> None:

@@ -1,4 +1,4 @@
-"""Entries of the kernel cache: a linked kernel, what determines it, and the bytes that hold both."""
+"""Entries of the kernel cache: a linked kernel, the inputs that determine it, and their encoding as bytes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LinkKey(Frozen):
 
     @classmethod
     def from_entry(cls, payload: bytes) -> LinkKey:
-        """The key in an entry that :func:`decode_entry` accepts."""
+        """Read the key of an entry that :func:`decode_entry` accepts."""
         content, line, _ = payload.split(b"\n", 2)
         about = json.loads(line)
         configuration = tuple((name, value) for name, value in about["configuration"])
@@ -43,15 +43,15 @@ class LinkKey(Frozen):
 
 
 class LinkedKernel(Frozen):
-    """A linked kernel, not loaded; equal to another of the same code, whichever layer that is from.
+    """A linked kernel, not loaded. Kernels with the same code are equal, even if they come from different layers.
 
     Args:
-        cubin: The machine code; PTX where nvJitLink makes none for the device, which is then compiled by the driver.
+        cubin: The machine code; or PTX, which the driver compiles, if the device is too new for nvJitLink.
         entry: The kernel's mangled name in it.
-        target: What it runs on, e.g. ``sm_90``; ``compute_90`` for PTX.
+        target: The architecture of the code, e.g. ``sm_90``; ``compute_90`` for PTX.
         log: nvJitLink's info log.
-        seconds: Wall time of the link, or of finding it.
-        layer: Where it is from: ``link``, ``pack`` or ``disk``.
+        seconds: Wall time of the link or of the look-up.
+        layer: Its origin: ``link``, ``pack`` or ``disk``.
     """
 
     cubin: bytes
@@ -64,7 +64,7 @@ class LinkedKernel(Frozen):
     @property
     def architecture(self) -> Architecture:
         """The architecture that it runs on."""
-        from jitlto.model.versions import Architecture  # which launching a kernel that is found does not need
+        from jitlto.model.versions import Architecture  # imported lazily: a launch does not need it
 
         return Architecture.parse(self.target)
 
@@ -94,7 +94,7 @@ def encode_entry(key: LinkKey, kernel: LinkedKernel) -> bytes:
 
 
 def decode_entry(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
-    """Decode an entry; None if it is not the one of that digest, as when a file was given another's name.
+    """Decode an entry; None if its digest is a different one, as in a renamed file.
 
     :meth:`LinkKey.from_entry` then reads its key.
     """
@@ -115,6 +115,6 @@ def decode_entry(digest: str, payload: bytes, seconds: float, layer: str) -> Lin
 
 
 def _sha256(content: bytes) -> str:
-    import hashlib  # 2 ms, which importing jitlto.load does not need
+    import hashlib  # imported lazily: takes 2 ms, and importing jitlto.load does not need it
 
     return hashlib.sha256(content).hexdigest()

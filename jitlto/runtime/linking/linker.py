@@ -1,4 +1,4 @@
-"""The link itself: what code is made for with the nvJitLink at hand, from which images, and the making of it."""
+"""The link itself: choose the target and the images for the installed nvJitLink, and link them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,16 @@ _warned: set[str] = set()
 
 
 class LinkTarget(Struct, frozen=True):
-    """The target of a link, and what the nvJitLink at hand makes for it.
+    """The target of a link, and the kind of code that the installed nvJitLink makes for it.
 
     Args:
-        architecture: What the kernel is to run on.
-        link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink are of different majors.
-        nvjitlink : Version
-        jit_base: What PTX is made for, if the target is too new for nvJitLink; None if a cubin is made for the target
-            itself. The driver, which knows its device, compiles that PTX when the kernel is loaded.
-        foreign: The compiler whose LTO-IR is of another major than nvJitLink, where LTO-IR was to be linked.
+        architecture: The architecture that the kernel will run on.
+        link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors.
+        nvjitlink: The version of nvJitLink.
+        jit_base: If the target is too new for nvJitLink, the older architecture for which PTX is made, which the driver
+            compiles when the kernel is loaded; None if a cubin is made for the target itself.
+        foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
+            compiler.
         linked_for: The architecture that nvJitLink links for.
         code: The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX.
     """
@@ -46,12 +47,12 @@ class LinkTarget(Struct, frozen=True):
 
 
 def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architecture | None) -> LinkTarget:
-    """Choose what is made of fragments.
+    """Choose the target and link mode for fragments.
 
     Args:
-        fragments : sequence of Fragment
-        link_mode: As requested.
-        arch: As requested; None for the current device's.
+        fragments: The fragments to link.
+        link_mode: The requested mode.
+        arch: The requested architecture; None for that of the current device.
 
     Raises:
         NoDeviceError: If no architecture is given and there is no device.
@@ -60,7 +61,7 @@ def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architect
     target = arch or compatibility.native_target(device.architecture(), fragments)
     foreign = compatibility.newest_foreign_compiler(fragments, linker) if link_mode == "lto" else None
     mode = "ptx" if foreign else link_mode
-    # What would make PTX is link-time optimisation.
+    # Only link-time optimisation can produce PTX.
     jit_base = compatibility.jit_base(target, linker, requested=arch is not None) if mode == "lto" else None
     code = jit_base.compute if jit_base else target.sm
     return LinkTarget(target, mode, linker, jit_base, foreign, jit_base or target, code)
@@ -69,10 +70,10 @@ def choose_target(fragments: Sequence[Fragment], link_mode: str, arch: Architect
 def select_images(fragments: Iterable[Fragment], target: LinkTarget, options: LinkOptions) -> tuple[Image, ...]:
     """Select the image of each fragment, in link order.
 
-    A warning on the log, once in a process, names what differs from the link that was requested.
+    If the link differs from the requested one, a warning is logged once per process.
 
     Raises:
-        VersionError: If an image is newer than nvJitLink reads.
+        VersionError: If an image is too new for nvJitLink.
         ArchitectureError: If a fragment has no image that runs on the target.
     """
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
@@ -102,21 +103,26 @@ def link_inputs(
     entry: str,
     ptx: bool = False,
 ) -> LinkedKernel:
-    """Link, whatever caches hold.
+    """Link, without using caches.
 
     Args:
-        fragments: In link order.
-        read: Reads an image.
+        fragments: The fragments with their images, in link order.
+        read: Returns the bytes of an image.
         others: The caller's inputs, linked after the fragments.
-        target : LinkTarget
-        flags: nvJitLink's, beside the architecture.
+        target: The target and link mode.
+        flags: nvJitLink's flags except the architecture.
         entry: The kernel's mangled name.
-        ptx: Make PTX, whatever the target, to read and to check.
+        ptx: Make PTX for inspection and checks, even if the target needs a cubin.
 
     Raises:
-        LinkError: Or one of its kinds, if the inputs do not link.
+        LinkError: Or a subclass, if the inputs do not link.
     """
-    from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link  # not for a kernel that is found
+    from jitlto.cuda.nvjitlink import (
+        InputKind,
+        LinkInput,
+        check_linked_ptx,
+        link,
+    )  # imported lazily: a cache hit does not need it
 
     begin = time.perf_counter()
     kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
@@ -138,6 +144,6 @@ def link_inputs(
 def _warn_once(message: str) -> None:
     if message not in _warned:
         _warned.add(message)
-        import logging  # 2 ms, for a case that is rare
+        import logging  # imported lazily: takes 2 ms, and is rarely needed
 
         logging.getLogger(__name__).warning(message)

@@ -29,19 +29,19 @@ _warn_once = WarnOnce(__name__)
 
 
 class Pack:
-    """A pack, opened.
+    """An open pack.
 
     Args:
-        path : Path
+        path: The file.
 
     Raises:
         OSError: If it cannot be read.
-        ValueError: If it is no pack, or damaged where it lists its entries.
+        ValueError: If it is not a pack, or its index is damaged.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # Kept open: when another file takes this one's place, its index and its entries still belong together.
+        # Kept open, so that index and entries still belong together if the file is replaced.
         self._file = path.open("rb")
         with self._closed_if_wrong() as file:
             head = file.read(_HEAD.size)
@@ -71,7 +71,7 @@ class Pack:
         return tuple(sorted(self._index))
 
     def get(self, digest: str) -> bytes | None:
-        """The entry of a plan; None if there is none, or if it is damaged, which the log says once."""
+        """Return the entry of a plan; None if it is missing, or damaged, which is logged once."""
         if digest not in self._index:
             return None
         try:
@@ -84,7 +84,7 @@ class Pack:
         return payload
 
     def read(self, digest: str) -> bytes | None:
-        """An entry that is listed; None if it is damaged.
+        """Read an entry that is in the index; None if it is damaged.
 
         Raises:
             OSError: If it cannot be read.
@@ -101,7 +101,7 @@ def verify(path: Path) -> int:
         The number of kernels in it.
 
     Raises:
-        JitltoError: At the first thing that does not hold.
+        JitltoError: At the first check that fails.
     """
     try:
         if not path.is_file():
@@ -111,7 +111,7 @@ def verify(path: Path) -> int:
             for digest in pack.digests:
                 payload = pack.read(digest)
                 if payload is None or decode_entry(digest, payload, 0.0, "pack") is None:
-                    raise ValueError(f"damaged: kernel {digest} has other bytes")
+                    raise ValueError(f"damaged: kernel {digest} does not match its SHA-256")
         return len(pack.digests)
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
@@ -126,19 +126,19 @@ def verify(path: Path) -> int:
 
 
 def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
-    """The entries by digest; ``length`` is that of all that follows the index."""
+    """Decode the index: entries by digest. ``length`` is the number of bytes after the index."""
     try:
         entries = {digest: (int(at), int(size), str(sha)) for digest, (at, size, sha) in json.loads(index).items()}
     except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError("its index is in a form that this jitlto does not read") from error
-    # What is read of an entry is asked of the system at once, however little is there.
+        raise ValueError("its index has a format that this jitlto does not support") from error
+    # Checked here, because reading an entry allocates its listed size even if the file is shorter.
     if any(at < 0 or size < 0 or at + size > length for at, size, _ in entries.values()):
         raise ValueError("its index lists entries beyond its end")
     return entries
 
 
 def write(path: Path, entries: Mapping[str, bytes]) -> None:
-    """Write a pack: a whole file, or none.
+    """Write a pack atomically.
 
     Raises:
         OSError: If it cannot be written.
@@ -157,12 +157,12 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
 
 
 def beside(database: Path) -> tuple[Pack, ...]:
-    """The packs of a database, as they are now: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
+    """Open the current packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
     return open_packs(files.beside(database, ".pack"))
 
 
 def open_packs(paths: Iterable[Path]) -> tuple[Pack, ...]:
-    """Those of some files that are packs, each opened once while it is the same file; of others the log tells once."""
+    """Open those files that are packs, each once until it changes; a warning about any other is logged once."""
     found = []
     for path in paths:
         try:

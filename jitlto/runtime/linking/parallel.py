@@ -12,11 +12,11 @@ from jitlto.errors import JitltoError
 T = TypeVar("T")
 R = TypeVar("R")
 
-_MEMORY_PER_LINK = 256 << 20  # bytes; nvJitLink takes less for the families that we know
+_MEMORY_PER_LINK = 256 << 20  # bytes; more than nvJitLink takes for any family that we have measured
 
 
 def default_workers() -> int:
-    """How many links at once cores and free memory bear."""
+    """Return the number of parallel links that cores and free memory allow."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -30,12 +30,12 @@ def run_parallel(
 ) -> Iterator[tuple[int, T, R | JitltoError]]:
     """Call ``work`` for each item on threads; yield position, item and result or error as they finish.
 
-    Never more than a few items wait. A caller that stops in between does not wait for what is running.
+    Only a few items are read ahead. A caller that stops iterating does not wait for running calls.
 
     Args:
-        work: A :class:`JitltoError` that it raises is a result.
-        items: Read as they are needed.
-        workers: How many at once; by default :func:`default_workers`.
+        work: The function to call; a :class:`JitltoError` that it raises is a result.
+        items: The items; read as they are needed.
+        workers: The number of threads; by default :func:`default_workers`.
     """
     count = workers or default_workers()
     executor = ThreadPoolExecutor(count, thread_name_prefix="jitlto-link")
@@ -45,7 +45,7 @@ def run_parallel(
         try:
             return work(item)
         except JitltoError as error:
-            # Tracebacks would hold the inputs of every link that failed.
+            # Tracebacks would keep the inputs of every failed link in memory.
             error.__cause__ = error.__context__ = None
             return error.with_traceback(None)
 

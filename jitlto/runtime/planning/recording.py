@@ -1,6 +1,6 @@
-"""Recording: the plans that a program used, written down so that they can be linked ahead, on any machine.
+"""Recording: write the plans that a program uses to a file, so that they can be linked ahead on any machine.
 
-One line of JSON each, added to a file that several processes may write to at once. Recording never makes a program
+The file has one line of JSON per plan; several processes may append to it at once. Recording never makes a program
 fail.
 
 >>> with jitlto.runtime.session.recording("used.jsonl"):
@@ -36,9 +36,9 @@ class UsedPlan(NamedTuple):
     """A plan that a program used.
 
     Args:
-        request: What it answers.
-        arch: What it was for.
-        database: The name of the database that it was made from, for messages.
+        request: The request that it answers.
+        arch: Its target architecture.
+        database: The file name of the database that it was made from, for messages.
     """
 
     request: Request
@@ -46,7 +46,7 @@ class UsedPlan(NamedTuple):
     database: str
 
     def to_line(self) -> bytes:
-        """As one line of JSON, with its end; equal plans make equal lines."""
+        """Encode as one line of JSON, with the newline; equal plans make equal lines."""
         request = self.request
         content = {
             "recorded": _SCHEMA,
@@ -67,7 +67,7 @@ class UsedPlan(NamedTuple):
         """Read a line.
 
         Raises:
-            ValueError: If it is not one of a recorded file, or of one in a newer form.
+            ValueError: If it is not a recorded plan, or was written by a newer version.
         """
         try:
             content = json.loads(line)
@@ -91,12 +91,12 @@ class UsedPlan(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
-    """The plans in a recorded file, each once, in the order in which they were first used.
+    """Read the plans of a recorded file, each once, in the order of first use.
 
-    Lines that are cut off or damaged are skipped, with a warning on the log.
+    Truncated or damaged lines are skipped, and a warning is logged.
 
     Raises:
-        JitltoError: If the file cannot be read, or has lines and none of them is a recorded plan.
+        JitltoError: If the file cannot be read, or has lines but no recorded plan.
     """
     try:
         lines = Path(path).read_bytes().split(b"\n")
@@ -134,16 +134,16 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
 
 
 class Recorder:
-    """A subscriber to events that adds the plans in use to a file, each once.
+    """A subscriber to events that appends the plans in use to a file, each once.
 
-    A file that cannot be written is a warning on the log, once.
+    If the file cannot be written, one warning is logged.
 
     Args:
-        path: Made if it is missing, added to if it is there.
+        path: The file; it is created if it is missing, and appended to if it exists.
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path.absolute()  # wherever the process goes
+        self._path = path.absolute()  # so that a later chdir has no effect
         self._seen: dict[str, object] = {}
         self._broken = False
 
@@ -158,7 +158,7 @@ class Recorder:
         if self._seen.setdefault(plan.digest, mine) is not mine:
             return
         if plan.request is None:
-            _log.warning("%r is not recorded: its inputs cannot be written down", plan)
+            _log.warning("%r is not recorded: a Python function cannot be recorded", plan)
             return
         try:
             _append(self._path, UsedPlan(plan.request, plan.target, plan.database.path.name).to_line())
@@ -169,15 +169,16 @@ class Recorder:
 
 
 def _append(path: Path, line: bytes) -> None:
-    """Add a line in one write, which the system keeps apart from those of other processes."""
+    """Append a line in one write, so that lines of several processes do not mix."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
     try:
         size = os.fstat(descriptor).st_size
-        # As far as it goes: whoever was cut off in the first line has written a part of this.
+        # Compare only the bytes that are there: a process that died in the first line has written a part of it.
         begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
         if not _BEGIN.startswith(begin):
             raise OSError("the file holds something else")
-        # Whoever was cut off in a line did not end it. (Seen while another writes, this makes an empty line: no harm.)
+        # A process that died in a line did not end it. (While another process writes, this may add an empty line, which
+        # does no harm.)
         if size and os.pread(descriptor, 1, size - 1) != b"\n":
             line = b"\n" + line
         if os.write(descriptor, line) != len(line):
@@ -192,7 +193,7 @@ def _encode_input(name: str, data: bytes | str, kind: InputKind | None) -> dict[
 
 
 def _decode_input(content: Mapping[str, str]) -> SuppliedInput:
-    from jitlto.cuda.nvjitlink import InputKind  # 5 ms, which recording itself does not need
+    from jitlto.cuda.nvjitlink import InputKind  # imported lazily: takes 5 ms, and recording does not need it
 
     kind = None if content["kind"] is None else InputKind(content["kind"])
     data = content["text"] if "text" in content else base64.b64decode(content["base64"], validate=True)
