@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,6 +48,7 @@ class Session:
         self._lock = threading.RLock()
         self._stop_recording: Callable[[], None] | None = None
         self._forget()
+        _sessions.add(self)
 
     def _forget(self) -> None:
         self._config: Config | None = None
@@ -156,13 +158,16 @@ class Session:
         return self.events.subscribe(Recorder(path))
 
 
+#: All that exist, for a fork concerns each.
+_sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 #: The session of this process.
 default = Session(events=runtime_events.default)
 recording = default.recording
 
 
 def _after_fork() -> None:
-    default.after_fork()
+    for session in tuple(_sessions):
+        session.after_fork()
     device.after_fork()
     launcher = sys.modules.get(
         "jitlto.runtime.launch.launcher"

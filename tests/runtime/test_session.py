@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -179,8 +180,9 @@ def test_a_subscriber_may_ask_for_the_kernel_that_it_hears_of(mini_path: Path, t
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_a_forked_process_holds_no_lock_of_its_parents_threads() -> None:
-    own = session.default
+@pytest.mark.parametrize("make", [lambda: session.default, Session], ids=["default", "own"])
+def test_a_forked_process_holds_no_lock_of_its_parents_threads(make: Callable[[], Session]) -> None:
+    own = make()
     held = [own._lock, own.events._lock, own.flights._lock, own.registry._lock]
     for lock in held:
         lock.acquire()
