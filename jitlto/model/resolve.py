@@ -20,7 +20,7 @@ from jitlto.errors import (
     PlanError,
     UnknownValueError,
 )
-from jitlto.model.configuration import describe_choice
+from jitlto.model.configuration import describe_choice, parameter_values
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 
@@ -216,10 +216,7 @@ def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tupl
 
 
 def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:
-    values: dict[str, set[str]] = defaultdict(set)
-    for fragment in candidates:
-        for name, value in fragment.key.parameters:
-            values[name].add(value)
+    values = parameter_values(candidates)
     deciding = {name: v for name, v in values.items() if name not in bound and len(v) > 1}
     if not deciding:
         return AmbiguousConfigurationError(
