@@ -1,3 +1,3 @@
-"""The version of jitlto, in a module of its own: whoever needs only that need not import the package's front."""
+"""The version of jitlto, in its own module, so that it can be imported without the rest of the package."""
 
 __version__ = "0.1.0"

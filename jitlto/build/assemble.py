@@ -1,4 +1,4 @@
-"""From a compiled source to a fragment: which kernel it holds, with which signature, and what it provides."""
+"""Create a fragment from a compiled source: find its kernel and signature, and check the symbols that it provides."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
         The fragment, and the bytes of its images by SHA-256.
 
     Raises:
-        BuildError: If the source does not define what its group's role promises, or the declared ``params`` contradict
-            it.
+        BuildError: If the source does not define the symbols that its group's role requires, or contradicts the
+            declared ``params``.
     """
     kernels = [symbol for symbol in compiled.provides if symbol.kind is SymbolKind.KERNEL]
     if rendered.group.role is Role.ENTRYPOINT:

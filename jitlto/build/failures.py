@@ -1,7 +1,7 @@
 """Failures grouped by cause: a hundred instances of one template bug are one bug.
 
-Two failures have one cause if the compiler reports the same at the same lines, apart from what varies with the
-combination: parameter values, numbers, scalar types, and the line's number in the rendered source.
+Two failures have the same cause if the compiler reports the same message for the same lines, apart from parts that vary
+with the combination: parameter values, numbers, scalar types, and the line's number in the rendered source.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failures of one cause."""
+    """Failures with the same cause."""
 
     title: str  # the cause in a line: the first diagnostic of the first of them
     failures: tuple[Failure, ...]  # at least one, in the order of the build
@@ -52,7 +52,7 @@ class FailedFragmentsError(BuildError):
 
     Args:
         failures: As :func:`group_failures` returns them; at least one.
-        total: How many fragments the build has.
+        total: The number of fragments of the build.
     """
 
     code = "build-failed-fragments"
@@ -72,7 +72,7 @@ def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource
 
     Args:
         failures: In the order of the build.
-        sources: All that the build tried, to tell what the failing ones have in common.
+        sources: All sources that the build tried, to find what the failing ones have in common.
     """
     tried: dict[tuple[str, str], list[RenderedSource]] = {}
     values: set[str] = set()
@@ -94,7 +94,7 @@ def _group_of(rendered: RenderedSource) -> tuple[str, str]:
 
 
 def _signature(failure: Failure, erase: Callable[[str], str]) -> Hashable:
-    """The diagnostics without what varies; neither their number nor their order counts."""
+    """Return the set of diagnostics, without the parts that vary between combinations."""
     rendered, error = failure.rendered, failure.error
     log = error.log if isinstance(error, LoggedError) else ""
     lines = _lines(rendered.text)
@@ -142,7 +142,7 @@ def _extent(name: str, failed: Sequence[RenderedSource], tried: Sequence[Rendere
         for parameter in dict.fromkeys(p for rendered in tried for p in rendered.combination)
         if (values := _values(failed, parameter)) != _values(tried, parameter)
     }
-    # Leave out what follows from the rest, first what is not in the key, which names no fragment.
+    # Leave out conditions that follow from the others, starting with parameters that are not in the key.
     key = dict(failed[0].key.parameters)
     held = _meeting(tried, conditions)
     for parameter in sorted(conditions, key=lambda p: (p in key, -len(conditions[p]))):
@@ -167,7 +167,7 @@ def _meeting(sources: Iterable[RenderedSource], conditions: Mapping[str, set[str
 
 
 def _condition(parameter: str, values: set[str | None], of: set[str | None]) -> str:
-    """The shorter of the values for which it happens and those for which it does not."""
+    """Describe the values that fail, or those that do not if they are fewer."""
     others = of - values
     if len(others) < len(values) and len(others) <= _MOST_VALUES:
         return f"{parameter} other than {_or(others)}"
@@ -193,7 +193,7 @@ def _title(failure: Failure) -> str:
 
 
 def _describe(groups: Sequence[FailureGroup]) -> Iterable[str]:
-    """Each cause with an example in full; beyond a number of causes, the cause alone."""
+    """Describe each cause; the first few with a complete example."""
     for number, cause in enumerate(groups, 1):
         count = len(cause.failures)
         yield f"\n{number}. {pluralize(count, 'fragment')}: {cause.title}"

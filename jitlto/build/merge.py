@@ -1,4 +1,4 @@
-"""Merging: the parts of a sharded build become what one build would have written; complete databases are joined."""
+"""Merging: join the parts of a sharded build, or complete databases of different families, into one database."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class MergeReport:
     path: Path  # the database
     digest: str  # its logical digest
     fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
-    advice: tuple[str, ...]  # what is allowed but probably not meant
+    advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
 
 
 def merge_databases(
@@ -40,18 +40,18 @@ def merge_databases(
 ) -> MergeReport:
     """Merge parts of one build, complete databases of different families, or both, into one database.
 
-    The parts of a build give the bytes that the build gives in one piece, whatever their order.
+    Merged parts are byte for byte the result of an unsharded build, in any order of the parts.
 
     Args:
         paths: At least one.
         output: The database file. It is written after all checks, or not at all.
         allow_gaps: Leave out fragments that no part holds.
         allow_mixed: Accept parts from different compilers.
-        prefer: Which to take of fragments with one key, and of databases with one family, where they differ.
+        prefer: The input to prefer if fragments with the same key, or families with the same name, differ.
 
     Raises:
-        DatabaseError: One of them cannot be read or is damaged, or the output cannot be written.
-        BuildError: They do not belong together, or do not make a sound database.
+        DatabaseError: If an input cannot be read or is damaged, or the output cannot be written.
+        BuildError: If the inputs do not belong together, or cannot form a consistent database.
     """
     if not paths:
         raise BuildError("nothing to merge", code="build-no-parts", hint="name parts, or complete databases")
@@ -195,7 +195,7 @@ class _Merger:
         absent = sorted(set(range(1, counts[0] + 1)) - {part.number for _, part in self._parts})
         if len(counts) > 1:
             what = f"parts of {' and of '.join(map(str, counts))} do not make a whole"
-            hint = "build all parts with one number of shards"
+            hint = "build all parts with the same number of shards"
         elif absent:
             numbers = ", ".join(map(str, absent))
             what = f"missing part{'s' if len(absent) > 1 else ''} {numbers} of {counts[0]}"
@@ -207,7 +207,7 @@ class _Merger:
         self._fail_or_advise(
             f"{what}: {pluralize(len(gaps), 'fragment')} in no part: {listed}",
             code="build-missing-parts",
-            hint=f"{hint}, or leave out what is missing with --allow-gaps",
+            hint=f"{hint}, or leave the missing fragments out with --allow-gaps",
             allowed="left out as requested" if self.allow_gaps else None,
         )
         return gaps
@@ -228,7 +228,7 @@ class _Merger:
 
 
 def _find_difference(one: _Family, other: _Family) -> str | None:
-    """Find how two states of a family differ; None if they are the same."""
+    """Describe how two states of a family differ; None if they are the same."""
     if one.record != other.record:
         return "it is declared differently"
     for key in sorted(one.fragments.keys() | other.fragments.keys()):

@@ -36,7 +36,7 @@ class BuildReport:
     digest: str  # its logical digest
     fragments: tuple[Fragment, ...]  # all that it holds, sorted by key
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
-    advice: tuple[str, ...]  # what is allowed but probably not meant
+    advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
 
 
@@ -52,22 +52,23 @@ def build(
     shard: Shard | None = None,
     recorded: Mapping[str, int] | None = None,
 ) -> BuildReport:
-    """Build families into one database. The file appears when everything has held, or not at all.
+    """Build families into one database. The file is written only if all checks pass.
 
     Args:
         families: With distinct names.
         output: The database file.
-        jobs: Compilers at once; by default as many as cores and memory allow, or as many as ``executor`` has workers.
+        jobs: Number of parallel compilers; by default the number of ``executor``'s workers, else limited by cores and
+            memory.
         executor: Where to compile; by default worker processes of this build.
-        cache: Where compiled sources are looked up and stored.
-        observer: Notified of what happens.
-        keep_going: Compile all that compiles before the failures are reported, together.
-        shard: Build this part only; :func:`jitlto.build.merge.merge_databases` joins the parts.
-        recorded: Costs by which shards are balanced.
+        cache: The build cache; None to compile everything.
+        observer: Receives the events of the build.
+        keep_going: Continue after failures, and report all of them at the end.
+        shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
+        recorded: Recorded costs, for balancing shards.
 
     Raises:
-        JitltoError: The first thing that does not hold, from the matrix to the file; with ``keep_going`` a
-            :class:`~jitlto.build.failures.FailedFragmentsError` for all that does not compile.
+        JitltoError: At the first failure, from reading the matrix to writing the file; with ``keep_going`` a
+            :class:`~jitlto.build.failures.FailedFragmentsError` with all fragments that do not compile.
     """
     begin = time.perf_counter()
     if not output.parent.is_dir():
@@ -130,7 +131,7 @@ class _Assembled:
 def _assemble(
     sources: RenderedFamilies, requests: Sequence[CompileRequest], outcome: Outcome, *, keep_going: bool
 ) -> _Assembled:
-    """Make fragments of compiled sources; raise what has failed up to here."""
+    """Create fragments from compiled sources; raise the failures so far."""
     made = _Assembled()
     failed = [*sources.failures, *(failure for _, failure in outcome.failures)]
     for position, compiled in sorted(outcome.sources.items()):
@@ -156,7 +157,7 @@ def _assemble(
 def _validate(
     sources: RenderedFamilies, made: _Assembled, shard: Shard | None
 ) -> tuple[tuple[str, ...], PartRecord | None]:
-    """Check the fragments of each family against each other, which a shard leaves to the merge."""
+    """Check the fragments of each family against each other. For a shard, the merge does this."""
     records = list(sources.records.values())
     advice = [*sources.advice, *sorted(made.advice)]
     if shard is not None:

@@ -26,11 +26,11 @@ _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class RenderedFamilies:
-    """Families, rendered. Matrices are parsed and headers read once, whatever is then done with them.
+    """Rendered families. Matrices are parsed and headers are read once, for all uses.
 
     Args:
         families: With distinct names.
-        keep_going: Keep what cannot be rendered in ``failures`` instead of raising the first.
+        keep_going: Collect rendering failures in ``failures`` instead of raising the first.
 
     Raises:
         JitltoError: If a matrix, a template or an interface is invalid, or a compiler is missing.
@@ -131,7 +131,7 @@ class RenderedFamilies:
 
 
 def family_record(family: FamilyDeclaration) -> FamilyRecord:
-    """Return what the run side must know of a family: its groups, and the headers of its own behind its interfaces.
+    """Return the record of a family for the run side: its groups, and its own headers that its interfaces include.
 
     Raises:
         FamilyError: If an interface header is not in the family's include directories.

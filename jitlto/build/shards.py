@@ -1,4 +1,4 @@
-"""Sharding: which fragments each of N jobs compiles, the same on every machine, and the record of such a part."""
+"""Sharding: assign fragments to N jobs, in the same way on every machine, and the record of the resulting part."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Shard:
         """Read ``I/N``.
 
         Raises:
-            BuildError: ``text`` is something else, or I is not from 1 to N.
+            BuildError: If ``text`` is not of this form, or I is not from 1 to N.
         """
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         shard = cls(int(match[1]), int(match[2])) if match else None
@@ -46,7 +46,7 @@ class ShardItem:
     """A fragment to compile."""
 
     key: FragmentKey
-    compile: str  # equal for fragments that one compile makes: they go to one shard, at the cost of one
+    compile: str  # equal for fragments made by one compile, which go to one shard and are counted once
     cost: int  # in milliseconds
 
 
@@ -101,9 +101,9 @@ def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dic
 
 
 def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:
-    """Return the SHA-256 of everything that the author wrote and that a fragment is made from.
+    """Return the SHA-256 of all of the author's text that a fragment is made from.
 
-    Of the headers only the family's own count: the toolkit's belong to the compiler, which a part names separately.
+    Only the family's own headers are included: the toolkit's belong to the compiler, which a part names separately.
     """
     source = config.own_closure(rendered.source).sha256
     how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
@@ -119,11 +119,11 @@ def make_part_record(
     toolchains: Mapping[str, str],
     advice: Sequence[str],
 ) -> PartRecord:
-    """Make the record of a shard, with what it leaves to the merge.
+    """Create the record of a shard, with the data for the checks that the merge does.
 
     Args:
-        contents: :func:`digest_source` of every fragment of the whole.
-        families: All of the whole.
+        contents: :func:`digest_source` of every fragment of the whole build.
+        families: All families of the whole build.
         includes: The headers that the source of each fragment of this shard can reach.
         toolchains: The identity of each family's compiler.
         advice: Warnings on the matrices.

@@ -16,7 +16,7 @@ _HINT = "write it with jitlto check DB --json > FILE"
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where something was found: a fragment's key or a family's name, the values concerned, the target of the link."""
+    """The place of a finding: a fragment's key or a family's name, the configuration, and the target of the link."""
 
     subject: str
     configuration: dict[str, str]
@@ -38,7 +38,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Something worth knowing that is no failure."""
+    """A finding that is not a failure."""
 
     kind: str
     message: str
@@ -85,7 +85,7 @@ class FamilyLinks(msgspec.Struct, frozen=True):
 
 
 class LinkCheck(msgspec.Struct, frozen=True):
-    """What was linked, for which targets and by which nvJitLink; ``mode`` is ``lto`` or ``ptx``."""
+    """The links of a check: targets, nvJitLink version and families; ``mode`` is ``lto`` or ``ptx``."""
 
     archs: tuple[str, ...]
     mode: str

@@ -1,7 +1,7 @@
-"""JSON in and out of typed values: the one place where what a file says becomes a value that the rest can trust.
+"""JSON in and out of typed values: the one place where the content of files is validated.
 
-A file may be damaged or hostile, and whoever makes a database can make its checksums right. So every value is checked
-for the type and range that the rest of jitlto counts on as it is decoded, and no option in it may name a file.
+A file may be damaged or hostile, and the checksums of a forged database are right too. So every value is decoded with a
+check of the type and range that the rest of jitlto relies on, and no option in it may name a file.
 ``docs/database.md`` describes the records of a database.
 """
 
@@ -31,14 +31,14 @@ Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 class InvalidRecordError(ValueError):
-    """JSON that does not say what it should; the message names the place in it."""
+    """JSON with invalid content; the message names the place in it."""
 
 
 def decode(kind: type[T], data: bytes) -> T:
     """Decode JSON into a value of a type that msgspec knows: built-in types, structs, dataclasses and enums.
 
     Raises:
-        InvalidRecordError: If the data is not JSON in UTF-8, or a value has another type or range than ``kind`` says.
+        InvalidRecordError: If the data is not JSON in UTF-8, or a value does not have the type or range of ``kind``.
     """
     try:
         return msgspec.json.decode(data.decode(), type=kind)

@@ -1,4 +1,4 @@
-"""The user's caches: the one of linked kernels and the one of builds, where they lie and in what state they are."""
+"""The user's caches, of linked kernels and of builds: their directories, limits, usage and problems."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class UserCache:
 
     Args:
         name: ``cubins`` or ``build``.
-        title: What it holds.
-        bound: Bytes that it may hold.
+        title: Its name in messages.
+        bound: Its size limit in bytes.
         setting: ``on``, ``readonly`` or ``off``: whether programs use it.
     """
 
@@ -46,11 +46,11 @@ class UserCache:
             reasons = {FileNotFoundError: "it cannot be made", FileExistsError: "not a directory"}
             reason = reasons.get(type(error)) or error.strerror or str(error)
             what = f"cannot be used as a cache: {reason}"
-            hint = "set JITLTO_CACHE_DIR to another directory; it must be this user's own"
+            hint = "set JITLTO_CACHE_DIR to a different directory, owned by this user"
             raise JitltoError(what, code="jitlto-unusable-cache", where=str(self.directory), hint=hint) from error
 
     def problem(self) -> str | None:
-        """Why it cannot be read, or added to; None if it can. Nothing is made."""
+        """Return the reason why it cannot be read or written; None if it can. Creates nothing."""
         nearest = next(path for path in (self.directory, *self.directory.absolute().parents) if os.path.lexists(path))
         if not os.path.isdir(nearest):  # noqa: PTH112 - Path.is_dir raises where it may not look
             return f"{nearest} is not a directory"
@@ -65,14 +65,14 @@ class UserCache:
         return None
 
     def usage(self) -> Usage:
-        """What it holds; nothing if it cannot be read."""
+        """Return its number of entries and size; zero if it cannot be read."""
         try:
             return self.open(readonly=True).usage()
         except (FileNotFoundError, JitltoError):
             return Usage({}, 0)
 
     def remove(self, *, bound: int | None = None, everything: bool = False) -> Removed:
-        """Remove every entry, or those used longest ago until it is within a bound.
+        """Remove every entry, or the least recently used ones until it is within a size limit.
 
         Args:
             bound: Bytes; by default its own bound.
@@ -91,7 +91,7 @@ class UserCache:
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """How many entries and bytes were removed from a cache, and how many bytes are left."""
+    """The number of entries and bytes removed from a cache, and the number of bytes left."""
 
     removed: int
     bytes: int
@@ -99,7 +99,7 @@ class Removed:
 
 
 def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
-    """The cache of linked kernels and the build cache, by the settings of this process or by others."""
+    """Return the cache of linked kernels and the build cache, for the given settings or those of this process."""
     settings = settings or config.current()
     cubins, build = settings.cache_dir / "cubins", settings.cache_dir / "build"
     return (

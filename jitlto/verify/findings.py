@@ -17,37 +17,37 @@ class Kind(StrEnum):
 
     #: A requirement that no fragment meets.
     REQUIREMENT = "requirement"
-    #: Several fragments for one requirement, whatever the configuration says.
+    #: Several fragments for one requirement, in every configuration.
     AMBIGUITY = "ambiguity"
     #: Provider and requirer disagree about a layout.
     INTERFACE = "interface"
-    #: Fragments that do not go together otherwise, e.g. two definitions of one function.
+    #: Fragments that conflict in other ways, e.g. two definitions of one function.
     CONFLICT = "conflict"
     #: A device fragment that no kernel contains.
     UNUSED = "unused"
     #: A family without kernels.
     EMPTY = "empty"
-    #: A function that callers supply at run time. No failure.
+    #: A function that callers supply at run time. Not a failure.
     SUPPLIED = "supplied"
-    #: Two values that occur, and never together. Mostly no failure: a matrix may leave combinations out.
+    #: Two values that never occur together. Usually not a failure: a matrix may leave combinations out.
     GAP = "gap"
-    #: Fragments of one kernel that differ in one parameter, so that callers cannot give it. No failure.
+    #: Fragments of one kernel with different values of a parameter, so that callers cannot set it. Not a failure.
     MIXED = "mixed"
-    #: A kernel that nvJitLink refuses.
+    #: A kernel that nvJitLink cannot link.
     LINK = "link"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One failure, or one thing worth knowing.
+    """One failure or note.
 
     Args:
-        hint: What to do about it.
+        hint: How to fix it.
         subject: The key of the fragment concerned, or a family's name.
         configuration: The combination of values concerned.
-        log: The log of the tool below.
+        log: The log of nvJitLink or a compiler.
         arch: The target of the link.
-        code: The error's, where it comes from one.
+        code: The code of the error that it comes from, if any.
     """
 
     kind: Kind
@@ -61,22 +61,23 @@ class Finding:
 
 
 def link_failure(error: JitltoError, subject: str, configuration: Mapping[str, str], arch: str | None) -> Finding:
-    """The finding of a link that failed."""
+    """Return the finding for a failed link."""
     log = error.log if isinstance(error, LoggedError) else ""
     return Finding(Kind.LINK, message_of(error), error.hint, subject, configuration, log, arch, error.code)
 
 
 def message_of(error: JitltoError) -> str:
-    """What is wrong and where, without the code and the hint."""
+    """Return an error's message and location, without the code and the hint."""
     return f"{error.where}: {error.what}" if error.where else error.what
 
 
 def group_findings(findings: Iterable[Finding], fragments: Iterable[Fragment]) -> tuple[Cause, ...]:
-    """Findings by cause, the most frequent first.
+    """Group findings by cause, the most frequent first.
 
     Args:
-        findings: The first of a cause represents it.
-        fragments: Whose keys and symbols the messages name: findings that differ in nothing else have one cause.
+        findings: The findings; the first of a cause represents it.
+        fragments: The fragments whose keys and symbols may occur in messages. Messages that differ only in these have
+            the same cause.
     """
     fold = name_folder(fragments)
     causes = group_by_cause(findings, lambda finding: (finding.kind, finding.code, fold(finding.message)))

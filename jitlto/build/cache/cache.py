@@ -1,4 +1,4 @@
-"""The build cache: what compilers made, by content, shared between processes and checkouts."""
+"""The build cache: compiler output by content, shared between processes and checkouts."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 class Cache:
     """The build cache: compiled sources by source key and headers, costs and histories by fragment key.
 
-    Every entry that is damaged, or was written by other code, is a miss.
+    An entry that is damaged, or was not written by jitlto, is a miss.
     """
 
     def __init__(self, store: CacheDir) -> None:
         self.store = store
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
-        """The compiled form of a source whose headers are what they were then."""
+        """Return the compiled form of a source, if its headers have not changed since."""
         for sha in self._manifests(source_key):
             manifest = self.store.get("headers", sha)
             if manifest is None or keys.sha256(manifest) != sha or not compile_config.is_current(sha, manifest):
@@ -45,7 +45,7 @@ class Cache:
         return None
 
     def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> None:
-        """Store what a source was compiled to with the headers of ``manifest``."""
+        """Store the compiled form of a source that was compiled with the headers of ``manifest``."""
         sha = keys.sha256(manifest)
         self.store.put("headers", sha, manifest)
         self.store.put("compiled", keys.entry_key(source_key, sha), encode_compiled(compiled))
@@ -67,7 +67,7 @@ class Cache:
         """The fields that a fragment was made from when it was last built with this cache."""
         if data := self.store.get("history", keys.sha256(str(key).encode())):
             with contextlib.suppress(*_DAMAGED):
-                # Names of headers may be no UTF-8, which msgspec's own decoder refuses.
+                # Header names may not be valid UTF-8, which msgspec's own decoder rejects.
                 return msgspec.convert(json.loads(data), dict[str, str | dict[str, str]])
         return None
 
@@ -96,7 +96,7 @@ def decode_compiled(data: bytes) -> CompiledSource | None:
 
 
 def open_cache(directory: Path | None = None) -> Cache | None:
-    """The user's build cache, or the one below another cache directory; None if it cannot be used."""
+    """Open the user's build cache, or the one in ``directory``; return None if it cannot be used."""
     settings = config.current()
     store = open_cache_dir((directory or settings.cache_dir) / "build", settings.build_cache_size)
     return Cache(store) if store else None

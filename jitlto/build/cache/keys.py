@@ -1,9 +1,9 @@
-"""The inputs of a compile, in two levels, so that nothing is compiled again whose result would be the same.
+"""The inputs of a compile, in two levels, so that a source is compiled again only if the result could differ.
 
-The source key is known before any header is read: source, options, architectures, images, compiler. Under it the cache
-keeps *manifests*: the headers that a compile of that source has read, with their contents. A compiled source is valid
-if one of the manifests of its source key still holds. Names are relative to their include directory, so that
-directory, user and machine do not count; contents are compared by SHA-256, times never.
+The source key is known before any header is read: source, options, architectures, images, compiler. The cache stores
+*manifests* for it: lists of the headers that a compile of that source read, with their SHA-256. A compiled source is
+valid if one of the manifests of its source key still matches. Names are relative to their include directory, so that
+directory, user and machine do not matter; headers are compared by content, never by time.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.versions import Architecture
 
-#: To be raised when the same inputs give another compiled source, or its serialised form changes.
+#: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
 REVISION = 3
 
 
 @dataclass(frozen=True, eq=False)
 class CompileConfig:
-    """How the sources of one family are compiled, and what is computed once for each distinct source of them."""
+    """The compiler, options and headers of one family, with results that are computed once per distinct source."""
 
     toolchain: Toolchain
     search: HeaderSearch  # finds the headers that are sent with a source
@@ -72,7 +72,7 @@ class CompileConfig:
     def manifest(self, source: str, reads: Sequence[str]) -> bytes:
         """The headers of a compile as they are now: a line of SHA-256 and name for each that was read.
 
-        ``+ name`` and ``- name`` tell only whether a header exists, which decides what an include means.
+        ``+ name`` and ``- name`` record only whether a header exists, because that decides which file an include finds.
         """
         own = [name for name in reads if not name.startswith("<")]
         lines = [f"{self._state(name)} {name}" for name in reads]

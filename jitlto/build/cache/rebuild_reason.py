@@ -1,4 +1,4 @@
-"""Why a fragment would be compiled again: what differs from when it was last built, field by field."""
+"""The reasons for compiling a fragment again: the differences from its last build, field by field."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]
     """Explain what differs between two builds of one fragment.
 
     Args:
-        before: What it was made from when it was last built with this cache; None if it never was.
-        now: What it would be made from now.
-        is_cached: Whether the cache has what would be made now.
+        before: Its inputs when it was last built with this cache; None if it never was.
+        now: Its current inputs.
+        is_cached: Whether the cache has the result for the current inputs.
 
     Returns:
         A sentence for each difference, followed by a unified diff where a text differs; one if there is no difference.
@@ -37,7 +37,7 @@ def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]
 
 
 def differences(before: Fields, now: Fields) -> list[str]:
-    """The differences alone; none if there are none. A field that one side lacks is empty there."""
+    """Return the differences as a list, which may be empty. A field that one side lacks is empty there."""
     return [line for field in {**now, **before} for line in _field(field, before.get(field), now.get(field))]
 
 
@@ -90,4 +90,4 @@ def _words(field: str, before: Sequence[str], now: Sequence[str]) -> list[str]:
         return [f"{field}: {' '.join(gone)} → {' '.join(new)}"]
     if gone or new:
         return [f"{field}: {' '.join(gone or new)} {'is gone' if gone else 'is new'}"]
-    return [f"{field}: in another order or number: {' '.join(before)} → {' '.join(now)}"]
+    return [f"{field}: in a different order or number: {' '.join(before)} → {' '.join(now)}"]

@@ -11,7 +11,7 @@ from jitlto.model.fragment import FragmentKey
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One fragment's compile: where, when and how long."""
+    """The worker, start and duration of one fragment's compile."""
 
     key: FragmentKey
     worker: str  # host and process
@@ -20,16 +20,16 @@ class Span:
 
 
 class Observer:
-    """Called by one thread with what a build does. Override what matters; this one ignores it all."""
+    """Receives the events of a build, in one thread. The methods do nothing; override those that you need."""
 
     def phase(self, name: str) -> None:
         """The phase ``name`` begins, and the one before ends."""
 
     def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
-        """All is rendered; for each of ``keys`` one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows.
+        """Rendering is done; one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows for each key.
 
-        ``costs`` are expected seconds by the text form of the key, as far as they are known, and perhaps of other
-        fragments too; see :func:`jitlto.build.execution.costs.read_seconds`.
+        ``costs`` are the known expected seconds by the text form of the key, possibly of other fragments too; see
+        :func:`jitlto.build.execution.costs.read_seconds`.
         """
 
     def cached(self, key: FragmentKey) -> None:

@@ -1,7 +1,7 @@
 """The build scheduler: each distinct source once, from the cache or a compiler, the most expensive first.
 
-It owns no process: it submits jobs to any :class:`concurrent.futures.Executor` and keeps only as many running as that
-works on at once, so that another build with the same cache finds the rest free to claim.
+It owns no process: it submits jobs to any :class:`concurrent.futures.Executor`, and no more at a time than the executor
+runs in parallel, so that another build with the same cache can claim the rest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from jitlto.errors import CompileError, JitltoError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.headers import Source, split_leading_includes
 
-_POLL = 0.05  # seconds between two looks at what another build is compiling
-_PATIENCE = 900.0  # seconds to wait for another build before compiling the same
-_MOST_DEATHS = 2  # of workers over one job: the first one may have been another job's fault
+_POLL = 0.05  # seconds between two checks of jobs that another build is compiling
+_PATIENCE = 900.0  # seconds to wait for another build before compiling the same job
+_MOST_DEATHS = 2  # workers that may die over one job: the first death may be a different job's fault
 _log = logging.getLogger(__name__)
 
 
@@ -91,7 +91,7 @@ class _Task:
 
     @property
     def key(self) -> str:
-        """Identifies all that is given to the compiler: two builds should not compile it at once."""
+        """The key of the compiler's whole input, which two builds should not compile at the same time."""
         return keys.entry_key(self.source_key, self.source.sha256)
 
     def job(self) -> CompileJob:
@@ -110,11 +110,11 @@ class Scheduler:
     """Finds or compiles the sources of one build."""
 
     submit: Callable[[CompileJob], Future[CompileResult]]
-    width: int  # how many jobs can be worked on at once, at least 1
+    width: int  # number of jobs to run in parallel, at least 1
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() when the build began
-    #: Go on after a failure; else the outcome has that of the first request that fails, the same one every time.
+    #: Continue after a failure. If False, the outcome has the failure of the first failing request, in their order.
     keep_going: bool = False
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _requests: Sequence[CompileRequest] = field(default=(), init=False)
@@ -152,7 +152,7 @@ class Scheduler:
         return self._outcome
 
     def _find_tasks(self) -> list[_Task]:
-        """Take what the cache has, and make tasks of the rest, equal ones as one."""
+        """Take results from the cache, and create tasks for the other requests, one for all equal ones."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
         for position, request in enumerate(self._requests):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
@@ -175,7 +175,7 @@ class Scheduler:
         return list(tasks.values())
 
     def _start_tasks(self) -> None:
-        """Submit as much as can be worked on, of what no other build is compiling."""
+        """Submit as many tasks as can run in parallel, without those that another build is compiling."""
         for task in list(self._claimed):
             if len(self._running) < self.width and self._claim(task):
                 self._claimed.remove(task)
@@ -188,7 +188,7 @@ class Scheduler:
                 self._claimed.append(task)
 
     def _claim(self, task: _Task) -> bool:
-        """Return whether this build may compile a task: no other build does, or it takes too long."""
+        """Return whether this build may compile a task: no other build is compiling it, or has done so for too long."""
         if self.cache is None or task.claim is not None:
             return True
         task.claim = self.cache.store.claim(task.key)
@@ -203,7 +203,7 @@ class Scheduler:
         return False
 
     def _start(self, task: _Task) -> None:
-        # Between the look-up and the claim another build may have finished it.
+        # Another build may have finished it between the look-up and the claim.
         if self.cache and (compiled := self.cache.find(task.source_key, task.request.config)) is not None:
             task.release()
             self._take_cached(task.positions, compiled)
@@ -214,7 +214,7 @@ class Scheduler:
         try:
             result = future.result()
         except CompileError as error:
-            # An include through a macro, which no reading of the text can follow: send that header too.
+            # An include through a macro cannot be found by reading the text: send that header too.
             config = task.request.config
             name = diagnostics.find_further_header(error, config.search, task.extra)
             if name is None:
@@ -267,14 +267,14 @@ class Scheduler:
             self._outcome.failures.append((position, Failure(rendered, described)))
             self.observer.failed(rendered.key, described)
         if not self.keep_going:
-            # An earlier one may fail too, and is then the first to fail, whatever was compiled first.
+            # Go on with earlier requests: the reported failure must not depend on the order of compiles.
             first = min(position for position, _ in self._outcome.failures)
             self._waiting = [t for t in self._waiting if t.positions[0] < first]
             self._claimed = [t for t in self._claimed if t.positions[0] < first]
 
 
 def _describe(error: JitltoError, rendered: RenderedSource) -> JitltoError:
-    """An error of a compile in terms of the fragment: template, combination, lines of the source."""
+    """Add template, combination and source lines to a compile error."""
     if isinstance(error, CompileError):
         return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
     error.where = error.where or rendered.origin

@@ -30,7 +30,7 @@ from jitlto.errors import BuildError
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Runs a function with arguments in one worker: what :meth:`ProcessExecutor.converse` gives to a conversation.
+#: Runs a function with arguments in one worker; passed to the function given to :meth:`ProcessExecutor.converse`.
 Call = Callable[..., Any]
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.execution.workers import serve; serve(*sys.argv[1:])"
@@ -55,14 +55,14 @@ def _death(status: int) -> WorkerDied:
     if killer is signal.SIGKILL:
         hint = "most likely the machine ran out of memory: run fewer jobs at once"
     elif killer in _CRASHES:
-        hint = "the compiler crashed: compile this source alone to reproduce it, or try another version of the compiler"
+        hint = "the compiler crashed: compile this source alone to reproduce it, or try a different compiler version"
     else:
         hint = "another process sent that signal: build again"
     return WorkerDied(f"a worker process was killed by {killer.name}", hint=hint)
 
 
 def default_jobs() -> int:
-    """Return how many compilers may run at once: one for each core of this process, and as many as memory allows."""
+    """Return the number of compilers to run in parallel: at most one per core of this process, limited by memory."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         memory = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -78,7 +78,7 @@ class ProcessExecutor(Executor):
     next call gets a new worker. Workers end with the process that started them, however that ends.
 
     Args:
-        workers: The greatest number of processes, which are started as they are needed.
+        workers: The largest number of processes; they are started on demand.
     """
 
     def __init__(self, workers: int) -> None:
@@ -101,7 +101,7 @@ class ProcessExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the workers: when they are idle, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
-            return  # a fork's copy: the workers are not its own
+            return  # a copy in a forked process, which does not own the workers
         if cancel_futures:
             with self._lock:
                 self._closed = True

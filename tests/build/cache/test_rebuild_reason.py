@@ -50,7 +50,7 @@ def test_an_option_that_is_another_new_gone_or_moved() -> None:
     words = FIELDS | {"options": " ".join(FIELDS["options"])}
     assert differences(words, words | {"options": "--std=c++20 -DN=1"}) == options("--std=c++20", "-DN=1")
     assert options("-DN=1", "--std=c++17") == [
-        "options: in another order or number: --std=c++17 -DN=1 → -DN=1 --std=c++17"
+        "options: in a different order or number: --std=c++17 -DN=1 → -DN=1 --std=c++17"
     ]
 
 
