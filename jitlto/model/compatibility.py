@@ -21,7 +21,7 @@ from jitlto.model.versions import Architecture, Version
 
 
 class LinkMethod(StrEnum):
-    """How a fragment takes part in a link."""
+    """The form in which a fragment is linked, and the result."""
 
     #: LTO-IR, with link-time optimisation, into a cubin.
     LTO = "lto"
@@ -32,7 +32,7 @@ class LinkMethod(StrEnum):
 
 
 class LinkPreview(Struct, frozen=True):
-    """How a fragment links, or why it does not.
+    """The predicted link of a fragment, or the reason why it does not link.
 
     Args:
         method: None if it does not link.
@@ -132,7 +132,7 @@ def _links_for(linker: Version, number: int) -> bool:
 
 
 def can_link_for(linker: Version, target: Architecture) -> bool:
-    """Whether nvJitLink ``linker`` links for ``target``; one newer than this table is assumed to know newer ones.
+    """Return whether nvJitLink ``linker`` links for ``target``; a version newer than this table may know newer targets.
 
     Ask before nvJitLink does: given an architecture that it does not know, version 12.9 may crash.
     """

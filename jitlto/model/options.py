@@ -224,7 +224,7 @@ def touches_files(option: str) -> bool:
 
 
 def ptxas_touches_files(option: str) -> bool:
-    """Whether an option for ptxas makes it read or write a file; a word without a dash is a file's name to it."""
+    """Return whether an option makes ptxas read or write a file; ptxas takes a word without a dash as a file name."""
     return not option.startswith("-") or _option_name(option) in _PTXAS_FILES
 
 

@@ -103,7 +103,7 @@ def _kind(error: JitltoError) -> Kind:
 
 
 def _near_provided(index: Index, message: str) -> str | None:
-    """Who provides a function of the same name and of other types as one that ``message`` misses."""
+    """Return who provides a function with the same name but different types as one that ``message`` misses."""
     missing = [name for name in sorted(index.required) if not index.providers.get(name) and demangle(name) in message]
     for wanted in missing:
         for name, providers in sorted(index.providers.items()):

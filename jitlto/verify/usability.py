@@ -27,7 +27,7 @@ from jitlto.storage.database import FragmentDatabase
 
 @dataclass(frozen=True, slots=True)
 class TargetOutcome:
-    """How fragments link on one target, and why the driver refuses the result, if it does."""
+    """The predicted link of fragments for one target, and why the driver rejects it, if it does."""
 
     verdict: LinkPreview
     refused: Incompatibility | None
@@ -159,7 +159,7 @@ def _all(fragments: Iterable[Fragment], linker: Version) -> Iterator[Architectur
 
 
 def _images(fragment: Fragment) -> tuple[str, ...]:
-    """What a fragment holds, in words: ``LTO-IR of nvrtc 12.9 for compute_75``."""
+    """Describe the images of a fragment: ``LTO-IR of nvrtc 12.9 for compute_75``."""
     held: dict[str, list[str]] = {}
     for image in fragment.images:
         kind = f"PTX {image.ptx_isa}" if image.ptx_isa else "LTO-IR"

@@ -37,7 +37,7 @@ class DaskExecutor(Executor):
 
     @property
     def workers(self) -> int:
-        """How many calls the cluster runs at once now: the sum of its workers' threads, at least one."""
+        """The number of calls that the cluster can run in parallel: the sum of its workers' threads, at least one."""
         threads: dict[str, int] = self._client.nthreads()
         return max(1, sum(threads.values()))
 

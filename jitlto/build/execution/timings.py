@@ -1,4 +1,4 @@
-"""Where the time of a build went: recorded, and written to a file of its own (JSON, SVG, HTML), never the database.
+"""The time profile of a build: recorded, and written to a file of its own (JSON, SVG, HTML), never the database.
 
 The plot and the page, which needs no network and no library, are laid out by the templates beside this module.
 """
@@ -39,7 +39,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """Where the time of a build went; times are in seconds."""
+    """The time profile of a build; times are in seconds."""
 
     phases: tuple[Phase, ...]
     spans: tuple[Span, ...]  # of each fragment that was compiled, in the order in which they ended
