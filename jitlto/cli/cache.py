@@ -48,7 +48,11 @@ def info(as_json: bool) -> None:
         print_json({"caches": [about for _, about in caches], "mode": mode})
         return
     for title, about in caches:
-        kinds = (pluralize(count, kind.removesuffix("s")) for kind, count in sorted(about["entries"].items()))
+        nouns = {"compiled": "compiled source"}
+        kinds = (
+            pluralize(count, nouns.get(kind, kind.removesuffix("s")))
+            for kind, count in sorted(about["entries"].items())
+        )
         bound = "" if about["bound"] is None else f" of {format_bytes(about['bound'])}"
         size = format_bytes(about["bytes"])
         click.echo(f"{title}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}")

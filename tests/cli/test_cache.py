@@ -54,6 +54,14 @@ def _info(own: dict[str, str], **variables: str) -> dict[str, dict[str, object]]
     return {item["name"]: item for item in described["caches"]}
 
 
+def test_info_counts_entries_in_plain_words(own: dict[str, str], tmp_path: Path) -> None:
+    cache = CacheDir(tmp_path / "cache" / "build", 1 << 20)
+    for kind in ("compiled", "history"):
+        for key in ("00" * 32, "11" * 32):
+            cache.put(kind, key, b"")
+    assert "/build: 2 compiled sources, 2 histories, " in jitlto("cache", "info", **own).stdout
+
+
 def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     text = jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own).stdout
     assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 B of 5.0 MiB" in text
