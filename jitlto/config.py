@@ -29,12 +29,12 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from jitlto.errors import JitltoError
+from jitlto.model.frozen import Frozen
 
 
-class Config(NamedTuple):
+class Config(Frozen):
     """The settings of a process.
 
     Args:
