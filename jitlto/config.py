@@ -100,7 +100,7 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
 def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:
     value = environment.get(variable) or allowed[0]
     if value not in allowed:
-        hint = f"use {' or '.join(allowed)}"
+        hint = f"use {', '.join(allowed[:-1])} or {allowed[-1]}"
         raise JitltoError(f"invalid value {value!r}", code="jitlto-setting", where=variable, hint=hint)
     return value
 

@@ -19,6 +19,7 @@ from jitlto.storage.toml_reader import TomlTable, read_toml
 
 #: Names that a configuration cannot use for a parameter, since planners take them as arguments of their own.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
+_NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +193,7 @@ def load_family(path: Path) -> FamilyDeclaration:
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
-        raise table.error(f"invalid family name {family.name!r}", "use letters, digits and _")
+        raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
     check_options(table, family.options)
     groups = [
         _group(role, role_table.table(name), family.syntax)
@@ -234,7 +235,7 @@ def _link(table: TomlTable) -> LinkOptions:
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
-        raise table.error(f"invalid group name {name!r}", "use letters, digits and _")
+        raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     group = table.decode(_GroupTable)
     if role is Role.DEVICE and (group.params is not None or group.entry is not None):
         raise table.error("params and entry describe a kernel; a device group has none", case="unknown-key")

@@ -13,10 +13,11 @@ import json
 import logging
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from jitlto import cli
 from jitlto.build.pipeline import build
-from jitlto.cuda import toolkit
+from jitlto.cuda import device, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import JitltoError
 from jitlto.model import ptx
@@ -74,12 +75,12 @@ class _Heard(logging.Handler):
 
 def plan(mini: KernelFamily, arch: str, mode: str, name: str) -> Plan:
     """A plan of ``mini``, for a target that is asked for, or for that of a device that is not here."""
-    asked = None if arch.startswith(DEVICE) else arch
-    made = mini.plan(arch=asked, link_mode=mode, data_type="float", op_name=name)
-    if asked is None:
-        made.__dict__["target"] = Architecture.parse(
-            arch.removeprefix(DEVICE)
-        )  # where the plan keeps the device's answer
+    requested = None if arch.startswith(DEVICE) else arch
+    made = mini.plan(arch=requested, link_mode=mode, data_type="float", op_name=name)
+    if requested is None:
+        current = Architecture.parse(arch.removeprefix(DEVICE))
+        with patch.object(device, "architecture", lambda: current):
+            assert made.link_target.architecture  # which the plan keeps
     return made
 
 

@@ -175,7 +175,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         late = self.options.find_ineffective(self.built, mode)
         if late:
             raise LinkError(
-                f"{', '.join(late)} would have no effect on a {mode} link: fixed when the fragments were compiled",
+                f"{', '.join(late)} would have no effect on the link: fixed when the fragments were compiled",
                 code="link-option-late",
                 where=str(self.entry.key),
                 hint="declare it under [link] in family.toml and build the family again",
