@@ -221,7 +221,12 @@ def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(m
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     full = tmp_path / "full.pack"
     for more, cache, words, wrong in (
-        (f"-o {full}", "off", (f"{full}: cannot be written: File too large", "[jitlto-cache-full]"), "standard output"),
+        (
+            f"-o {full}",
+            "off",
+            (f"{full}: cannot be written: File too large", "[jitlto-unwritable-file]"),
+            "standard output",
+        ),
         (
             "",
             "on",
