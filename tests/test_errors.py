@@ -114,6 +114,7 @@ def fail() -> None:
     raise CompileError("what", where="where", hint="hint", log="log")
 
 
+@pytest.mark.slow
 def test_an_error_crosses_processes_whole() -> None:
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool, pytest.raises(CompileError) as caught:
         pool.submit(fail).result()

@@ -225,6 +225,7 @@ _fragments = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @given(st.lists(_fragments, max_size=6))
 def test_no_two_that_can_meet_and_differ_are_missed_and_no_others_refused(fragments: list[Fragment]) -> None:
     interface = {s.name for f in fragments for s in f.requires}

@@ -31,6 +31,7 @@ def test_distinct_keys_have_distinct_texts(a: FragmentKey, b: FragmentKey) -> No
     assert (str(a) == str(b)) == (a == b)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(names, st.text(), max_size=4), st.randoms())
 def test_a_key_does_not_depend_on_the_order_of_its_parameters(parameters: dict[str, str], random: object) -> None:
     shuffled = list(parameters.items())

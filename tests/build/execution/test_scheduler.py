@@ -87,6 +87,7 @@ class NoCompiler(Executor):
         raise AssertionError("a compiler was touched")
 
 
+@pytest.mark.slow
 def test_nothing_changed_touches_no_compiler(make: Make) -> None:
     first = make(MINI)
     data = first.path.read_bytes()

@@ -65,6 +65,7 @@ def test_headers_go_to_a_worker_once() -> None:
         assert Counting.sent > first + 180_000
 
 
+@pytest.mark.slow
 def test_errors_come_back_as_they_are() -> None:
     with ProcessExecutor(1) as pool, raises(ToolchainError, None, "what", where="nvrtc"):
         submit(pool, job(), fail).result(timeout=60)

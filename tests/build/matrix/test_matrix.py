@@ -387,6 +387,7 @@ def test_warnings_have_file_line_and_pointer(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @given(documents(anything))
 def test_every_member_and_element_is_found_on_its_line(document: Any) -> None:
     text = json.dumps(document, indent=1)
@@ -467,6 +468,7 @@ def ladder(depth: int) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize(
     ("document", "count"),

@@ -282,6 +282,7 @@ def test_the_command_builds_a_project(tmp_path: Path, mini_path: Path) -> None:
     assert output.read_bytes() == mini_path.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch) -> None:
     make(tmp_path)
     set_prebuilt(environment, mini_path)

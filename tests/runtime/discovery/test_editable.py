@@ -112,6 +112,7 @@ def test_it_is_built_when_it_is_first_used_and_when_its_sources_have_changed(
     assert caplog.text.count("building its fragments") == 3
 
 
+@pytest.mark.slow
 def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
     header = source / "kernels" / "mini" / "op.cuh"
     whole = header.read_text()

@@ -362,6 +362,7 @@ def test_no_entry_points_take_a_database_from_elsewhere(site: Path, text: str, l
         assert location.suffix == ".fragdb"
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?", fullmatch=True))
 def test_names_are_normalised_as_pep_503_says(name: str) -> None:
     assert entry_points.canonical_name(name) == re.sub(r"[-_.]+", "-", name).lower()
