@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import io
 import os
@@ -11,7 +12,7 @@ from difflib import get_close_matches
 
 import click
 
-from jitlto.cli.outcome import handle_signals, interrupted
+from jitlto.cli.outcome import handle_signals, interrupted, print_error
 from jitlto.errors import JitltoError
 
 # command → the module with a click command in a variable of the same name, which must be an identifier
@@ -75,6 +76,8 @@ def main() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
+        if sys.__stdout__ is None:  # closed: without this, the next file opened would get its descriptor
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         sys.exit(run(sys.argv[1:]))
     except OSError as error:
         click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
@@ -97,6 +100,5 @@ def run(arguments: Sequence[str]) -> int:
     except SystemExit as ended:
         return int(ended.code or 0)
     except JitltoError as error:
-        click.secho("error: ", fg="red", nl=False, err=True)
-        click.echo(str(error), err=True)
+        print_error(error)
         return 1

@@ -9,10 +9,11 @@ import click
 from msgspec import to_builtins
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
+from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH, json_option
-from jitlto.errors import DatabaseError
+from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle
 from jitlto.model.text import pluralize
@@ -98,8 +99,9 @@ def show(database: Path, key: str, as_json: bool) -> None:
 def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
     """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged.
 
-    DB may be a pack too: NAME.pack. A file that the manifest does not list, or lists with a different SHA-256, fails
-    and is not opened; with a manifest, DB is a path.
+    Damage in one DB does not keep the others from being checked. DB may be a pack too: NAME.pack.
+    A file that the manifest does not list, or lists with a different SHA-256, fails and is not opened;
+    with a manifest, DB is a path.
     """
     if manifest is None and not databases:
         raise click.UsageError("give a DB, or --manifest")
@@ -107,18 +109,23 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise click.UsageError("--signers needs --manifest, and --signer needs --signers")
     if manifest is not None:
         databases = _check_manifest(databases, manifest, signers, signer)
-    read: set[Path] = set()
-    for path in databases:
-        if path.suffix == ".pack":
-            _verify_pack(path, read)
-            continue
-        with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
-            images = opened.verify()
-            count = len(opened.fragments())
-            held = f"{pluralize(count, 'fragment')} and {pluralize(images, 'image')}"
-            click.echo(f"{opened.path}: {held} hold, digest {opened.digest}")
-            for pack in files.beside(opened.path, ".pack"):
-                _verify_pack(pack, read)
+    pending, read, damaged = list(reversed(databases)), set[Path](), False
+    while pending:
+        path = pending.pop()
+        try:
+            if path.suffix == ".pack":
+                _verify_pack(path, read)
+                continue
+            with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
+                pending += reversed(files.beside(opened.path, ".pack"))
+                images = opened.verify()
+                held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(images, 'image')}"
+                click.echo(f"{opened.path}: {held} hold, digest {opened.digest}")
+        except JitltoError as error:
+            print_error(error)
+            damaged = True
+    if damaged:
+        raise SystemExit(1)
 
 
 def _verify_pack(path: Path, read: set[Path]) -> None:

@@ -1,4 +1,4 @@
-"""The end of a command: its exit status, and clean-up after a signal."""
+"""The end of a command: its error, its exit status, and clean-up after a signal."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from types import FrameType
 from typing import NoReturn
 
 import click
+
+from jitlto.errors import JitltoError
 
 _received: list[int] = []  # signals that ended this process, except interrupts
 _status: list[int] = []  # of an interrupted command
@@ -55,6 +57,12 @@ def _exit(status: int) -> NoReturn:
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(status)
+
+
+def print_error(error: JitltoError) -> None:
+    """Print an error to standard error."""
+    click.secho("error: ", fg="red", nl=False, err=True)
+    click.echo(str(error), err=True)
 
 
 def conclude(run: Callable[[], bool]) -> None:

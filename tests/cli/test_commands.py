@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -222,6 +223,22 @@ def test_demo_holds() -> None:
     assert done.stdout.count("no call left") == 4
     launched = done.stdout.count("results agree with NumPy")
     assert launched == 4 or "left out launching" in done.stdout
+
+
+def test_verify_reads_all_databases_after_a_damaged_one(tmp_path: Path, mini_path: Path) -> None:
+    foreign, missing = tmp_path / "foreign.fragdb", tmp_path / "none.fragdb"
+    foreign.write_text("something else")
+    done = jitlto("verify", foreign, mini_path, missing)
+    fails(done, 1, "[database-foreign]", "[database-not-found]")
+    assert str(mini_path) in done.stdout
+
+
+@pytest.mark.parametrize("command", [("ls", "--installed", "--json"), ("doctor",), ("--version",)])
+def test_a_closed_standard_output_is_one_line(command: tuple[str, ...]) -> None:
+    script = f"{shlex.join([sys.executable, '-m', 'jitlto', *command])} >&-"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr == b"error: standard output: Bad file descriptor\n"
 
 
 def test_output_that_cannot_be_written_is_one_line(mini_path: Path) -> None:

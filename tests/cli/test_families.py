@@ -138,7 +138,7 @@ def test_installed_families_are_listed_with_their_versions_and_what_they_are(sit
     assert listed["second:mini"]["digest"] != listed["First.Package:mini"]["digest"]
     assert "not a fragment database" in listed["third:mini"]["trouble"]
     assert "pip install --force-reinstall" in listed["third:mini"]["remedy"]
-    assert listed["liar:lie"]["trouble"] == "holds no such family, but mini"
+    assert listed["liar:lie"]["trouble"] == "does not hold this family; it holds mini"
     assert "invalid entry point" in listed["liar:bad"]["trouble"]
     text = run("ls", "--installed").stdout
     assert "mini  First.Package 1.0  for compute_75  nvrtc " in text

@@ -1,4 +1,4 @@
-"""Errors for families that are not there, or there more than once."""
+"""Errors for families that are not found, or found more than once."""
 
 from __future__ import annotations
 
@@ -12,38 +12,37 @@ from jitlto.storage.files import SUFFIX
 
 
 def ambiguous_package(family: str, titles: list[str], example: str) -> RegistryError:
-    """The error for a family that several installed packages bring."""
+    """Return the error for a family that several installed packages provide."""
     return RegistryError(
-        f"several installed packages bring the family {family!r}: {', '.join(titles)}",
+        f"several installed packages provide the family {family!r}: {', '.join(titles)}",
         code="registry-ambiguous-package",
-        hint=f"name one: jitlto.family({family!r}, distribution={example!r}), on the command line {example}:{family}, "
-        "or --db DB",
+        hint=f"name one: jitlto.family({family!r}, distribution={example!r}); on the command line {example}:{family}",
     )
 
 
 def not_in_package(distribution: str, family: str) -> RegistryError:
-    """The error for an installed package that does not bring a family."""
-    wanted, brought = entry_points.canonical_name(distribution), entry_points.families()
-    of_it = [each for each in brought if entry_points.canonical_name(each.distribution) == wanted]
-    if of_it:
-        names = sorted({each.family for each in of_it})
+    """Return the error for a package that is not installed or does not provide a family."""
+    wanted, installed = entry_points.canonical_name(distribution), entry_points.families()
+    own = [each for each in installed if entry_points.canonical_name(each.distribution) == wanted]
+    if own:
+        names = sorted({each.family for each in own})
         return RegistryError(
-            f"{of_it[0].title} brings no family {family!r}",
+            f"{own[0].title} provides no family {family!r}",
             code="registry-not-in-package",
-            hint=_meant(family, names) + f"it brings {', '.join(names)}",
+            hint=_meant(family, names) + f"it provides {', '.join(names)}",
         )
-    titles = sorted({each.distribution for each in brought})
+    titles = sorted({each.distribution for each in installed})
     return RegistryError(
-        f"no installed package {distribution!r} brings families",
+        f"no installed package {distribution!r} provides a family",
         code="registry-unknown-package",
         hint=_meant(distribution, titles)
-        + (f"these do: {', '.join(titles)}" if titles else "no installed package does")
-        + "; `jitlto ls --installed` lists them",
+        + (f"packages with families: {', '.join(titles)}" if titles else "no installed package provides a family")
+        + "; to list them: jitlto ls --installed",
     )
 
 
 def unknown(family: str, on_path: set[str]) -> RegistryError:
-    """The error for a family that nothing holds.
+    """Return the error for a family that no database holds.
 
     Args:
         family : str
@@ -53,27 +52,26 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
         return RegistryError(
             f"{family!r} names a database, not a family",
             code="registry-not-a-family",
-            hint="name a family that it holds, and the database beside it: --db DB, or jitlto.load(FAMILY, DB)",
+            hint="give a family that it holds, and the database separately: jitlto.load(FAMILY, DB), or --db DB",
         )
-    brought = entry_points.families()
-    packages = {
-        name: sorted({b.distribution for b in brought if b.family == name}) for name in {b.family for b in brought}
-    }
+    packages: dict[str, set[str]] = {}
+    for each in entry_points.families():
+        packages.setdefault(each.family, set()).add(each.distribution)
     known = sorted(on_path | packages.keys())
-    listed = (f"{name} ({', '.join(packages[name])})" if name in packages else name for name in known)
-    seen = "no database is on JITLTO_DATABASE_PATH, and no installed package brings a family"
+    listed = (f"{name} ({', '.join(sorted(packages[name]))})" if name in packages else name for name in known)
+    seen = "no database is on JITLTO_DATABASE_PATH, and no installed package provides a family"
     return RegistryError(
         f"no database holds the family {family!r}",
         code="registry-unknown-family",
         hint=_meant(family, known)
-        + (f"families seen: {', '.join(listed)}" if known else seen)
-        + "; install the package that brings it, name a database (--db DB, or jitlto.load), "
-        + f"or build one: jitlto build {family} -o {family}.fragdb",
+        + (f"known families: {', '.join(listed)}" if known else seen)
+        + "; install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line "
+        + f"--db DB, or DB in place of the name), or build one: jitlto build {family} -o {family}.fragdb",
     )
 
 
 def not_held(name: str, families: Iterable[str], path: Path) -> RegistryError:
-    """The error for a database that does not hold a family."""
+    """Return the error for a database that does not hold a family."""
     known = sorted(families)
     return RegistryError(
         f"database holds no family {name!r}",

@@ -1,4 +1,4 @@
-"""The families that installed packages bring, and the state of their databases."""
+"""The families of installed packages, and the state of their databases."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jitlto.runtime.discovery.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class ListedFamily:
-    """A family of an installed package, and how its database is; ``size`` in bytes."""
+    """A family of an installed package, and the state of its database; ``size`` is in bytes."""
 
     family: str
     distribution: str
@@ -29,7 +29,7 @@ class ListedFamily:
 
 
 def installed_families(registry: Registry) -> list[ListedFamily]:
-    """The families of installed packages; nothing is built for it, and a database is opened only if it is new here."""
+    """Return the families of installed packages, without building any; known databases are not opened again."""
     families = sorted(entry_points.families(), key=lambda each: (each.family, each.distribution))
     return [_listed(each, registry) for each in families]
 
@@ -45,7 +45,7 @@ def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
         else:
             path = editable.locate_database(each, source, registry.settings)
             if not path.is_file():
-                return ListedFamily(*known, None, trouble="not built yet: that is done when it is used")
+                return ListedFamily(*known, None, trouble="not built yet; first use builds it")
             contents = registry.file(path).contents
         size = path.stat().st_size
     except JitltoError as error:
@@ -54,6 +54,6 @@ def _listed(each: InstalledFamily, registry: Registry) -> ListedFamily:
         return ListedFamily(*known, str(path), trouble=error.strerror or str(error))
     family = contents.families.get(each.family)
     if family is None:
-        problem = f"holds no such family, but {', '.join(sorted(contents.families)) or 'none'}"
+        problem = f"does not hold this family; it holds {', '.join(sorted(contents.families)) or 'none'}"
         return ListedFamily(*known, str(path), contents.digest, size=size, trouble=problem)
     return ListedFamily(*known, str(path), contents.digest, family.architectures, family.compilers, size)

@@ -1,4 +1,4 @@
-"""The resources of a device that a loaded kernel uses, and a description of the kernel for people to read."""
+"""The device resources that a loaded kernel uses, and a readable description of the kernel."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan
 
+#: :attr:`LinkedKernel.layer` → its description; any other layer is shown as it is.
 _ORIGINS = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}
 
 
@@ -38,7 +39,7 @@ class Resources(Frozen):
 
 
 def read_resources(kernel: Kernel) -> Resources:
-    """Return the resources of the current device that a kernel uses."""
+    """Return the resources that a kernel uses on the current device."""
     attributes = kernel.attributes[device.ordinal()]
     return Resources(
         attributes.num_regs,
@@ -53,6 +54,7 @@ def describe(
     plan: Plan, digest: str, signature: Sequence[Parameter], linked: LinkedKernel, resources: Resources
 ) -> str:
     """Return the text of :meth:`Launcher.explain <jitlto.Launcher.explain>`."""
+    origin = _ORIGINS.get(linked.layer, linked.layer)
     lines = [
         demangle(linked.entry),
         *(f"  {parameter}" for parameter in signature),
@@ -60,7 +62,7 @@ def describe(
         *(f"fragment {fragment.key}" for fragment in plan.fragments),
         *(f"user input {item.symbols.name}" for item in plan.supplied),
         f"digest {digest}",
-        f"{_ORIGINS[linked.layer]} for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.1f} ms",
+        f"{origin} for {linked.target} ({plan.link_mode}) in {1000 * linked.seconds:.1f} ms",
         f"{len(linked.cubin)} bytes of code",
         f"{resources.registers} registers and {resources.local} bytes of local memory per thread",
         f"{resources.shared} bytes of shared memory per block, at most {resources.threads} threads per block",

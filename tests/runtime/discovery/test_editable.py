@@ -209,7 +209,7 @@ def test_what_only_the_build_can_tell_is_built_every_time(source: Path) -> None:
 def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     (listed,) = [each for each in installed_families(session.default.registry) if each.distribution == "my-package"]
     assert (listed.editable, listed.database, listed.digest) == (str(source), None, None)
-    assert listed.trouble == "not built yet: that is done when it is used"
+    assert listed.trouble == "not built yet; first use builds it"
     assert not caplog.records
     assert not (empty_cache / "editable").exists()
 
