@@ -14,7 +14,7 @@ from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.text import pluralize
-from jitlto.storage import database
+from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
 
 _MAX_LISTED = 3
@@ -75,7 +75,7 @@ def merge_databases(
             for image in fragment.images
         }
         gaps = [key for family in families for key in family.gaps]
-        digest = database.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
+        digest = database_writer.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
     return MergeReport(output, digest, tuple(fragments), tuple(merger.advice))
 
 

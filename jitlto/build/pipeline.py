@@ -24,7 +24,7 @@ from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
-from jitlto.storage import database
+from jitlto.storage import database_writer
 from jitlto.storage.declaration import FamilyDeclaration
 
 
@@ -76,7 +76,7 @@ def build(
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
     sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families, keep_going=keep_going)
-    database.check_writable(output)
+    database_writer.check_writable(output)
     sources.check_reproducible()
     requests = sources.select(shard, recorded or {})
     observer.started([request.key for request in requests], cache.costs() if cache else None)
@@ -87,7 +87,7 @@ def build(
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-    digest = database.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
+    digest = database_writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
     if cache is not None:
         cache.store.prune()
     return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin)

@@ -11,7 +11,7 @@ import click
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.storage import files
-from jitlto.storage.database import is_database
+from jitlto.storage.files import is_database
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from jitlto.storage.declaration import FamilyDeclaration

@@ -1,5 +1,9 @@
 """The fragment database: one SQLite file, written once by the build side, read by the run side.
 
+The file may be damaged or hostile: it is never written here, no journal beside it is played back, none of its own SQL
+is run, and neither time nor memory exceeds what a file of its size can need. Source: SQLite's «Defense Against The Dark
+Arts».
+
 Format (schema 1; ``docs/database.md`` describes it for readers in other languages)::
 
     meta(name, value)             digest: SHA-256 over the sorted (kind, name, sha256) of all other rows
@@ -18,33 +22,26 @@ import hashlib
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import quote
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.family_record import FamilyRecord, PartRecord
+from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
-from jitlto.storage import files, serialization
+from jitlto.storage import serialization
+from jitlto.storage.files import identity
 from jitlto.storage.serialization import InvalidRecordError
-from jitlto.storage.sqlite_reader import BUILD_HINT, REBUILD_HINT, SqliteReader
-
-__all__ = [
-    "BUILD_HINT",
-    "MERGE_HINT",
-    "REBUILD_HINT",
-    "SCHEMA",
-    "FragmentDatabase",
-    "check_writable",
-    "is_database",
-    "write",
-]
 
 SCHEMA = 1
-_APPLICATION_ID = 0x6A6C746F  # "jlto"
+APPLICATION_ID = 0x6A6C746F  # "jlto"
+#: Hints for a file that is not a database, or not a sound one.
+BUILD_HINT, REBUILD_HINT = "make it with `jitlto build FAMILY -o DB`", "fetch, install or build it again"
 #: Hint for a database that is a part of a build.
 MERGE_HINT = "merge all parts first: jitlto merge -o DB PART..."
-_DDL = """
+DDL = """
 CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE family(name TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE fragment(key TEXT PRIMARY KEY, record TEXT NOT NULL, sha256 TEXT NOT NULL) WITHOUT ROWID;
@@ -57,12 +54,26 @@ CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
 CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
     json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
 """
-# _DDL in the form in which sqlite_master lists it.
+# DDL in the form in which sqlite_master lists it.
 _SCHEMA_ROWS = sorted(
     (kind.lower().encode(), name.encode(), name.encode(), statement.encode())
-    for statement in map(str.strip, _DDL.split(";"))
+    for statement in map(str.strip, DDL.split(";"))
     for kind, name in re.findall(r"^CREATE (\w+) (\w+)", statement)
 )
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_COLUMN: 20,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 3,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 20,
+    sqlite3.SQLITE_LIMIT_FUNCTION_ARG: 8,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 50,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 10_000,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 10,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
+_LARGEST = (1 << 31) - 1
 
 
 class FragmentDatabase:
@@ -80,7 +91,7 @@ class FragmentDatabase:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._reader = reader = SqliteReader(self.path)
+        self._reader = reader = _SqliteReader(self.path)
         #: The absolute path, so that a later chdir has no effect.
         self.location = reader.location
         #: Identity of the file.
@@ -91,7 +102,7 @@ class FragmentDatabase:
             meta = {name.decode("utf-8", "replace"): value for name, value in reader.scan("meta", "name", "value")}
             part, gaps = meta.get("part"), meta.get("gaps")
             #: SHA-256 of the content; equal digests mean equal databases.
-            self.digest = _digest(families, fragments, {n: meta[n] for n in ("part", "gaps") if n in meta})
+            self.digest = digest_of_rows(families, fragments, {n: meta[n] for n in ("part", "gaps") if n in meta})
             if meta.get("digest") != self.digest.encode():
                 raise reader.damaged("its rows are not those that were written")
             self._decode(families, fragments)
@@ -109,7 +120,7 @@ class FragmentDatabase:
             raise
 
     def _check_header(self) -> None:
-        if self._reader.pragma("application_id") != _APPLICATION_ID:
+        if self._reader.pragma("application_id") != APPLICATION_ID:
             raise self._reader.foreign()
         schema = self._reader.pragma("user_version")
         if schema != SCHEMA:
@@ -127,7 +138,7 @@ class FragmentDatabase:
         """Read the records of a table by name, and check their hashes."""
         rows = {}
         for key, record, sha in self._reader.scan(table, name, "record", "sha256"):
-            if _sha(record).encode() != sha:
+            if sha256(record).encode() != sha:
                 raise self._reader.damaged(f"invalid row in table {table}")
             rows[key.decode("utf-8", "replace")] = record
         return rows
@@ -166,7 +177,7 @@ class FragmentDatabase:
         data = self._reader.find("blob", "sha256", image.sha256, "data")
         if data is None:
             raise self._reader.damaged(f"image {image.sha256} is missing")
-        if not isinstance(data, bytes) or _sha(data) != image.sha256:
+        if not isinstance(data, bytes) or sha256(data) != image.sha256:
             raise self._reader.damaged(f"image {image.sha256} does not match its SHA-256")
         return data
 
@@ -202,107 +213,136 @@ class FragmentDatabase:
         self.close()
 
 
-def write(
-    path: str | os.PathLike[str],
-    families: Iterable[FamilyRecord],
-    fragments: Iterable[Fragment],
-    blobs: Mapping[str, bytes],
-    *,
-    part: PartRecord | None = None,
-    gaps: Iterable[FragmentKey] = (),
-) -> str:
-    """Write a database, whole or not at all; an existing one is replaced.
+class _SqliteReader:
+    """A read-only connection to one file, safe to use from several threads and after a fork.
 
     Args:
-        path: The file.
-        blobs: The bytes of every image, by SHA-256 in hexadecimal.
-        part: The part of a sharded build that it is; None if it is complete.
-        gaps: Keys of the fragments that a merge left out.
-
-    Returns:
-        The digest: equal digests mean equal databases.
+        path: The file, as messages name it.
 
     Raises:
-        DatabaseError: If the file cannot be written.
+        DatabaseError: If there is no such file, or it is not an SQLite database. All methods raise it if they cannot
+            read the file.
     """
-    path = Path(path)
-    check_writable(path)
-    family_rows = {family.name: serialization.encode_family(family) for family in families}
-    fragment_rows = {str(fragment.key): serialization.encode_fragment(fragment) for fragment in fragments}
-    meta = {} if part is None else {"part": serialization.encode_part(part)}
-    if left_out := sorted(gaps):
-        meta["gaps"] = serialization.encode_gaps(left_out)
-    digest = _digest(family_rows, fragment_rows, meta)
-    try:
-        with files.replacing(path) as temporary:
-            temporary.touch(exist_ok=False)
-            rows_of_meta = {"digest": digest.encode()} | meta
-            _fill(temporary, rows_of_meta, {"family": family_rows, "fragment": fragment_rows}, blobs)
-    except (sqlite3.Error, OSError) as error:
-        raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
-    return digest
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.location = path.absolute()
+        self._lock = threading.Lock()
+        if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            raise self.error(_describe_missing(path), BUILD_HINT, code="database-not-found")
+        try:
+            self.identity = identity(path.stat())
+        except OSError as error:  # gone since
+            raise self.error(f"cannot be read: {error.strerror}", BUILD_HINT, code="database-unreadable") from error
+        self._size = self.identity[2]
+        with self._reading():
+            self._connect()
+
+    def _connect(self) -> None:
+        # immutable: no locks and no journal beside a file that may lie in a read-only site-packages.
+        uri = f"file:{quote(os.fsencode(self.location))}?mode=ro&immutable=1"
+        self._process = os.getpid()
+        self.connection = connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
+        connection.text_factory = bytes
+        for limit, value in _LIMITS.items():
+            connection.setlimit(limit, value)
+        size = min(self._size, _LARGEST // 2)
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, size + 10_000)  # no value is longer than its file
+        # No statement takes more steps than the file has bytes, unless pages refer to each other cyclically. This
+        # includes SQLite's own read of the schema.
+        connection.set_progress_handler(lambda: True, size + 100_000)
+        connection.executescript(_PRAGMAS)
+
+    def pragma(self, name: str) -> int | bytes:
+        """Return the first value of a pragma."""
+        with self._reading():
+            value: int | bytes = self.connection.execute(f"PRAGMA {name}").fetchone()[0]
+        return value
+
+    def schema(self) -> list[tuple[bytes, ...]]:
+        """Return type, name, table and SQL of everything that the file's schema declares, sorted."""
+        with self._reading():
+            return sorted(self.connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
+
+    def scan(self, table: str, *columns: str) -> Iterator[list[bytes]]:
+        """Yield some columns of all rows of a table, sorted by the first, its key; no more than the file can hold.
+
+        A malicious file may link its pages so that a few of them yield more, or longer, rows than any machine can read.
+        """
+        last, remaining = b"", self._size
+        # A full scan: a look-up through a damaged index could miss a row in silence.
+        query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
+        with self._reading():
+            for row in self.connection.execute(query):
+                if not all(isinstance(value, bytes) for value in row):
+                    raise self.damaged(f"invalid row in table {table}")
+                remaining -= sum(map(len, row))
+                if row[0] <= last or remaining < 0:
+                    raise self.damaged(f"the rows of table {table} are out of order, or longer than the file")
+                last = row[0]
+                yield row
+
+    def find(self, table: str, key: str, value: str, column: str) -> object:
+        """Return one value of the row whose ``key`` is ``value``; None if there is no such row."""
+        if self._process != os.getpid():
+            # A fork: SQLite's connections do not survive one, and a thread of the parent may have held the lock.
+            self._lock = threading.Lock()
+            with self._reading(), self._lock:
+                self._connect()
+        query = f"SELECT {column} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
+        with self._reading(), self._lock:
+            row = self.connection.execute(query, (value,)).fetchone()
+        return None if row is None else row[0]
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+
+    def damaged(self, why: str) -> DatabaseError:
+        """Return the error for a file that is damaged."""
+        return self.error(f"is damaged: {why}", REBUILD_HINT, code="database-damaged")
+
+    def foreign(self) -> DatabaseError:
+        """Return the error for a file that is not a fragment database."""
+        return self.error("is not a fragment database", BUILD_HINT, code="database-foreign")
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Turn SQLite's errors into ours."""
+        try:
+            yield
+        except sqlite3.ProgrammingError as error:
+            raise self.error(f"cannot be read: {error}", "open it again", code="database-unreadable") from error
+        # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may exceed all memory.
+        except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
+            if str(error) == "interrupted":
+                raise self.damaged("its pages refer to each other cyclically") from error
+            if "unable to open" in str(error):
+                what, hint = "cannot be read: permission denied", "make it readable for this user"
+                raise self.error(what, hint, code="database-unreadable") from error
+            if "not a database" in str(error):
+                raise self.foreign() from error
+            raise self.damaged(str(error)) from error
+
+    def error(self, what: str, hint: str, *, code: str) -> DatabaseError:
+        """Return an error about this file."""
+        return DatabaseError(what, code=code, where=str(self.path), hint=hint)
 
 
-def _fill(
-    path: Path, meta: Mapping[str, bytes], tables: Mapping[str, Mapping[str, bytes]], blobs: Mapping[str, bytes]
-) -> None:
-    """Write the tables into an empty file: the same bytes for the same rows."""
-    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        connection.executescript(
-            f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={_APPLICATION_ID};"
-            f"PRAGMA user_version={SCHEMA}; BEGIN; {_DDL}"
-        )
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", [(name, meta[name].decode()) for name in meta])
-        for table, rows in tables.items():
-            values = ((key, rows[key].decode(), _sha(rows[key])) for key in sorted(rows))
-            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
-        connection.executemany("INSERT INTO blob VALUES (?, ?)", sorted(blobs.items()))
-        connection.execute("COMMIT")
-    with path.open("r+b") as file:
-        # Header fields 24 and 92 count writes (SQLite file format, 1.3), so they do not depend on the content alone.
-        for offset in (24, 92):
-            file.seek(offset)
-            file.write((1).to_bytes(4, "big"))
-        file.flush()
-        os.fsync(file.fileno())
+def _describe_missing(path: Path) -> str:
+    """Describe what is at a path that should be a regular file."""
+    if os.path.isdir(path):  # noqa: PTH112 - here and below: Path's raise on a name that is too long
+        return "is a directory"
+    if os.path.islink(path) and not os.path.exists(path):  # noqa: PTH110, PTH114
+        return f"is a broken link to {path.readlink()}"
+    return "is not a regular file" if os.path.lexists(path) else "no such file"
 
 
-def check_writable(path: Path) -> None:
-    """Check that a database may be written to ``path``, before the work of building it starts.
-
-    Raises:
-        DatabaseError: If another kind of file is there, or its directory is not writable.
-    """
-    if path.exists() and not path.is_file():
-        raise _unwritable(path, "it exists and is not a regular file")
-    if path.is_file() and path.stat().st_size and not is_database(path):
-        what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
-        raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
-    if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise _unwritable(path, "permission denied")
-
-
-def _unwritable(path: Path, why: str) -> DatabaseError:
-    what, hint = f"cannot be written: {why}", "give a path in a directory that exists and that you may write"
-    return DatabaseError(what, code="database-unwritable", where=str(path), hint=hint)
-
-
-def is_database(path: Path) -> bool:
-    """Return whether a file, even a damaged one, has our application id (SQLite file format, 1.3: offset 68).
-
-    Raises:
-        OSError: If it cannot be read.
-    """
-    with path.open("rb") as file:
-        header = file.read(72)
-    return header[:16] == b"SQLite format 3\0" and header[68:72] == _APPLICATION_ID.to_bytes(4, "big")
-
-
-def _sha(data: bytes) -> str:
+def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _digest(families: Mapping[str, bytes], fragments: Mapping[str, bytes], meta: Mapping[str, bytes]) -> str:
+def digest_of_rows(families: Mapping[str, bytes], fragments: Mapping[str, bytes], meta: Mapping[str, bytes]) -> str:
     tables = {"family": families, "fragment": fragments, "meta": meta}
-    rows = sorted((kind, name, _sha(record)) for kind, table in tables.items() for name, record in table.items())
-    return _sha("\n".join(" ".join(row) for row in rows).encode())
+    rows = sorted((kind, name, sha256(record)) for kind, table in tables.items() for name, record in table.items())
+    return sha256("\n".join(" ".join(row) for row in rows).encode())

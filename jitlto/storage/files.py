@@ -1,4 +1,4 @@
-"""Files: identity, safe reading, atomic replacement, and a database's digest without SQLite."""
+"""Files: identity, safe reading, atomic replacement; recognises a database without SQLite."""
 
 from __future__ import annotations
 
@@ -94,6 +94,17 @@ def beside(path: Path, suffix: str) -> list[Path]:
 def site_packages() -> list[str]:
     """Return the directories into which packages of this interpreter are installed."""
     return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
+
+
+def is_database(path: Path) -> bool:
+    """Return whether a file, even a damaged one, has our application id (SQLite file format, 1.3: offset 68).
+
+    Raises:
+        OSError: If it cannot be read.
+    """
+    with path.open("rb") as file:
+        header = file.read(72)
+    return header[:16] == b"SQLite format 3\0" and header[68:] == _APPLICATION_ID
 
 
 def digest_of(path: Path) -> str | None:

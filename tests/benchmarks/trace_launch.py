@@ -3,9 +3,10 @@
 Three ways, each in a fresh process: ``family.launcher(**config)`` for a kernel that an earlier process linked
 (``found``), the same with an empty cache (``linked``), and ``build`` of a family of one fragment (``build``), whose
 compile is done in the process itself and not in a worker. A module is *entered* when one of its functions is called
-from another module; calls that an import makes, and constructors of values, are left out. A *return* is an entry into a
-module that was entered before. Each pair of modules between which there are returns needs a reason in ``REASONS``, or
-the command fails.
+from another module. Calls that an import makes are left out, and so are the constructors, methods and properties of
+immutable values, which are read like attributes; what they call in other modules counts. ``Plan`` is no such value: it
+holds a session and a database, and links. A *return* is an entry into a module that was entered before. Each pair of
+modules between which there are returns needs a reason in ``REASONS``, or the command fails.
 
 python -m tests.benchmarks.trace_launch --output docs/architecture
 
@@ -27,11 +28,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from html import escape
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
+from jitlto.model.frozen import Frozen
 from tests.support.families import MINI, write_family
 
 #: What each trace is called in the drawings.
@@ -61,7 +64,6 @@ REASONS = {
     ("*", "model.ptx"): "each PTX that a compile makes is parsed: the image's, and the unoptimised one's",
     ("*", "storage.declaration"): "values: the declaration is asked for the options of its sources and of the compiler",
     ("*", "storage.files"): "every file is opened by the same rules",
-    ("*", "storage.sqlite_reader"): "one read for each image",
     ("*", "storage.serialization"): "one encoding for each record: the families', then the fragments'",
     ("*", "storage.cache_dir"): "one read or write for each entry; after a claim it is looked for again",
     ("*", "cuda.device"): "the current device is asked for when it is needed, and may differ between threads",
@@ -170,33 +172,39 @@ class Tracer:
 
     def __init__(self) -> None:
         self.trace = Trace()
-        self._stack: list[tuple[FrameType, Step | None, bool]] = []  # frame, its step, whether an import is under way
+        self._stack: list[_Call] = []
         self._generators: set[FrameType] = set()  # that have begun
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         if event == "call":
             self._call(frame)
-        elif event == "return" and self._stack and self._stack[-1][0] is frame:
-            _, step, _ = self._stack.pop()
+        elif event == "return" and self._stack and self._stack[-1].frame is frame:
+            step = self._stack.pop().step
             if step is not None:
                 step.end = len(self.trace.steps)
 
     def _call(self, frame: FrameType) -> None:
         name = frame.f_globals.get("__name__", "")
-        importing = (bool(self._stack) and self._stack[-1][2]) or frame.f_code.co_name == "<module>"
+        last = self._stack[-1] if self._stack else None
+        importing = (last is not None and last.importing) or frame.f_code.co_name == "<module>"
         own = name == "jitlto" or name.startswith("jitlto.")
         if not own and not importing:
             return
-        step = None
-        if own and not importing and not _makes_a_value(frame):
-            caller = self._stack[-1][0].f_globals["__name__"] if self._stack else ""
-            if caller != name and not self._goes_on(frame) and frame.f_code.co_name != "<genexpr>":
-                step = Step(_short(caller), _short(name), frame.f_code.co_qualname)
-                self.trace.steps.append(step)
-        self._stack.append((frame, step, importing))
+        call = _Call(frame, importing, name, name)
+        if own and not importing:
+            caller = last.caller if last else ""
+            # The helpers of a value's module belong to the value.
+            if _is_of_value(frame) or (last and last.module == name != caller):
+                call.caller = caller
+            elif name not in (caller, last and last.module) and not self._goes_on(frame):
+                call.step = Step(_short(caller), _short(name), frame.f_code.co_qualname)
+                self.trace.steps.append(call.step)
+        self._stack.append(call)
 
     def _goes_on(self, frame: FrameType) -> bool:
-        """Whether a frame is a generator's that goes on, and no call."""
+        """Whether a frame is a generator's that goes on or a generator expression, and no call."""
+        if frame.f_code.co_name == "<genexpr>":
+            return True
         if not frame.f_code.co_flags & inspect.CO_GENERATOR:
             return False
         known = frame in self._generators
@@ -204,9 +212,33 @@ class Tracer:
         return known
 
 
-def _makes_a_value(frame: FrameType) -> bool:
-    """Whether a frame is the constructor of a value: of a dataclass, or of jitlto's lighter ones."""
-    return frame.f_code.co_filename == "<string>" or frame.f_globals["__name__"] == "jitlto.model.frozen"
+@dataclass
+class _Call:
+    """A call under way: its module, and the one that its own calls count as coming from, which is a value's caller."""
+
+    frame: FrameType
+    importing: bool
+    module: str
+    caller: str
+    step: Step | None = None
+
+
+def _is_of_value(frame: FrameType) -> bool:
+    """Whether a frame is a method, a property or the constructor of an immutable value."""
+    if frame.f_code.co_filename == "<string>":  # what a dataclass generates
+        return True
+    owner: Any = SimpleNamespace(**frame.f_globals)
+    for name in frame.f_code.co_qualname.partition(".<locals>")[0].split(".")[:-1]:
+        owner = getattr(owner, name, None)
+    if not isinstance(owner, type):
+        return False
+    config, params = getattr(owner, "__struct_config__", None), getattr(owner, "__dataclass_params__", None)
+    return (
+        issubclass(owner, Frozen | Enum)
+        or (issubclass(owner, tuple) and hasattr(owner, "_fields"))
+        or (config is not None and config.frozen and not config.dict)
+        or (params is not None and params.frozen)
+    )
 
 
 def _short(module: str) -> str:

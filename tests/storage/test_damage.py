@@ -22,7 +22,7 @@ from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
 from jitlto.runtime.linking.kernel_cache import ENTRIES, KernelCache
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import database
+from jitlto.storage import database_writer
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 
@@ -194,9 +194,9 @@ def test_a_damaged_database_answers_the_same_or_says_so(sample: Sample, tmp_path
     whole = sample.path.read_bytes()
     with FragmentDatabase(sample.path) as opened:
         expected = answers(KernelFamily("mini", opened))
-        database.write(tmp_path / "empty.fragdb", [], [], {})
+        database_writer.write(tmp_path / "empty.fragdb", [], [], {})
         record = opened.families["mini"]
-        database.write(tmp_path / "bare.fragdb", [record], [], {})
+        database_writer.write(tmp_path / "bare.fragdb", [record], [], {})
     others = [(tmp_path / name).read_bytes() for name in ("empty.fragdb", "bare.fragdb")] + [b"", b"SQLite format 3\0"]
     chance, outcome, path = random.Random(3), Counter[str](), tmp_path / "mini.fragdb"  # noqa: S311
     for _ in range(PLACES):

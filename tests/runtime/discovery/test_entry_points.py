@@ -26,7 +26,7 @@ from jitlto.runtime import session
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import database, files
+from jitlto.storage import database_writer, files
 from jitlto.storage.database import FragmentDatabase
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.distributions import install
@@ -538,7 +538,7 @@ def test_what_is_shown_of_a_hundred_installed_databases_opens_none_that_was_open
         name = f"family_{number:03}"
         path = tmp_path / "made.fragdb"
         fragments = [replace(f, key=replace(f.key, family=name)) for f in of_one]
-        database.write(path, [replace(record, name=name)], fragments, blobs)
+        database_writer.write(path, [replace(record, name=name)], fragments, blobs)
         install(site, f"package-{number}", families={name: f"p{number}.f"}, databases={f"p{number}.f": path})
     cache = str(tmp_path / "cache")
     listed = [json.loads(process(LIST, site, JITLTO_CACHE_DIR=cache).stdout) for _ in range(5)]

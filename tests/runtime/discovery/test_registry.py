@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from jitlto.errors import DatabaseError, RegistryError
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
-from jitlto.storage import database
+from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 from tests.support.process import output_of
@@ -24,7 +24,7 @@ def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[
         record = replace(old.families["mini"], name=name, options=(*old.families["mini"].options, *options))
         fragments = [replace(f, key=replace(f.key, family=name)) for f in old.fragments()]
         blobs = {image.sha256: old.read(image) for f in fragments for image in f.images}
-    database.write(target, [record], fragments, blobs)
+    database_writer.write(target, [record], fragments, blobs)
     return target
 
 

@@ -22,7 +22,7 @@ from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import database
+from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
@@ -60,7 +60,7 @@ def altered(source: Path, target: Path, change: Callable[[Image], Image | None])
             images = tuple(new for image in fragment.images if (new := change(image)))
             fragments.append(replace(fragment, images=images))
             blobs.update({image.sha256: old.read(image) for image in images})
-        database.write(target, old.families.values(), fragments, blobs)
+        database_writer.write(target, old.families.values(), fragments, blobs)
     return KernelFamily("mini", FragmentDatabase(target))
 
 
