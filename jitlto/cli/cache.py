@@ -14,6 +14,7 @@ from jitlto.cli.output import print_json
 from jitlto.cli.parameters import json_option, parse_configuration
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
+from jitlto.model.versions import Architecture
 from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, user_caches
 
 _EDITABLE = "databases of packages that are installed editable"
@@ -158,7 +159,7 @@ def why(
     name: str,
     settings: tuple[str, ...],
     database: Path | None,
-    arch: str | None,
+    arch: Architecture | None,
     entry: str | None,
     link_mode: str,
     as_json: bool,

@@ -9,9 +9,10 @@ import click
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_cause, print_json
-from jitlto.cli.parameters import PATH, jobs_option, json_option, parse_targets
+from jitlto.cli.parameters import PATH, TargetList, jobs_option, json_option, targets_option
 from jitlto.cli.progress import progress
 from jitlto.model.text import pluralize
+from jitlto.model.versions import Architecture
 from jitlto.storage.check_result import FamilyCheck, LinkCheck
 
 
@@ -19,7 +20,7 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
 @click.argument("database", metavar=DATABASE, type=PATH)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("--complete", is_flag=True, help="Fail for combinations that a device group's matrix leaves out, too.")
-@click.option("--link", "archs", metavar="ARCH", multiple=True, help="Link for ARCH too, e.g. sm_90. Repeatable.")
+@targets_option("--link", "Link for these targets too", TargetList())
 @click.option(
     "--cover",
     type=click.IntRange(min=1),
@@ -33,7 +34,7 @@ def check(
     database: Path,
     names: tuple[str, ...],
     complete: bool,
-    archs: tuple[str, ...],
+    archs: list[Architecture],
     cover: int | None,
     mode: str | None,
     jobs: int | None,
@@ -51,14 +52,13 @@ def check(
     def run() -> bool:
         from jitlto.verify.check import check as check_database
 
-        targets = parse_targets(archs, "--link")
         opened, family = open_database(database)
         with opened, progress("linking") as tally:
             result = check_database(
                 opened,
                 (*([family] if family else []), *names),
                 complete=complete,
-                targets=targets,
+                targets=archs,
                 strength=cover,
                 mode=mode or "lto",
                 workers=jobs,

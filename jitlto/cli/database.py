@@ -12,7 +12,7 @@ from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, write_output
-from jitlto.cli.parameters import FILE, PATH, json_option
+from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, json_option
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.mangling import demangle
@@ -190,7 +190,7 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
 
 @click.command(epilog="Example: jitlto merge -o search.fragdb part-1.fragdb part-2.fragdb")
 @click.argument("parts", metavar="PART...", nargs=-1, required=True, type=PATH)
-@click.option("-o", "--output", type=FILE, required=True, help="The database.")
+@click.option("-o", "--output", type=DATABASE_FILE, required=True, help="The database.")
 @click.option("--allow-gaps", is_flag=True, help="Leave out fragments that no PART holds.")
 @click.option("--allow-mixed", is_flag=True, help="Accept parts made by different compilers.")
 @click.option("--prefer", type=click.Choice(["first", "last"]), help="The PART to prefer where they differ.")
@@ -211,7 +211,7 @@ def merge(
 
 @click.command(epilog="Example: jitlto report search.fragdb -o report.html --timings timings.json --check check.json")
 @click.argument("database", metavar=DATABASE, type=PATH)
-@click.option("-o", "--output", type=FILE, required=True, help="The page, e.g. report.html.")
+@click.option("-o", "--output", type=PAGE_FILE, required=True, help="The page, e.g. report.html.")
 @click.option("--timings", type=FILE, multiple=True, help="Output of `jitlto build --timings FILE.json`. Repeatable.")
 @click.option("--check", "check_file", type=FILE, help="Output of `jitlto check DB --json`.")
 def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: Path | None) -> None:

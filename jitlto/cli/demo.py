@@ -10,11 +10,10 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli.parameters import FILE
+from jitlto.cli.parameters import DATABASE_FILE, Target
 from jitlto.cli.progress import progress
-from jitlto.cuda import device, toolkit
+from jitlto.cuda import device
 from jitlto.errors import NoDeviceError
-from jitlto.model.compatibility import can_link_for
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
@@ -25,22 +24,23 @@ _WITHOUT_DEVICE = "sm_90"
 
 
 @click.command(epilog="Example: jitlto demo")
-@click.option("-o", "--output", type=FILE, help="Keep the database in this file.")
-@click.option("--arch", help=f"Link for this architecture [default: the device's, or {_WITHOUT_DEVICE} without one].")
-def demo(output: Path | None, arch: str | None) -> None:
+@click.option("-o", "--output", type=DATABASE_FILE, help="Keep the database in this file.")
+@click.option(
+    "--arch",
+    type=Target(),
+    help=f"Link for this architecture [default: the device's, or {_WITHOUT_DEVICE} without one].",
+)
+def demo(output: Path | None, arch: Architecture | None) -> None:
     """Build the family `search`, plan and link some of its 96 kernels, and run them if there is a GPU.
 
     Exit status 0 if the build and every link succeed, no call between fragments is left, and the results are right.
     """
-    target = None if arch is None else Architecture.parse(arch)
-    if target is not None and not can_link_for(toolkit.nvjitlink_version(), target):
-        raise click.UsageError(f"nvJitLink {toolkit.nvjitlink_version()} does not link for {target.sm}")
     with tempfile.TemporaryDirectory(prefix="jitlto-demo-") as directory:
         path = output or Path(directory) / "search.fragdb"
         _build(path)
         with FragmentDatabase(path) as database:
             search = KernelFamily("search", database)
-            held = _run(search, None if target is None else target.sm)
+            held = _run(search, None if arch is None else arch.sm)
     if not held:
         raise SystemExit(1)
 

@@ -12,7 +12,7 @@ import click
 from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH, json_option
+from jitlto.cli.parameters import PATH, TargetList, json_option, targets_option
 from jitlto.errors import JitltoError
 from jitlto.model.compatibility import LinkMethod
 from jitlto.model.text import pluralize
@@ -32,10 +32,10 @@ _WAYS = {
 
 @click.command(epilog="Example: jitlto doctor search.fragdb --arch sm_90 --driver 12.4")
 @click.argument("database", metavar=f"[{DATABASE}]", required=False, type=PATH)
-@click.option("--arch", "archs", metavar="ARCH", multiple=True, help="A target for DB, e.g. sm_90. Repeatable.")
+@targets_option("--arch", "Targets for DB", TargetList("any"))
 @click.option("--driver", "cuda", metavar="VERSION", help="Assume a driver for this CUDA version, e.g. 12.4.")
 @json_option
-def doctor(database: Path | None, archs: tuple[str, ...], cuda: str | None, as_json: bool) -> None:
+def doctor(database: Path | None, archs: list[Architecture], cuda: str | None, as_json: bool) -> None:
     """Show the toolchain, driver, devices, caches, databases and installed families found, and what is wrong.
 
     Exit status 1 if building or linking cannot work.
@@ -77,11 +77,10 @@ def _print(found: Diagnosis) -> None:
         click.echo("building and linking work, but there are problems with the databases found: see – above")
 
 
-def _assess(path: Path, archs: Sequence[str], cuda: str | None, as_json: bool) -> bool:
+def _assess(path: Path, targets: Sequence[Architecture], cuda: str | None, as_json: bool) -> bool:
     from jitlto.verify.usability import assess
 
     try:
-        targets = list(dict.fromkeys(map(Architecture.parse, archs)))
         supposed = None if cuda is None else Version.parse(cuda)
     except JitltoError as error:
         raise click.UsageError(f"{error.what}; {error.hint}") from None

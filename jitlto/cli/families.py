@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import click
 
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH
+from jitlto.cli.parameters import PATH, Target
 from jitlto.model.text import format_bytes
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
@@ -37,7 +37,9 @@ def plan_options(command: Callable[P, R]) -> Callable[P, R]:
             click.argument("name", metavar=FAMILY),
             click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1),
             click.option("--db", "database", type=PATH, help=DB_HELP),
-            click.option("--arch", help="Target, e.g. sm_90 [default: the current device's]."),
+            click.option(
+                "--arch", type=Target("reachable"), help="Target, e.g. sm_90 [default: the current device's]."
+            ),
             click.option("--entry", help="The entrypoint's group, if the family has several."),
             click.option("--link-mode", type=click.Choice(["lto", "ptx"]), default="lto", show_default=True),
         )

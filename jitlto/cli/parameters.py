@@ -5,14 +5,17 @@ An unreadable file is reported where it is read, as a failure (status 1) and not
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable
+from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
 from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture
+from jitlto.storage.files import SUFFIX
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +25,73 @@ PATH = click.Path(readable=False, path_type=Path)
 FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
 #: A directory to write to.
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
+
+
+class OutputFile(click.Path):
+    """A file to write whose name should end with ``suffix``; warns if it does not, except for a pipe or device."""
+
+    def __init__(self, suffix: str) -> None:
+        super().__init__(dir_okay=False, readable=False, path_type=Path)
+        self._suffix = suffix
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(os.fspath(value))
+        super().convert(path, param, ctx)
+        is_special = path.exists() and not path.is_file()
+        if path.suffix.lower() != self._suffix and not is_special:
+            click.echo(f"warning: {path}: the name does not end with {self._suffix}", err=True)
+        return path
+
+
+#: A fragment database to write; jitlto finds databases by this suffix.
+DATABASE_FILE = OutputFile(SUFFIX)
+#: An HTML page to write.
+PAGE_FILE = OutputFile(".html")
+
+
+class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
+    """An architecture to link for, e.g. ``sm_90``. Any other value is wrong usage (status 2) in every command.
+
+    Args:
+        accept: ``linkable``: the installed nvJitLink links for it. ``reachable``: or makes PTX that the driver of a
+            newer device compiles. ``any``: every well-formed architecture.
+    """
+
+    name = "arch"
+
+    def __init__(self, accept: Literal["linkable", "reachable", "any"] = "linkable") -> None:
+        self._accept = accept
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Convert one architecture.
+
+        Raises:
+            click.BadParameter: If it is invalid or not acceptable.
+            ToolchainError: If nvJitLink is not installed.
+        """
+        try:
+            target = Architecture.parse(value)
+        except JitltoError as error:
+            self.fail(f"{error.what}; {error.hint}", param, ctx)
+        if self._accept == "any":
+            return target
+        from jitlto.cuda import toolkit  # loads cuda-bindings, which other commands and usage errors need not wait for
+        from jitlto.model.compatibility import can_link_for, jit_base, linkable_architectures  # 10 ms, with msgspec
+
+        linker = toolkit.nvjitlink_version()
+        is_reachable = self._accept == "reachable" and jit_base(target, linker, requested=True) is not None
+        if not can_link_for(linker, target) and not is_reachable:
+            known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
+            self.fail(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}", param, ctx)
+        return target
+
+
+class TargetList(Target):
+    """Architectures separated by commas, as a list."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return [super(TargetList, self).convert(text, param, ctx) for text in value.split(",")]
+
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 
@@ -33,6 +103,19 @@ def jobs_option(what: str) -> Callable[[F], F]:
         "--jobs",
         type=click.IntRange(min=1),
         help=f"Number of parallel {what} [default: limited by cores and memory].",
+    )
+
+
+def targets_option(flag: str, what: str, target: TargetList) -> Callable[[F], F]:
+    """Return a repeatable option for ``archs``: a list of distinct targets, in the order given."""
+    return click.option(
+        flag,
+        "archs",
+        metavar="ARCH[,ARCH]...",
+        type=target,
+        multiple=True,
+        callback=lambda _, __, lists: list(dict.fromkeys(chain.from_iterable(lists))),
+        help=f"{what}, e.g. sm_90. Repeatable.",
     )
 
 
@@ -63,26 +146,3 @@ def parse_configuration(settings: Iterable[str]) -> dict[str, str]:
             raise click.UsageError(f"{name} is given twice")
         configuration[name] = value
     return configuration
-
-
-def parse_targets(texts: Iterable[str], option: str) -> list[Architecture]:
-    """Parse architectures such as ``sm_90``, each once, in the order given.
-
-    Raises:
-        click.UsageError: If one is invalid, or the nvJitLink at hand does not link for it.
-    """
-    from jitlto.cuda import toolkit  # loads cuda-bindings, which usage errors need not wait for
-    from jitlto.model.compatibility import can_link_for, linkable_architectures  # 10 ms, with msgspec
-
-    targets = []
-    for text in texts:
-        try:
-            target = Architecture.parse(text)
-        except JitltoError as error:
-            raise click.UsageError(f"{option}: {error.what}; {error.hint}") from None
-        linker = toolkit.nvjitlink_version()
-        if not can_link_for(linker, target):
-            known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))
-            raise click.UsageError(f"nvJitLink {linker} does not link for {target.sm}; it links for {known}")
-        targets.append(target)
-    return list(dict.fromkeys(targets))

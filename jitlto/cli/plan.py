@@ -13,6 +13,7 @@ from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_outputs, write_output
 from jitlto.cli.parameters import FILE, PATH, parse_configuration
 from jitlto.cuda.nvdisasm import disassemble
+from jitlto.model.versions import Architecture
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import files
 
@@ -29,7 +30,7 @@ def plan(
     name: str,
     settings: tuple[str, ...],
     database: Path | None,
-    arch: str | None,
+    arch: Architecture | None,
     entry: str | None,
     sources: tuple[Path, ...],
     link_mode: str,

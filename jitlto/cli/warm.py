@@ -12,7 +12,7 @@ import click
 from jitlto.cli.families import DB_HELP, find_family
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_cause, print_json
-from jitlto.cli.parameters import FILE, PATH, jobs_option, json_option, parse_pairs, parse_targets
+from jitlto.cli.parameters import FILE, PATH, TargetList, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.progress import progress
 from jitlto.cuda import toolkit
 from jitlto.errors import JitltoError, NoDeviceError, RegistryError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # usage errors need not wait for the run side
 @click.command(epilog="Example: jitlto warm used.jsonl --arch sm_90,sm_100 --db search.fragdb -o search.pack")
 @click.argument("target", metavar="FILE|[PACKAGE:]FAMILY")
 @click.argument("settings", metavar="[NAME=VALUE]...", nargs=-1)
-@click.option("--arch", "archs", multiple=True, metavar="ARCH[,ARCH]...", help="Targets, e.g. sm_90,sm_100.")
+@targets_option("--arch", "Targets", TargetList())
 @click.option("--db", "database", type=PATH, help=DB_HELP)
 @click.option("-o", "--output", type=FILE, help="Write a pack to this file.")
 @jobs_option("links")
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # usage errors need not wait for the run side
 def warm(
     target: str,
     settings: tuple[str, ...],
-    archs: tuple[str, ...],
+    archs: list[Architecture],
     database: Path | None,
     output: Path | None,
     jobs: int | None,
@@ -53,11 +53,10 @@ def warm(
     def run() -> bool:
         from jitlto.runtime.warming import WarmTarget
 
-        targets = parse_targets(",".join(archs).split(",") if archs else (), "--arch")
         if settings and Path(target).is_file():
             raise click.UsageError(f"NAME=VALUE does not apply to a file: {target}")
         destination = WarmTarget(output)
-        work = _jobs(target, settings, targets, database)
+        work = _jobs(target, settings, archs, database)
         begin = time.perf_counter()
         with progress("linking") as tally:
             tally.started(range(len(work.jobs)))

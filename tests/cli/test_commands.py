@@ -162,7 +162,6 @@ def test_configurations_that_do_not_resolve_have_status_1(mini_path: Path) -> No
     fails(plan("data_type=flaot"), 1, "[plan-unknown-value]", "'float'")
     fails(plan("data_type=float"), 1, "[plan-ambiguous]", "op_name (square, twice)")
     fails(jitlto("plan", "mni", "--db", mini_path), 1, "[registry-unknown-family]", "'mini'")
-    fails(jitlto("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_20"), 1, "[link-architecture]", "sm_20")
 
 
 @pytest.mark.slow
@@ -252,4 +251,3 @@ def test_output_that_cannot_be_written_is_one_line(mini_path: Path) -> None:
 
 def test_dump_options_that_would_be_ignored_are_usage_errors(mini_path: Path, tmp_path: Path) -> None:
     fails(jitlto("plan", "mini", *TWICE, "--db", mini_path, "-o", tmp_path / "x"), 2, "--dump")
-    fails(jitlto("demo", "--arch", "sm_20"), 2, "sm_20")

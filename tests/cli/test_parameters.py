@@ -1,0 +1,83 @@
+"""Parameters that commands share mean the same in every command."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from jitlto.cli import cli
+from jitlto.cli.parameters import Target
+
+TWICE = ("data_type=float", "op_name=twice")
+#: The commands that take an architecture, each with the option for it last.
+WITH_TARGET = {
+    "plan": ("plan", "mini", *TWICE, "--db", "mini.fragdb", "--arch"),
+    "cache why": ("cache", "why", "mini", *TWICE, "--db", "mini.fragdb", "--arch"),
+    "warm": ("warm", "mini", "--db", "mini.fragdb", "-o", "mini.pack", "--arch"),
+    "check": ("check", "mini.fragdb", "--link"),
+    "doctor": ("doctor", "mini.fragdb", "--arch"),
+    "demo": ("demo", "--arch"),
+}
+
+
+def _commands(group: click.Group, name: str = "") -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for each in group.list_commands(context):
+        command = group.get_command(context, each)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{name}{each} ")
+        else:
+            yield f"{name}{each}", command
+
+
+def test_every_option_for_an_architecture_has_the_same_type() -> None:
+    options = {
+        (name, option): parameter
+        for name, command in _commands(cli)
+        for parameter in command.params
+        for option in parameter.opts
+    }
+    typed = {name for (name, _), parameter in options.items() if isinstance(parameter.type, Target)}
+    assert typed == WITH_TARGET.keys()
+    assert all(isinstance(p.type, Target) for (_, option), p in options.items() if option == "--arch")
+
+
+@pytest.mark.parametrize("command", WITH_TARGET)
+@pytest.mark.parametrize("arch", ["ninety", "sm_20", ""])
+def test_a_wrong_architecture_is_a_usage_error_in_every_command(
+    command: str, arch: str, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(mini_path, "mini.fragdb")
+    done = CliRunner().invoke(cli, [*WITH_TARGET[command], arch])
+    if command == "doctor" and arch == "sm_20":  # it shows which targets are possible
+        assert done.exit_code == 1
+        return
+    assert done.exit_code == 2
+    assert WITH_TARGET[command][-1] in done.stderr
+    assert arch in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"),
+    [
+        (("build", "--dry-run", "search"), ".fragdb"),
+        (("merge", "mini.fragdb"), ".fragdb"),
+        (("report", "mini.fragdb"), ".html"),
+    ],
+)
+def test_an_unexpected_suffix_of_an_output_is_a_warning(
+    command: tuple[str, ...], suffix: str, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(mini_path, "mini.fragdb")
+    for name, warns in (("out.txt", True), (f"out{suffix}", False)):
+        done = CliRunner().invoke(cli, [*command, "-o", name])
+        assert done.exit_code == 0, done.output
+        assert (suffix in done.stderr and "warning" in done.stderr) is warns
