@@ -1,8 +1,8 @@
-"""Fourier transforms of CuPy arrays by the kernels of the family ``fft``, with callbacks linked into them.
+"""Fourier transforms of CuPy arrays with the kernels of the family ``fft``, with callbacks linked into them.
 
-An example of a front end: it chooses a kernel through a dispatcher, knows how that is launched, and allocates. It is no
-part of jitlto, which knows nothing of any family, and lies beside the families, to be copied: a package that ships
-kernels has such a module beside its database. In a checkout, after ``jitlto build fft -o fft.fragdb``::
+This is an example of a front end: it chooses a kernel with a dispatcher, knows how to launch it, and allocates arrays.
+jitlto itself knows nothing about any particular family. To use the example, copy it: a package that ships kernels has a
+module like this beside its database. In a checkout, after ``jitlto build fft -o fft.fragdb``::
 
     import cupy, jitlto, numpy
     from docs.examples import fft
@@ -11,8 +11,8 @@ kernels has such a module beside its database. In a checkout, after ``jitlto bui
     windowed = fft.plan(1024, 1000, "float32", load="window", load_info=numpy.hanning(1024), family=family)
     spectra = windowed(cupy.ones((1000, 1024), "complex64"))
 
-A callback is the name of one that the family ships, or the text of one in CUDA C++, as ``fft_load.cuh`` and
-``fft_store.cuh`` of the family declare them.
+A callback is either the name of one that the family ships, or the CUDA C++ source of your own, with the signature that
+the family's ``fft_load.cuh`` or ``fft_store.cuh`` declares.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Launcher
 
 _STORED_COMPLEX = {"float32": "complex64", "float64": "complex128"}
-#: What is said by the ``info`` of a callback that the family ships.
+#: What the ``info`` of each shipped callback contains.
 _NEEDS = {
     "scale": "a factor",
     "window": "the factors of a row",
@@ -44,16 +44,12 @@ _NEEDS = {
 
 @dataclass(frozen=True)
 class Launch:
-    """How a kernel is launched, as ``worker.cuh`` of the family says.
+    """The launch configuration of a kernel, following ``worker.cuh`` of the family.
 
-    Parameters
-    ----------
-    rows : int
-        Transforms of a block.
-    block : int
-        Threads of a block.
-    shared_memory : int
-        Dynamic shared memory of a block, in bytes.
+    Attributes:
+        rows: Transforms per block.
+        block: Threads per block.
+        shared_memory: Dynamic shared memory of a block, in bytes.
     """
 
     rows: int
@@ -62,7 +58,7 @@ class Launch:
 
     @classmethod
     def of(cls, size: int, dtype: DTypeLike, kind: str) -> Launch:
-        """For transforms of so many points."""
+        """Return the launch configuration for transforms of ``size`` points."""
         complex_points = size if kind == "c2c" else size // 2
         points = min(complex_points, 16)
         threads = complex_points // points
@@ -74,22 +70,16 @@ class Launch:
 class Plan:
     """Transforms of one size, number and type, ready to be called. Made by :func:`plan`.
 
-    Parameters
-    ----------
-    launcher : Launcher
-        The kernel.
-    launch : Launch
-        How it is launched.
-    batch : int
-        How many rows are transformed.
-    input_shape : tuple of int or None
-        Of the input; None for whatever a callback of the caller's reads.
-    output_shape : tuple of int
-        Of the output that a call allocates.
-    input_dtype, output_dtype : numpy.dtype
-        Of the arrays.
-    load_info, store_info : object
-        What the callbacks are given: device arrays, or None.
+    Attributes:
+        launcher: The kernel.
+        launch: Its launch configuration.
+        batch: The number of rows to transform.
+        input_shape: The shape of the input; None if a callback of the caller's decides what is read.
+        output_shape: The shape of the output that a call allocates.
+        input_dtype: The dtype of the input.
+        output_dtype: The dtype of the output.
+        load_info: The data passed to the load callback: a device array, or None.
+        store_info: The same for the store callback.
     """
 
     launcher: Launcher
@@ -103,41 +93,34 @@ class Plan:
     store_info: Any
 
     def __call__(self, rows: Any, output: Any = None, *, stream: Any = None) -> Any:
-        """Transform.
+        """Run the transforms.
 
-        Parameters
-        ----------
-        rows : cupy.ndarray
-            The input, contiguous. Half precision complex numbers are pairs of float16: one more dimension, of 2.
-        output : cupy.ndarray, optional
-            Where to write. The input itself, for a complex-to-complex transform whose callbacks keep each element in
-            its place; otherwise it must not overlap the input.
-        stream : object, optional
-            By default CuPy's current one.
+        Args:
+            rows: The input, contiguous. Half-precision complex numbers are pairs of float16, in an extra last
+                dimension of 2.
+            output: The array to write to, by default a new one. It may be the input if the transform is
+                complex-to-complex and its callbacks leave each element in its place; otherwise it must not overlap it.
+            stream: By default CuPy's current stream.
 
-        Returns
-        -------
-        cupy.ndarray
-            The output, not divided by the size in either direction.
+        Returns:
+            The output. It is not divided by the size in either direction.
 
-        Raises
-        ------
-        ValueError
-            If an array has not the dtype or the number of elements that is read or written, or begins within one.
+        Raises:
+            ValueError: If an array has the wrong dtype or number of elements, or is not aligned to its elements.
         """
         import cupy
 
         if output is None:
             output = cupy.empty(self.output_shape, self.output_dtype)
         elif output.dtype != self.output_dtype or output.size < prod(self.output_shape):
-            raise ValueError(f"the output is not an array of {self.output_dtype}, {self.output_shape}")
+            raise ValueError(f"the output is not an array of {self.output_dtype} with shape {self.output_shape}")
         if rows.dtype != self.input_dtype or (self.input_shape is not None and rows.size != prod(self.input_shape)):
             raise ValueError(f"the input is not an array of {self.input_dtype}, {self.input_shape or 'any shape'}")
         for array, shape in ((rows, self.input_shape), (output, self.output_shape)):
-            element = array.itemsize * (2 if shape and len(shape) == 3 else 1)  # a pair is read as one
+            element = array.itemsize * (2 if shape and len(shape) == 3 else 1)  # a pair is read at once
             if array.data.ptr % element:
                 raise ValueError(
-                    f"an array of {array.dtype} begins at an address that is no multiple of {element}: copy it"
+                    f"an array of {array.dtype} begins at an address that is not a multiple of {element}: copy it"
                 )
         self.launcher(
             cupy.cuda.get_current_stream() if stream is None else stream,
@@ -167,39 +150,29 @@ def plan(
     family: KernelFamily | None = None,
     link_mode: str = "lto",
 ) -> Plan:
-    """Choose, link and load the kernel for some transforms. Needs a GPU.
+    """Choose, link and load the kernel for a batch of transforms. Needs a GPU.
 
-    Parameters
-    ----------
-    size : int
-        Points of a transform: a power of two from 2 to 8192.
-    batch : int
-        How many.
-    dtype : dtype
-        Of real numbers, and of the parts of complex ones, in memory: float16, float32 or float64.
-    kind : str
-        ``c2c``, ``r2c`` or ``c2r``.
-    direction : str, optional
-        ``forward`` or ``inverse``; a matter of choice for ``c2c`` alone, where forward is the default.
-    load, store : str
-        ``identity``, ``scale``, ``window``, ``pad`` (load), ``crop`` (store), or the text of a callback in CUDA C++.
-    load_info, store_info : object
-        For ``scale`` the factor, for ``window`` the factors of a row, for ``pad`` and ``crop`` how many elements a row
-        has in memory; for a callback of one's own a device array or None, given to it as ``info``.
-    family : KernelFamily, optional
-        By default the one on ``JITLTO_DATABASE_PATH``.
-    link_mode : str
-        ``ptx`` to link without link-time optimisation, for comparison: a call then reads or writes each element.
+    Args:
+        size: Points of a transform: a power of two from 2 to 8192.
+        batch: The number of transforms.
+        dtype: The type in memory of real numbers and of the parts of complex ones: float16, float32 or float64.
+        kind: ``c2c``, ``r2c`` or ``c2r``.
+        direction: ``forward`` or ``inverse``. Only ``c2c`` has a choice; its default is forward.
+        load: ``identity``, ``scale``, ``window``, ``pad``, or the source of a callback in CUDA C++.
+        store: ``identity``, ``scale``, ``window``, ``crop``, or the source of a callback in CUDA C++.
+        load_info: For ``scale``, the factor; for ``window``, the factors of a row; for ``pad`` and ``crop``, the number
+            of elements of a row in memory; for your own callback, a device array or None, which it gets as ``info``.
+        store_info: The same for ``store``.
+        family: By default the family ``fft`` found on ``JITLTO_DATABASE_PATH``.
+        link_mode: ``ptx`` links without link-time optimisation, for comparison: every element is then read and written
+            through a call.
 
-    Raises
-    ------
-    ValueError
-        If what a callback needs is missing or does not fit.
-    JitltoError
-        If there is no such kernel, a callback does not compile or fit, or there is no GPU.
+    Raises:
+        ValueError: If a callback lacks data that it needs, or the data does not fit.
+        JitltoError: If there is no such kernel, a callback does not compile or fit, or there is no GPU.
     """
     if batch < 1:
-        raise ValueError(f"a plan is for one row or more, not for {batch}")
+        raise ValueError(f"a plan needs one row or more, not {batch}")
     for callback, given, what in ((load, load_info, "load_info"), (store, store_info, "store_info")):
         if given is None and callback in _NEEDS:
             raise ValueError(f"{callback} needs {_NEEDS[callback]}: give {what}")
@@ -218,7 +191,7 @@ def plan(
     stored = int(load_info) if load == "pad" else input_length
     kept = min(int(store_info), output_length) if store == "crop" else output_length
     infos = _info(load, load_info, input_length, real), _info(store, store_info, output_length, real)
-    cupy.cuda.get_current_stream().synchronize()  # they are copied there, and a plan is called on any stream
+    cupy.cuda.get_current_stream().synchronize()  # copied on this stream, but a plan may be called on any
     return Plan(
         launcher,
         Launch.of(size, real, kind),
@@ -256,12 +229,12 @@ def _is_source(callback: str) -> bool:
 
 
 def _computed(dtype: DTypeLike) -> np.dtype[Any]:
-    """The real type that is computed with."""
+    """Return the real type that the kernel computes with."""
     return np.dtype("float64" if np.dtype(dtype) == np.float64 else "float32")
 
 
 def _element(real: np.dtype[Any], is_complex: bool) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    """An array's dtype, and its dimensions beside rows and elements: NumPy has no complex numbers of half precision."""
+    """Return an array's dtype and its extra dimensions: NumPy has no half-precision complex numbers."""
     if not is_complex:
         return real, ()
     stored = _STORED_COMPLEX.get(real.name)
@@ -269,7 +242,7 @@ def _element(real: np.dtype[Any], is_complex: bool) -> tuple[np.dtype[Any], tupl
 
 
 def _info(callback: str, given: Any, length: int, real: np.dtype[Any]) -> Any:
-    """What a callback is given, on the device."""
+    """Return the data for a callback, on the device."""
     import cupy
 
     if _is_source(callback):
@@ -278,10 +251,10 @@ def _info(callback: str, given: Any, length: int, real: np.dtype[Any]) -> Any:
         return None
     if callback in ("pad", "crop"):
         if not 1 <= int(given) <= length:
-            raise ValueError(f"{callback}: {given} elements of a row of {length}, where 1 to {length} can be")
+            raise ValueError(f"{callback}: a row has 1 to {length} elements in memory, not {given}")
         return cupy.array([given], np.uint32)
     values = cupy.asarray(given, _computed(real)).reshape(-1)
     wanted = length if callback == "window" else 1
     if values.size != wanted:
-        raise ValueError(f"{callback} takes {wanted} values of {_computed(real)}, {values.size} are given")
+        raise ValueError(f"{callback} takes {wanted} values of {_computed(real)}, got {values.size}")
     return values

@@ -1,12 +1,12 @@
-"""Monte-Carlo transport in a few lines: a front end of the family ``transport``.
+"""Monte Carlo particle transport in a few lines: a front end for the family ``transport``.
 
-A problem is a grid of cells, the materials in them, a source and the boundaries; `simulate` plans and links the kernel
-that it needs, launches it, and returns tallies as NumPy arrays with their statistical errors::
+A problem consists of a grid of cells, their materials, a source and boundaries. `simulate` plans and links the kernel
+for it, launches it, and returns tallies with their statistical errors as NumPy arrays::
 
     jitlto build transport -o transport.fragdb
     python docs/examples/transport.py transport.fragdb
 
-It is an example of what a package would put around a family, and not part of jitlto, which knows no family.
+This is an example of what a package would put around a family. jitlto itself knows nothing about any particular family.
 """
 
 from __future__ import annotations
@@ -36,17 +36,14 @@ FULL_WEIGHT: Final = 1 << 24
 
 @dataclass(frozen=True)
 class Material:
-    """What a cell is made of; one value for each group of energy.
+    """The material of a cell, with one value for each energy group.
 
-    Parameters
-    ----------
-    total, absorption : sequence of float
-        Macroscopic cross sections in 1/cm. What is not absorbed scatters.
-    scattering : array_like, optional
-        Groups × groups: the probability that scattering in the row's group leaves a particle in the column's. By
-        default it keeps its group.
-    mean_cosine : sequence of float, optional
-        Of the angle of scattering where it is ``linear``, from -1/3 to 1/3; by default 0.
+    Attributes:
+        total: Macroscopic total cross sections in 1/cm.
+        absorption: Macroscopic absorption cross sections in 1/cm. Everything else scatters.
+        scattering: A matrix, groups × groups: the probability that a particle of the row's group is in the column's
+            group after scattering. By default particles keep their group.
+        mean_cosine: The mean cosine of the scattering angle for ``linear`` scattering, from -1/3 to 1/3; by default 0.
     """
 
     total: Sequence[float]
@@ -56,7 +53,7 @@ class Material:
 
     @property
     def probabilities(self) -> NDArray[np.float64]:
-        """The matrix of scattering, groups × groups."""
+        """The scattering matrix, groups × groups."""
         return np.eye(len(self.total)) if self.scattering is None else np.asarray(self.scattering, np.float64)
 
     @property
@@ -67,39 +64,24 @@ class Material:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is simulated.
+    """The problem to simulate.
 
-    Parameters
-    ----------
-    cells : tuple of int
-        Cells in x, y and z.
-    size : tuple of float
-        Edges of the grid in cm. A slab is infinite in y and z: give 1 for both, and results are per cm².
-    materials : sequence of Material
-        All with the same groups.
-    layout : array_like of int, optional
-        The material of each cell, of shape (z, y, x); by default the first everywhere.
-    geometry : str
-        ``slab`` or ``cartesian``.
-    source : str
-        ``beam`` (through the low x face along x), ``point`` or ``volume`` (both isotropic).
-    source_position : tuple of float
-        Of a point source, in cm.
-    source_group : int
-        In which group particles are born.
-    boundary : str
-        ``vacuum``, ``reflective``, or ``mixed``: the faces in ``mirrors`` reflect.
-    mirrors : collection of str
-        Of `FACES`.
-    scattering : str
-        ``isotropic`` or ``linear``.
-    absorption : str
-        ``analog``, or ``implicit``: weights instead of absorbed particles, and Russian roulette.
+    Attributes:
+        cells: Numbers of cells in x, y and z.
+        size: Edges of the grid in cm. A slab is infinite in y and z: use 1 for both, and results are per cm².
+        materials: The materials, all with the same groups.
+        layout: The index of the material of each cell, of shape (z, y, x); by default 0 everywhere.
+        geometry: ``slab`` or ``cartesian``.
+        source: ``beam`` (through the low x face along x), ``point`` or ``volume`` (both isotropic).
+        source_position: The position of a point source, in cm.
+        source_group: The group in which particles are born.
+        boundary: ``vacuum``, ``reflective``, or ``mixed``: the faces in ``mirrors`` reflect.
+        mirrors: Some of `FACES`.
+        scattering: ``isotropic`` or ``linear``.
+        absorption: ``analog``, or ``implicit``: particles lose weight instead of being absorbed, with Russian roulette.
 
-    Raises
-    ------
-    ValueError
-        If the parts do not fit together; the message says which.
+    Raises:
+        ValueError: If the parts do not fit together; the message says which.
     """
 
     cells: tuple[int, int, int]
@@ -116,54 +98,63 @@ class Problem:
     absorption: str = "analog"
 
     def __post_init__(self) -> None:
-        def require(holds: object, what: str) -> None:
-            if not holds:
+        def require(condition: object, what: str) -> None:
+            if not condition:
                 raise ValueError(what)
 
-        require(all(n >= 1 for n in self.cells), f"cells are {self.cells}: at least one in each direction")
-        require(math.prod(self.cells) < 1 << 32, f"cells are {self.cells}: fewer than 2^32 in all")
-        require(all(edge > 0 for edge in self.size), f"the size is {self.size}: edges are positive")
+        require(all(n >= 1 for n in self.cells), f"cells {self.cells}: at least one in each direction is needed")
+        require(math.prod(self.cells) < 1 << 32, f"cells {self.cells}: there must be fewer than 2^32 in all")
+        require(all(edge > 0 for edge in self.size), f"size {self.size}: edges must be positive")
         require(self.materials, "there are no materials")
         if self.geometry == "slab":
-            require((*self.cells[1:], *self.size[1:]) == (1, 1, 1, 1), "a slab has one cell of 1 cm in y and in z")
+            require(
+                (*self.cells[1:], *self.size[1:]) == (1, 1, 1, 1), "a slab must have one cell of 1 cm in y and in z"
+            )
         for number, material in enumerate(self.materials):
             total, absorption = np.asarray(material.total, float), np.asarray(material.absorption, float)
-            require(total.shape == absorption.shape == (self.groups,), f"material {number}: {self.groups} groups each")
-            possible = (absorption >= 0).all() and (absorption <= total).all()
-            require(possible, f"material {number}: 0 ≤ absorption ≤ total")
-            matrix = material.probabilities
-            require(matrix.shape == (self.groups, self.groups), f"material {number}: scattering is groups × groups")
             require(
-                (matrix >= 0).all() and np.allclose(matrix.sum(1), 1), f"material {number}: rows of scattering sum to 1"
+                total.shape == absorption.shape == (self.groups,), f"material {number}: expected {self.groups} groups"
             )
-            require((abs(material.cosines) <= 1 / 3 + 1e-12).all(), f"material {number}: mean cosines within ±1/3")
+            possible = (absorption >= 0).all() and (absorption <= total).all()
+            require(possible, f"material {number}: absorption must be from 0 to total")
+            matrix = material.probabilities
+            require(
+                matrix.shape == (self.groups, self.groups), f"material {number}: scattering must be groups × groups"
+            )
+            require(
+                (matrix >= 0).all() and np.allclose(matrix.sum(1), 1),
+                f"material {number}: rows of scattering must sum to 1",
+            )
+            require(
+                (abs(material.cosines) <= 1 / 3 + 1e-12).all(), f"material {number}: mean cosines must be within ±1/3"
+            )
         require(self.material_of_cells.shape == self.cells[::-1], f"the layout's shape is not {self.cells[::-1]}")
         require(
             ((self.material_of_cells >= 0) & (self.material_of_cells < len(self.materials))).all(),
-            f"the layout names other materials than 0 to {len(self.materials) - 1}",
+            f"the layout may only name materials 0 to {len(self.materials) - 1}",
         )
         inside = all(0 <= place <= edge for place, edge in zip(self.source_position, self.size, strict=True))
         require(inside or self.source != "point", f"the source at {self.source_position} is outside the grid")
         require(0 <= self.source_group < self.groups, f"there is no group {self.source_group}")
-        require(set(self.mirrors) <= set(FACES), f"mirrors are some of {', '.join(FACES)}")
+        require(set(self.mirrors) <= set(FACES), f"mirrors must be some of {', '.join(FACES)}")
 
     @property
     def groups(self) -> int:
-        """How many groups of energy there are."""
+        """The number of energy groups."""
         return len(self.materials[0].total)
 
     @property
     def material_of_cells(self) -> NDArray[np.int64]:
-        """The material of each cell, of shape (z, y, x)."""
+        """The index of the material of each cell, of shape (z, y, x)."""
         return np.zeros(self.cells[::-1], np.int64) if self.layout is None else np.asarray(self.layout, np.int64)
 
     @property
     def cell_volume(self) -> float:
-        """In cm³."""
+        """The volume of a cell in cm³."""
         return math.prod(edge / n for edge, n in zip(self.size, self.cells, strict=True))
 
     def configuration(self, tally: str, generator: str) -> dict[str, str]:
-        """What chooses the kernel."""
+        """Return the configuration that selects the kernel."""
         return {
             "absorption_name": self.absorption,
             "boundary_name": self.boundary,
@@ -178,22 +169,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class Run:
-    """How a problem is simulated.
+    """The parameters of a simulation.
 
-    Parameters
-    ----------
-    particles : int
-        How many are born.
-    seed : int
-        Equal seeds give equal results, to the last bit.
-    batches : int
-        In how many parts the particles are counted; statistical errors come from the differences between these.
-    tally : str
-        ``track_length`` or ``collision``: how the flux is estimated.
-    generator : str
-        ``philox_10`` or ``philox_7``.
-    max_flights : int
-        A history that is longer is given up. It bounds the kernel's time where nothing absorbs or leaks.
+    Attributes:
+        particles: The number of particles.
+        seed: Equal seeds give equal results, to the last bit.
+        batches: The number of batches; statistical errors are computed from the differences between them.
+        tally: The estimator of the flux: ``track_length`` or ``collision``.
+        generator: ``philox_10`` or ``philox_7``.
+        max_flights: The most flights of a particle, after which its history is cut. This limits the kernel's time if
+            nothing absorbs or leaks.
     """
 
     particles: int
@@ -205,15 +190,15 @@ class Run:
 
     def __post_init__(self) -> None:
         if self.particles < 1 or self.max_flights < 1:
-            raise ValueError(f"{self.particles} particles of {self.max_flights} flights: at least one of each")
+            raise ValueError(f"{self.particles} particles of {self.max_flights} flights: at least one of each required")
         if not 1 <= self.batches <= min(self.particles, 65535):
             raise ValueError(
-                f"{self.batches} batches for {self.particles} particles: 1 to 65535, and at least a particle in each"
+                f"{self.batches} batches for {self.particles} particles: use 1 to 65535, with a particle or more each"
             )
 
 
 def tables(problem: Problem) -> dict[str, NDArray[Any]]:
-    """The arrays that the kernel reads, by the names of its parameters."""
+    """Return the arrays that the kernel reads, by parameter name."""
     cumulative = np.cumsum([material.probabilities for material in problem.materials], axis=-1)
     return {
         "materials": problem.material_of_cells.astype(np.uint32).ravel(),
@@ -225,7 +210,7 @@ def tables(problem: Problem) -> dict[str, NDArray[Any]]:
 
 
 def scalars(problem: Problem, run: Run) -> dict[str, int | float]:
-    """The numbers that the kernel takes, by the names of its parameters."""
+    """Return the numbers that the kernel takes, by parameter name."""
     axes = ("x", "y", "z")
     mirrors = sum(1 << FACES.index(face) for face in set(problem.mirrors))
     return {
@@ -243,10 +228,10 @@ def scalars(problem: Problem, run: Run) -> dict[str, int | float]:
 
 
 def flux_scale(problem: Problem, run: Run) -> float:
-    """Units of the flux's integers in a cm of track at the smallest weight: as fine as cannot overflow.
+    """Return the units of the integer flux per cm of track at the smallest weight: the finest that cannot overflow.
 
-    No score is longer than the flight through a cell (or the longest mean free path, for the estimator by collisions),
-    and no history has more than so many. A flight along a layer may be longer; a slab gets a wide margin for these.
+    No score is longer than the longest flight through a cell (for the collision estimator: the longest mean free path),
+    and the number of flights in a history is limited. Flights along a layer may be longer: a slab gets a wide margin.
     """
     across = [edge / n for edge, n in zip(problem.size, problem.cells, strict=True)]
     longest = across[0] * 4096 if problem.geometry == "slab" else math.hypot(*across)
@@ -258,20 +243,20 @@ def flux_scale(problem: Problem, run: Run) -> float:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Means with their standard errors: arrays of one shape. One batch has no error: NaN."""
+    """Means with their standard errors: arrays of the same shape. With one batch the errors are NaN."""
 
     mean: NDArray[np.float64]
     error: NDArray[np.float64]
 
     @classmethod
     def of(cls, sums: NDArray[Any], sizes: NDArray[np.int64]) -> Estimate:
-        """From the sums over batches (first axis) of so many particles each."""
+        """Estimate from the sums over batches (first axis), given the number of particles in each."""
         sizes = sizes.reshape(-1, *[1] * (sums.ndim - 1)).astype(np.float64)
         batches, particles = len(sizes), sizes.sum()
         mean = sums.sum(0, np.float64) / particles
         if batches == 1:
             return cls(mean, np.full_like(mean, np.nan))
-        # The variance of one particle, by the spread of batches, whose sizes differ by one at most.
+        # The variance of one particle, from the spread of the batches, whose sizes differ by at most one.
         variance = ((sums - sizes * mean) ** 2 / sizes).sum(0) / (batches - 1)
         return cls(mean, np.sqrt(variance / particles))
 
@@ -280,18 +265,14 @@ class Estimate:
 class Tallies:
     """The results, per particle born.
 
-    Parameters
-    ----------
-    flux : Estimate
-        Of shape (groups, z, y, x), in 1/cm².
-    balance : mapping of str to Estimate
-        For each of `LEDGER`: weight that leaked through a face, was absorbed, ...; and how many collisions and flights.
-    flux_counts, ledger : ndarray of uint64
-        The kernel's own integers, of shapes (batches, groups, z, y, x) and (batches, len(LEDGER)).
-    flux_unit : float
-        What the integers of a flux of 1 per particle and cm² are.
-    sizes : ndarray of int
-        Particles of each batch.
+    Attributes:
+        flux: The flux in 1/cm², of shape (groups, z, y, x).
+        balance: For each name in `LEDGER`: the weight that leaked through a face, was absorbed, and so on, and the
+            numbers of collisions and flights.
+        flux_counts: The kernel's own integers for the flux, uint64, of shape (batches, groups, z, y, x).
+        ledger: The kernel's own integers for the balance, uint64, of shape (batches, len(LEDGER)).
+        flux_unit: The integer that stands for a flux of 1 per particle and cm².
+        sizes: The number of particles in each batch.
     """
 
     flux: Estimate
@@ -303,7 +284,7 @@ class Tallies:
 
     @classmethod
     def of(cls, problem: Problem, run: Run, flux: NDArray[np.uint64], ledger: NDArray[np.uint64]) -> Tallies:
-        """From the kernel's integers."""
+        """Make the tallies from the kernel's integers."""
         flux = flux.reshape(run.batches, problem.groups, *problem.cells[::-1])
         ledger = ledger.reshape(run.batches, len(LEDGER))
         sizes = np.array([len(range(batch, run.particles, run.batches)) for batch in range(run.batches)])
@@ -319,14 +300,14 @@ class Tallies:
         )
 
     def unbalanced(self) -> NDArray[np.int64]:
-        """Weight, in the kernel's units, that went astray in each batch: zero, to the last unit, if all is well."""
+        """Return the weight missing from each batch, in the kernel's units: exactly zero if all is well."""
         entry = {name: self.ledger[:, i].astype(np.int64) for i, name in enumerate(LEDGER)}
         gone = sum((entry[name] for name in (*FACES, "absorbed", "lost", "cut")), np.zeros_like(self.sizes))
         return self.sizes * FULL_WEIGHT + entry["gained"] - gone
 
 
 def device_arguments(problem: Problem, run: Run) -> dict[str, Any]:
-    """What the kernel takes, by the names of its parameters: tables and tallies on the GPU, the latter all zero."""
+    """Return the kernel's arguments by parameter name: tables and zeroed tallies on the GPU, and numbers."""
     import cupy as cp
 
     return {
@@ -348,31 +329,24 @@ def launch(
 ) -> Tallies:
     """Launch a kernel that was linked for the problem, and wait for its tallies.
 
-    Parameters
-    ----------
-    kernel : Launcher
-        Of the problem's configuration.
-    problem : Problem
-        What is simulated.
-    run : Run
-        How.
-    grid : int, optional
-        Blocks for each batch; by default as many as keep the device busy. The results do not depend on it.
-    block : int
-        Threads of a block.
-    stream : object, optional
-        Anything that a launcher takes; by default CuPy's current stream.
+    Args:
+        kernel: The launcher for the problem's configuration.
+        problem: The problem to simulate.
+        run: The parameters of the simulation.
+        grid: Blocks per batch; by default enough to keep the device busy. The results do not depend on it.
+        block: Threads per block.
+        stream: Anything that a launcher accepts; by default CuPy's current stream.
     """
     import cupy as cp
 
     if stream is None:
         stream = cp.cuda.get_current_stream()
     if grid is None:
-        # Histories differ in length: a few waves of blocks even that out.
+        # Histories differ in length: a few waves of blocks balance them.
         per_batch = math.ceil(run.particles / run.batches)
         grid = max(1, min(math.ceil(per_batch / block), 4 * kernel.max_blocks(block) // run.batches))
     values = device_arguments(problem, run)
-    cp.cuda.get_current_stream().synchronize()  # the arrays were filled there
+    cp.cuda.get_current_stream().synchronize()  # which fills the arrays
     kernel(stream, (grid, run.batches), block, *(values[parameter.name] for parameter in kernel.signature))
     cp.cuda.Device().synchronize()
     return Tallies.of(problem, run, values["flux"].get(), values["ledger"].get())
@@ -388,30 +362,23 @@ def simulate(
 ) -> Tallies:
     """Simulate a problem on the current GPU.
 
-    Parameters
-    ----------
-    family : KernelFamily
-        ``jitlto.load("transport", ...)``.
-    problem : Problem
-        What is simulated.
-    run : Run
-        How.
-    link_mode, link_options
-        As for `KernelFamily.launcher`. Both modes give the same results, to the last bit; ``fast_math`` gives others.
+    Args:
+        family: ``jitlto.load("transport", ...)``.
+        problem: The problem to simulate.
+        run: The parameters of the simulation.
+        link_mode: As for `KernelFamily.launcher`. Both modes give the same results, to the last bit.
+        link_options: As for `KernelFamily.launcher`. ``fast_math`` changes the results.
 
-    Raises
-    ------
-    jitlto.errors.PlanError
-        If the family has no such variant.
-    jitlto.errors.NoDeviceError
-        If there is no GPU.
+    Raises:
+        jitlto.errors.PlanError: If the family has no such variant.
+        jitlto.errors.NoDeviceError: If there is no GPU.
     """
     configuration = problem.configuration(run.tally, run.generator)
     return launch(family.launcher(link_mode=link_mode, link_options=link_options, **configuration), problem, run)
 
 
 def shield() -> Problem:
-    """An example: a beam of fast particles on 20 cm of a moderator in front of 5 cm of an absorber, in two groups."""
+    """Return an example: a fast beam on 20 cm of moderator in front of 5 cm of absorber, in two groups."""
     moderator = Material(total=(0.25, 0.8), absorption=(0.005, 0.02), scattering=((0.7, 0.3), (0.0, 1.0)))
     absorber = Material(total=(0.3, 4.0), absorption=(0.1, 3.5))
     layout = np.repeat((0, 1), (20, 5)).reshape(1, 1, 25)
@@ -419,8 +386,8 @@ def shield() -> Problem:
 
 
 def main() -> None:
-    """Simulate the example and print what comes through."""
-    parser = argparse.ArgumentParser(description="Monte-Carlo transport through a shield, on a GPU.")
+    """Simulate the example and print the fluxes."""
+    parser = argparse.ArgumentParser(description="Monte Carlo transport through a shield, on a GPU.")
     parser.add_argument("database", type=Path, help="made by: jitlto build transport -o transport.fragdb")
     parser.add_argument("--particles", type=int, default=10_000_000)
     parser.add_argument("--seed", type=int, default=1)

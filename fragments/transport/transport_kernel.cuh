@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Monte-Carlo transport of neutral particles in a grid of cells: the entry point of the family.
+// Monte Carlo transport of neutral particles in a grid of cells: the entry point of the family.
 #pragma once
 
 #include "follow.cuh"

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
     from jitlto.model.versions import Version
 
-INSTALL = (
-    "install jitlto with one of its extras: pip install 'jitlto[cu12]', or cu13 (in a checkout: '.[cu12]'); "
-    "see `jitlto doctor`"
-)
+INSTALL = "install the toolchain of one CUDA major: pip install 'jitlto[cu12]' or pip install 'jitlto[cu13]'"
 
 
 @cache

@@ -209,7 +209,7 @@ def test_doctor_says_what_is_missing_and_how_to_install_it() -> None:
     )
     done = python("-c", hide)
     assert done.returncode == 1, done.stderr
-    assert "pip install 'jitlto[cu12]', or cu13" in done.stdout
+    assert "pip install 'jitlto[cu12]' or pip install 'jitlto[cu13]'" in done.stdout
     assert "cannot work yet" in done.stdout
     assert "Traceback" not in done.stderr
 

@@ -208,5 +208,5 @@ def test_a_callback_without_what_it_needs_is_refused(fft: KernelFamily, side: st
 
 
 def test_a_plan_is_for_one_row_or_more(fft: KernelFamily) -> None:
-    with pytest.raises(ValueError, match="one row or more, not for 0"):
+    with pytest.raises(ValueError, match="one row or more, not 0"):
         front.plan(16, 0, family=fft)

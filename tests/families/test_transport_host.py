@@ -125,17 +125,17 @@ def test_the_unit_of_the_flux_is_a_power_of_two_that_cannot_overflow() -> None:
     [
         ({"cells": (0, 1, 1)}, "at least one"),
         ({"cells": (1 << 11, 1 << 11, 1 << 10)}, "fewer than 2"),
-        ({"size": (1.0, 0.0, 1.0)}, "edges are positive"),
+        ({"size": (1.0, 0.0, 1.0)}, "edges must be positive"),
         ({"source": "point", "source_position": (0.5, 1.5, 0.5)}, "outside the grid"),
-        ({"geometry": "slab", "cells": (2, 2, 1)}, "a slab has one cell"),
+        ({"geometry": "slab", "cells": (2, 2, 1)}, "a slab must have one cell"),
         ({"materials": []}, "no materials"),
-        ({"materials": [Material((1.0,), (2.0,))]}, "absorption ≤ total"),
+        ({"materials": [Material((1.0,), (2.0,))]}, "absorption must be from 0 to total"),
         ({"materials": [Material((1.0,), (0.5,), mean_cosine=(0.5,))]}, "mean cosines"),
         ({"materials": [Material((1.0,), (0.5,), scattering=((0.5,),))]}, "sum to 1"),
         ({"layout": np.ones((2, 1, 2))}, "shape"),
-        ({"layout": np.ones((1, 1, 2))}, "other materials"),
+        ({"layout": np.ones((1, 1, 2))}, "may only name materials"),
         ({"source_group": 1}, "no group 1"),
-        ({"mirrors": ("top",)}, "mirrors are some of"),
+        ({"mirrors": ("top",)}, "mirrors must be some of"),
     ],
 )
 def test_a_problem_that_makes_no_sense_says_why(change: dict[str, object], message: str) -> None:
@@ -146,7 +146,7 @@ def test_a_problem_that_makes_no_sense_says_why(change: dict[str, object], messa
 
 
 def test_a_batch_without_particles_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least a particle"):
+    with pytest.raises(ValueError, match="with a particle or more each"):
         Run(3, batches=4)
     with pytest.raises(ValueError, match="1 to 65535"):
         Run(10**6, batches=65536)

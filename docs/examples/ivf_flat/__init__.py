@@ -1,6 +1,6 @@
-"""Nearest neighbours on a GPU by an inverted file, on the kernels of the family ``ivf_flat``.
+"""Nearest neighbours on a GPU with an inverted-file index, using the kernels of the family ``ivf_flat``.
 
-It needs CuPy, a GPU, and a database of the family, named by ``JITLTO_DATABASE_PATH`` or given to the index::
+It needs CuPy, a GPU, and a database of the family, named by ``JITLTO_DATABASE_PATH`` or passed to the index::
 
     from docs.examples.ivf_flat import Index
 

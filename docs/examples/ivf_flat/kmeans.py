@@ -1,4 +1,4 @@
-"""k-means on the GPU: the centres of an index, and which of them a vector is nearest to."""
+"""k-means on the GPU: the centres of an index, and the nearest centre of each vector."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import Any
 import cupy
 import numpy
 
-#: Bytes of a temporary matrix of vectors × centres, or of as many vectors in float.
+#: Limit in bytes of a temporary matrix: distances of vectors to centres, or vectors converted to float.
 _TEMPORARY = 256 << 20
 
 
 def nearest(vectors: Any, centres: Any) -> Any:
-    """The number of the nearest centre for each vector, by Euclidean distance.
+    """Return the index of the nearest centre of each vector, by Euclidean distance.
 
-    Parameters
-    ----------
-    vectors : array of shape (n, dim)
-        Of any of the index's types, in host or device memory.
-    centres : cupy.ndarray of float32, shape (m, dim)
+    Args:
+        vectors: An array of shape (n, dim), of any type that the index supports, in host or device memory.
+        centres: A float32 CuPy array of shape (m, dim).
 
-    Returns
-    -------
-    cupy.ndarray of int64, shape (n,)
+    Returns:
+        An int64 CuPy array of shape (n,).
     """
     labels = cupy.empty(len(vectors), cupy.int64)
     # |v − c|² without |v|², which is the same for all centres.
@@ -34,24 +31,19 @@ def nearest(vectors: Any, centres: Any) -> Any:
 
 
 def kmeans(sample: Any, n_lists: int, *, iterations: int = 20, seed: int = 0) -> Any:
-    """Centres of clusters, by Lloyd's algorithm from randomly chosen vectors.
+    """Return the centres of clusters, by Lloyd's algorithm from randomly chosen vectors.
 
-    A centre that no vector is nearest to begins anew at a randomly chosen vector.
+    A centre that is not the nearest to any vector is replaced by a randomly chosen vector.
 
-    Parameters
-    ----------
-    sample : cupy.ndarray of shape (n, dim)
-        ``n`` is at least ``n_lists``. Finite: what is not would spoil every centre.
-    n_lists : int
-        How many centres.
-    iterations : int
-        How often centres are moved.
-    seed : int
-        Of the random choices.
+    Args:
+        sample: A CuPy array of shape (n, dim), with ``n`` at least ``n_lists``. All values must be finite: others would
+            spoil every centre.
+        n_lists: The number of centres.
+        iterations: The number of times that the centres are moved.
+        seed: Seed of the random choices.
 
-    Returns
-    -------
-    cupy.ndarray of float32, shape (n_lists, dim)
+    Returns:
+        A float32 CuPy array of shape (n_lists, dim).
     """
     random = numpy.random.default_rng(seed)
     centres = sample[cupy.asarray(random.choice(len(sample), n_lists, replace=False))].astype(cupy.float32)
@@ -60,7 +52,7 @@ def kmeans(sample: Any, n_lists: int, *, iterations: int = 20, seed: int = 0) ->
         labels = nearest(sample, centres)
         sums = cupy.zeros_like(centres)
         for part in _parts(len(sample), max(centres.shape)):
-            # A product with ones and zeros adds up each cluster's vectors, always in the same order, as atomics do not.
+            # A product with a 0/1 matrix sums each cluster's vectors in a fixed order, which atomics would not.
             members = (labels[part, None] == lists).astype(cupy.float32)
             sums += members.T @ sample[part].astype(cupy.float32)
         counts = cupy.bincount(labels, minlength=n_lists)[:, None]
@@ -70,6 +62,6 @@ def kmeans(sample: Any, n_lists: int, *, iterations: int = 20, seed: int = 0) ->
 
 
 def _parts(n: int, width: int) -> list[slice]:
-    """Slices of n rows, such that a float matrix of a slice × width is of bearable size."""
+    """Return slices of n rows, so that a float matrix of a slice × width stays within ``_TEMPORARY`` bytes."""
     rows = max(1, _TEMPORARY // (4 * width))
     return [slice(begin, min(begin + rows, n)) for begin in range(0, n, rows)]

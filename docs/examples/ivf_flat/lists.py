@@ -9,18 +9,18 @@ from typing import Any
 import cupy
 import numpy
 
-#: Vectors of a group: as many as a warp has lanes.
+#: Vectors in a group: one per lane of a warp.
 GROUP = 32
-#: Vectors that are moved at once.
+#: Vectors to move at once.
 _ROWS = 1 << 16
 _BYTES_AT_ONCE = 16
 
 
 def veclen_for(dim: int, dtype: Any) -> int:
-    """How many components are stored together: 16 bytes of them, unless filling up vectors wastes too much.
+    """Return how many components to store together: 16 bytes of them, unless padding wastes too much.
 
-    A vector is filled up with zeros to a multiple. More than half as much again would have to be read in vain for
-    wide accesses to be worth it.
+    Vectors are padded with zeros to a multiple of this. Wide accesses pay off if padding adds at most half to the data
+    that is read.
     """
     wide = _BYTES_AT_ONCE // numpy.dtype(dtype).itemsize
     return wide if 2 * -(-dim // wide) * wide <= 3 * dim else 1
@@ -30,23 +30,16 @@ def veclen_for(dim: int, dtype: Any) -> int:
 class Lists:
     """Vectors in lists; immutable.
 
-    A list begins on a whole group of 32 vectors. Component d of vector v of a group g is at
-    ``((g * chunks + d // veclen) * 32 + v) * veclen + d % veclen`` of ``vectors``; a chunk is ``veclen`` components.
+    Each list begins with a new group of 32 vectors. In ``vectors``, component d of vector v of group g is at
+    ``((g * chunks + d // veclen) * 32 + v) * veclen + d % veclen``; a chunk is ``veclen`` components.
 
-    Parameters
-    ----------
-    vectors : cupy.ndarray, flat
-        Components.
-    ids : cupy.ndarray of int64
-        For each slot (32 × group + v) the vector's id; -1 for an unused one.
-    sizes : cupy.ndarray of uint32
-        Vectors of each list.
-    groups : cupy.ndarray of uint32
-        Each list's first group.
-    dim : int
-        Components of a vector, without those it is filled up with.
-    veclen : int
-        Components stored together.
+    Attributes:
+        vectors: The components, a flat CuPy array.
+        ids: The id of the vector in each slot (32 × group + v), int64; -1 for an unused slot.
+        sizes: The number of vectors in each list, uint32.
+        groups: The first group of each list, uint32.
+        dim: Components of a vector, without padding.
+        veclen: Components stored together.
     """
 
     vectors: Any
@@ -58,14 +51,14 @@ class Lists:
 
     @classmethod
     def empty(cls, n_lists: int, dim: int, dtype: Any, veclen: int | None = None) -> Lists:
-        """So many lists with nothing in them."""
+        """Return ``n_lists`` empty lists."""
         none = cupy.zeros(n_lists, cupy.uint32)
         veclen = veclen_for(dim, dtype) if veclen is None else veclen
         return cls(cupy.empty(0, dtype), cupy.empty(0, cupy.int64), none, none, dim, veclen)
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, Any]) -> Lists:
-        """The lists of which :meth:`arrays` tells."""
+        """Return the lists from the result of :meth:`arrays`."""
         sizes = cupy.asarray(arrays["sizes"])
         return cls(
             cupy.asarray(arrays["vectors"]),
@@ -77,35 +70,29 @@ class Lists:
         )
 
     def arrays(self) -> dict[str, Any]:
-        """All there is to know, in host memory."""
+        """Return all data of the lists, in host memory."""
         on_device = {"vectors": self.vectors, "ids": self.ids, "sizes": self.sizes}
         host = {name: cupy.asnumpy(array) for name, array in on_device.items()}
         return host | {"dim": numpy.int64(self.dim), "veclen": numpy.int64(self.veclen)}
 
     @property
     def chunks(self) -> int:
-        """How many times ``veclen`` components a vector is stored as."""
+        """The number of chunks that a vector is stored in."""
         return -(-self.dim // self.veclen)
 
     def __len__(self) -> int:
         return int(self.sizes.sum())
 
     def extended(self, vectors: Any, ids: Any, labels: Any) -> Lists:
-        """These lists with more vectors at their ends.
+        """Return these lists with more vectors appended.
 
-        Parameters
-        ----------
-        vectors : array of shape (n, dim)
-            In host or device memory, of the dtype of the lists.
-        ids : cupy.ndarray of int64, shape (n,)
-            At least 0.
-        labels : cupy.ndarray of int64, shape (n,)
-            The list that each vector belongs to.
+        Args:
+            vectors: An array of shape (n, dim) of the lists' dtype, in host or device memory.
+            ids: The ids, int64, of shape (n,), at least 0.
+            labels: The list that each vector belongs to, int64, of shape (n,).
 
-        Raises
-        ------
-        ValueError
-            If these are more slots than 32 bits can number.
+        Raises:
+            ValueError: If there would be more slots than 32 bits can number.
         """
         if not len(labels):
             return self
@@ -113,7 +100,7 @@ class Lists:
         sizes = self.sizes.astype(cupy.int64) + added
         total = int((-(-sizes // GROUP)).sum())
         if total * GROUP >= 2**32:
-            raise ValueError(f"{total * GROUP} slots: an index holds less than 2**32")
+            raise ValueError(f"{total * GROUP} slots are too many: an index has fewer than 2**32")
         groups = _first_groups(sizes)
         grown = Lists(
             cupy.zeros(total * GROUP * self.chunks * self.veclen, self.vectors.dtype),
@@ -127,7 +114,7 @@ class Lists:
         for begin in range(0, len(self.ids), _ROWS):
             slots, lists, numbers = self._held(begin, min(begin + _ROWS, len(self.ids)))
             grown._write(begins[lists] + numbers, *self._read(slots))
-        # A stable sort by list: a vector's place among the new ones of its list is its rank less that of their first.
+        # A stable sort by list: a vector's position among the new ones of its list is its rank minus the first one's.
         ranks = cupy.empty(len(labels), cupy.int64)
         ranks[cupy.argsort(labels)] = cupy.arange(len(labels))
         numbers = self.sizes.astype(cupy.int64)[labels] + ranks - (cupy.cumsum(added) - added)[labels]
@@ -138,7 +125,7 @@ class Lists:
         return grown
 
     def filled_up(self, rows: Any) -> Any:
-        """Rows of ``dim`` components with zeros up to a whole number of chunks, aligned and C-contiguous."""
+        """Return rows padded with zeros to a whole number of chunks, aligned and C-contiguous."""
         if self.chunks * self.veclen == self.dim:
             aligned = rows.data.ptr % (self.veclen * rows.itemsize) == 0
             return rows if rows.flags.c_contiguous and aligned else cupy.array(rows, order="C")
@@ -147,16 +134,16 @@ class Lists:
         return filled
 
     def _held(self, begin: int, end: int) -> tuple[Any, Any, Any]:
-        """Those of the slots from begin to end that hold a vector; the list of each; its number in that list."""
+        """Return the occupied slots from begin to end, the list of each, and its position in that list."""
         slots = cupy.arange(begin, end)
-        # Of lists that begin at one group all but the last are empty.
+        # If several lists begin at the same group, all but the last are empty.
         lists = cupy.searchsorted(self.groups.astype(cupy.int64), slots // GROUP, side="right") - 1
         numbers = slots - self.groups.astype(cupy.int64)[lists] * GROUP
         held = numbers < self.sizes.astype(cupy.int64)[lists]
         return slots[held], lists[held], numbers[held]
 
     def _places(self, slots: Any) -> Any:
-        """Where the chunks of the vectors in these slots are, counted in chunks; shape (n, chunks)."""
+        """Return the positions of the chunks of the vectors in these slots, in chunks; shape (n, chunks)."""
         first = slots // GROUP * (self.chunks * GROUP) + slots % GROUP
         return first[:, None] + cupy.arange(self.chunks) * GROUP
 

@@ -1,4 +1,4 @@
-"""Rows of sorted results that several blocks have found for a query, made one."""
+"""Merging the sorted results that several blocks have found for the same query."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Any
 
 import cupy
 
-# A result's rank is its place in its own row, and how many of each other row come before it. Of equal ones a vector is
-# before an empty place, which is infinitely far too, and then that of the earlier row, so that no two have one rank.
+# A result's rank is its place in its own row plus the number of results in the other rows that come before it. Ties are
+# broken so that ranks are unique: a vector comes before an empty place, which is infinitely far too, and an earlier row
+# before a later one.
 _RANKED = cupy.ElementwiseKernel(
     "raw float32 distances, raw int64 neighbours, int32 rows, int32 k, bool ascending",
     "raw float32 best, raw int64 found",
@@ -41,22 +42,17 @@ _RANKED = cupy.ElementwiseKernel(
 
 
 def merge(distances: Any, neighbours: Any, k: int, order: str) -> tuple[Any, Any]:
-    """The ``k`` best of each query.
+    """Return the ``k`` best results of each query.
 
-    Parameters
-    ----------
-    distances : cupy.ndarray of float32, shape (n, rows × k)
-        For each query rows of ``k`` distances, each the best first; no NaN.
-    neighbours : cupy.ndarray of int64, shape (n, rows × k)
-        Ids; -1 for an empty place, of which a row has none before a vector.
-    k : int
-    order : str
-        ``ascending`` or ``descending``.
+    Args:
+        distances: A float32 CuPy array of shape (n, rows × k): for each query, rows of ``k`` distances without NaN,
+            each sorted with the best first.
+        neighbours: The ids, int64, of the same shape; -1 for an empty place. Empty places are at the end of each row.
+        k: The number of results.
+        order: ``ascending`` or ``descending``.
 
-    Returns
-    -------
-    distances : cupy.ndarray of float32, shape (n, k)
-    neighbours : cupy.ndarray of int64, shape (n, k)
+    Returns:
+        Distances (float32) and ids (int64), both of shape (n, k).
     """
     shape = (len(distances), k)
     best, found = cupy.empty(shape, cupy.float32), cupy.empty(shape, cupy.int64)

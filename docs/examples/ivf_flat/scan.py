@@ -1,4 +1,4 @@
-"""Scanning lists with the kernels of the family: which kernel, how many blocks, and how their results are merged."""
+"""Scanning lists with the kernels of the family: choosing the kernel and the grid, and merging the results."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from docs.examples.ivf_flat.lists import GROUP, Lists
 from docs.examples.ivf_flat.merge import merge
 from jitlto.runtime.family import KernelFamily
 
-#: Threads of a block, as `interleaved_scan.cuh` has it.
+#: Threads per block, the same as in `interleaved_scan.cuh`.
 _BLOCK = 256
-#: Blocks of that size that a multiprocessor runs at once, at most.
+#: The most blocks of this size that a multiprocessor runs at once.
 _BLOCKS_AT_ONCE = 8
-#: The greatest capacity that there is a kernel for.
+#: The greatest capacity of any kernel.
 _MOST = 256
-#: What stands in the place of a list: nothing to probe.
+#: In place of a list: nothing to probe.
 NO_LIST = 0xFFFFFFFF
-#: Results that are held at once; 12 bytes each.
+#: The most results in memory at once, of 12 bytes each.
 _RESULTS = 1 << 26
 
 
 def capacity_for(k: int) -> int:
-    """The capacity of the kernel that finds the ``k`` best: the next power of two; 0, all of them, beyond 256."""
+    """Return the capacity of the kernel for ``k`` results: the next power of two, or 0 (no selection) beyond 256."""
     return 1 << (k - 1).bit_length() if k <= _MOST else 0
 
 
 class Scanner:
-    """Finds the best vectors of lists.
+    """Finds the best vectors in lists.
 
-    Parameters
-    ----------
-    kernels : KernelFamily
-        The family ``ivf_flat``.
+    Args:
+        kernels: The family ``ivf_flat``.
     """
 
     def __init__(self, kernels: KernelFamily) -> None:
@@ -63,30 +61,23 @@ class Scanner:
         allowed: Any = None,
         blocks_per_query: int | None = None,
     ) -> tuple[Any, Any]:
-        """The ``k`` best for each query among the vectors in the lists that it probes, the best first.
+        """Find the ``k`` best vectors for each query in the lists that it probes.
 
-        Parameters
-        ----------
-        lists : Lists
-        queries : cupy.ndarray of shape (n, dim)
-            Of the dtype of the lists.
-        probes : cupy.ndarray of uint32, shape (n, p)
-            Numbers of lists, or ``NO_LIST``.
-        k : int
-            At least 1.
-        metric_name, post_lambda_name, compute_norm, order
-            As in the family.
-        allowed : cupy.ndarray of uint32, optional
-            The words of the filter ``bitset``.
-        blocks_per_query : int, optional
-            Among how many blocks a query's probes are shared out; by default enough to fill the device.
+        Args:
+            lists: The lists.
+            queries: A CuPy array of the lists' dtype, of shape (n, dim).
+            probes: The indices of the lists to probe, or ``NO_LIST``: uint32, of shape (n, p).
+            k: Results per query, at least 1.
+            metric_name: As in the family, like the next three.
+            post_lambda_name: As in the family.
+            compute_norm: As in the family.
+            order: As in the family.
+            allowed: The words of the filter ``bitset``, uint32; by default all vectors may be found.
+            blocks_per_query: The number of blocks that share a query's probes; by default enough to fill the device.
 
-        Returns
-        -------
-        distances : cupy.ndarray of float32, shape (n, k)
-            Infinite (negative for ``order="descending"``) where there are no more vectors.
-        neighbours : cupy.ndarray of int64, shape (n, k)
-            Ids; -1 where there are no more vectors.
+        Returns:
+            Distances (float32) and ids (int64), both of shape (n, k), the best first. Where there are fewer than ``k``
+            vectors, the distance is infinite (minus infinity for ``order="descending"``) and the id -1.
         """
         n, n_probes = probes.shape
         if not n:
@@ -101,14 +92,14 @@ class Scanner:
         rows = lists.filled_up(queries)
         worst = cupy.inf if order == "ascending" else -cupy.inf
         offsets, length = (None, k) if capacity else _offsets(lists, probes, k)
-        per_query = blocks if capacity else 1  # rows of results
+        per_query = blocks if capacity else 1  # rows of results per query
         results = []
         at_once = max(1, _RESULTS // (per_query * length))
         for begin in range(0, n, at_once):
             part = slice(begin, min(begin + at_once, n))
             shape = (part.stop - begin, per_query * length)
             found = (cupy.empty(shape, cupy.float32), cupy.empty(shape, cupy.int64))
-            if not capacity:  # a kernel without selection writes what its lists hold, and no more
+            if not capacity:  # a kernel without selection writes only the entries of its lists
                 found[0].fill(worst)
                 found[1].fill(-1)
             kernel(
@@ -142,13 +133,16 @@ class Scanner:
 
 
 def _best(distances: Any, neighbours: Any, k: int, order: str) -> tuple[Any, Any]:
-    """The k best of each row."""
+    """Return the k best of each row."""
     places = cupy.argsort(distances if order == "ascending" else -distances, axis=1)[:, :k]
     return cupy.take_along_axis(distances, places, axis=1), cupy.take_along_axis(neighbours, places, axis=1)
 
 
 def _offsets(lists: Lists, probes: Any, k: int) -> tuple[Any, int]:
-    """For capacity 0: where each probe's distances begin in its query's row, and the length of a row, at least k."""
+    """Return, for capacity 0, where each probe's distances begin in the row of its query, and the length of a row.
+
+    A row has at least k distances.
+    """
     lengths = -(-lists.sizes.astype(cupy.int64) // GROUP) * GROUP
     nothing = probes == NO_LIST
     of_probes = cupy.where(nothing, 0, lengths[cupy.where(nothing, 0, probes).astype(cupy.int64)])

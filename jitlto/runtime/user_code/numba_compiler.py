@@ -28,7 +28,7 @@ from jitlto.runtime.user_code.compilation import Entry, entry_key, load_entry, s
 from jitlto.runtime.user_code.python_fingerprint import fingerprint
 from jitlto.storage.cache_dir import CacheDir
 
-_INSTALL = "install jitlto with the extra numba, beside cu12 or cu13 (in a checkout: pip install '.[cu12,numba]')"
+_INSTALL = "install the extra numba: pip install 'jitlto[cu12,numba]' or pip install 'jitlto[cu13,numba]'"
 _PACKAGES = ("numba-cuda", "numba", "llvmlite", "numpy")
 _NUMBA_TYPES = {
     "b1": "boolean", "i1": "int8", "u1": "uint8", "i2": "int16", "u2": "uint16", "i4": "int32", "u4": "uint32",
