@@ -14,7 +14,7 @@ from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_json
 from jitlto.cli.parameters import PATH, TargetList, json_option, targets_option
 from jitlto.errors import JitltoError
-from jitlto.model.compatibility import LinkMethod
+from jitlto.model.prediction import LinkMethod
 from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.database import MERGE_HINT

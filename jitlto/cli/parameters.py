@@ -75,10 +75,10 @@ class Target(click.ParamType):  # type: ignore[type-arg]  # generic only in rece
             self.fail(f"{error.what}; {error.hint}", param, ctx)
         if self._accept == "any":
             return target
-        from jitlto.cuda import toolkit  # loads cuda-bindings, which other commands and usage errors need not wait for
-        from jitlto.model.compatibility import can_link_for, jit_base, linkable_architectures  # 10 ms, with msgspec
+        from jitlto.cuda import nvjitlink  # loads msgspec, 10 ms, which other commands need not wait for
+        from jitlto.model.compatibility import can_link_for, jit_base, linkable_architectures
 
-        linker = toolkit.nvjitlink_version()
+        linker = nvjitlink.version()
         is_reachable = self._accept == "reachable" and jit_base(target, linker, requested=True) is not None
         if not can_link_for(linker, target) and not is_reachable:
             known = ", ".join(f"sm_{number}" for number in linkable_architectures(linker))

@@ -14,7 +14,7 @@ from jitlto.cli.outcome import conclude
 from jitlto.cli.output import print_cause, print_json
 from jitlto.cli.parameters import FILE, PATH, TargetList, jobs_option, json_option, parse_pairs, targets_option
 from jitlto.cli.progress import progress
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError, NoDeviceError, RegistryError
 from jitlto.model.text import format_bytes, pluralize
 from jitlto.model.versions import Architecture
@@ -125,7 +125,7 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
     )
     if work.left_out:
         click.echo(f"left out {pluralize(work.left_out, 'plan')} {work.reason}")
-    click.echo(f"nvJitLink {toolkit.nvjitlink_version()}, {seconds:.1f} s")
+    click.echo(f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s")
     if output is None:
         return
     if not result.packed:
@@ -147,7 +147,7 @@ def _print_as_json(
             "failed": len(result.failures),
             "left_out": work.left_out,
             "pack": str(output) if result.packed else None,
-            "nvjitlink": str(toolkit.nvjitlink_version()),
+            "nvjitlink": str(nvjitlink.version()),
             "seconds": round(seconds, 3),
             "kernels": [
                 {

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink, toolkit
 from jitlto.errors import JitltoError
-from jitlto.model import compatibility
+from jitlto.model import prediction
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Version
 
@@ -138,8 +138,8 @@ def explain_load_failure(target: str, code: bytes, error: Exception) -> tuple[st
     hint = f"it was linked for {target}; `jitlto doctor` shows the device"
     try:
         isa = parse_ptx(code.decode()).isa if target.startswith("compute_") else None
-        linker, cuda = toolkit.nvjitlink_version(), cuda_version()
-        refusal = cuda and compatibility.find_incompatibility(cuda, linker, isa)
+        linker, cuda = nvjitlink.version(), cuda_version()
+        refusal = cuda and prediction.find_incompatibility(cuda, linker, isa)
     except JitltoError:
         refusal = None
     return (f"{what}: {refusal.why}", refusal.remedy) if refusal else (what, hint)

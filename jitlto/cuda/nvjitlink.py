@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from jitlto.cuda import toolkit
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target
-from jitlto.model.elf import find_undefined
 from jitlto.model.mangling import demangle
-from jitlto.model.ptx import parse_ptx
+from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 
@@ -57,6 +58,47 @@ _OTHER_ARCHITECTURE = (
     "future architecture",
     "SM version specified by .target is higher",
 )
+# Of a cubin, which is an ELF-64 file, little endian; the last type of a symbol is NVIDIA's own, for variables.
+_SYMTAB, _UNDEFINED = 2, 0
+_OBJECT, _FUNCTION, _CUDA_OBJECT = 1, 2, 13
+
+
+@cache
+def version() -> Version:
+    """Return the version of nvJitLink.
+
+    Raises:
+        ToolchainError: If it is not installed, or cannot be loaded.
+    """
+    try:
+        from cuda.bindings import nvjitlink
+
+        return Version(*nvjitlink.version())
+    # Besides an ImportError, cuda.bindings raises a RuntimeError, or its own status error.
+    except Exception as error:
+        from jitlto.cuda.toolkit import missing_error
+
+        raise missing_error("cannot load nvJitLink", error) from error
+
+
+def find_installed(packages: Iterable[str]) -> str | None:
+    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
+
+    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
+
+    Args:
+        packages: The directories into which packages are installed.
+    """
+    from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+
+    try:
+        loaded = load_nvidia_dynamic_lib("nvJitLink")
+    except (DynamicLibNotFoundError, RuntimeError):
+        return None
+    path: str | None = loaded.abs_path
+    if path is None or not loaded.was_already_loaded_from_elsewhere:
+        return path
+    return path if any(Path(path).is_relative_to(place) for place in packages) else None
 
 
 def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
@@ -76,20 +118,21 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         LinkError: If nvJitLink fails for another reason.
     """
     _check_duplicates(inputs)
-    nvjitlink = toolkit.bindings("nvjitlink")
-    version = toolkit.nvjitlink_version()
-    check_target(target, version)
+    linker = version()
+    check_target(target, linker)
+    from cuda.bindings import nvjitlink  # imported lazily: `version` reports its absence
+
     options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
         raise LinkError(
-            f"nvJitLink {version} rejected the options {' '.join(options)}: {error}",
+            f"nvJitLink {linker} rejected the options {' '.join(options)}: {error}",
             code="link-options",
             hint="see nvJitLink's documentation for the options of this version",
         ) from error
     try:
-        _add_and_complete(nvjitlink, handle, inputs, target, version)
+        _add_and_complete(nvjitlink, handle, inputs, target, linker)
         log = _with_names(_read_log(nvjitlink, handle, "info"), inputs)
         _check_log(log)
         output = "ptx" if ptx else "cubin"
@@ -105,7 +148,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
 
 
 def _add_and_complete(
-    nvjitlink: Any, handle: int, inputs: Sequence[LinkInput], target: Architecture, version: Version
+    nvjitlink: Any, handle: int, inputs: Sequence[LinkInput], target: Architecture, linker: Version
 ) -> None:
     current = inputs[0].name if inputs else ""
     try:
@@ -117,7 +160,7 @@ def _add_and_complete(
         nvjitlink.complete(handle)
     except nvjitlink.nvJitLinkError as error:
         log = _with_names(_read_log(nvjitlink, handle, "error") + _read_log(nvjitlink, handle, "info"), inputs)
-        raise _link_error(str(error), log, current, target, version) from error
+        raise _link_error(str(error), log, current, target, linker) from error
 
 
 def check_linked_ptx(linked: Linked) -> None:
@@ -165,6 +208,39 @@ def _check_none_undefined(names: Iterable[str], log: str) -> None:
         )
 
 
+def find_undefined(cubin: bytes) -> list[str]:
+    """Return the functions and variables that a cubin refers to and does not define, sorted; without the toolkit's.
+
+    Args:
+        cubin: As nvJitLink made it.
+
+    Raises:
+        LinkError: If it cannot be read as one.
+    """
+    try:
+        return _undefined(cubin)
+    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
+        raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
+
+
+def _undefined(cubin: bytes) -> list[str]:
+    (offset,) = struct.unpack_from("<Q", cubin, 0x28)
+    size, count = struct.unpack_from("<HH", cubin, 0x3A)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + number * size) for number in range(count)]
+    names = set()
+    for _, kind, _, _, start, length, strings, _, _, _ in sections:
+        if kind != _SYMTAB:
+            continue
+        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", cubin[start : start + length]):
+            if section == _UNDEFINED and info & 0xF in (_OBJECT, _FUNCTION, _CUDA_OBJECT):
+                begin = sections[strings][4] + name
+                names.add(cubin[begin : cubin.index(b"\0", begin)].decode("utf-8", "replace"))
+    # ptxas's own: .nv.reservedSmem.offset0 and the like, and the unified function and data tables.
+    own = (".", "__UFT", "__UDT")
+    return sorted(name for name in names if not name.startswith(own) and not is_toolkit_symbol(name))
+
+
 def _check_duplicates(inputs: Sequence[LinkInput]) -> None:
     """Check PTX for two definitions: nvJitLink prints a line and keeps the first, or crashes (seen in 12.9, 13.5)."""
     owners: dict[str, LinkInput] = {}
@@ -189,7 +265,7 @@ def _duplicate_error(symbol: str, inputs: str, log: str) -> LinkError:
     )
 
 
-def _link_error(status: str, log: str, current: str, target: Architecture, version: Version) -> LinkError:
+def _link_error(status: str, log: str, current: str, target: Architecture, linker: Version) -> LinkError:
     """Return the error that nvJitLink's messages mean.
 
     Raises:
@@ -201,7 +277,7 @@ def _link_error(status: str, log: str, current: str, target: Architecture, versi
     reason = _first_line(log)
     if any(words in log for words in _NEWER_INPUT):
         return VersionError(
-            f"an input was made by a newer toolkit than nvJitLink {version}: {reason}",
+            f"an input was made by a newer toolkit than nvJitLink {linker}: {reason}",
             code="link-version-newer",
             log=log,
             hint="install an nvJitLink at least as new as the compiler",
@@ -214,7 +290,7 @@ def _link_error(status: str, log: str, current: str, target: Architecture, versi
             hint="link for a later architecture, or build the input for this one",
         )
     place = f" at input {current!r}" if current else ""
-    return LinkError(f"nvJitLink {version} failed{place}: {reason or status}", code="link-failed", log=log)
+    return LinkError(f"nvJitLink {linker} failed{place}: {reason or status}", code="link-failed", log=log)
 
 
 def _first_line(log: str) -> str:

@@ -17,11 +17,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO
 
 from jitlto.errors import ToolchainError
-from jitlto.storage.files import site_packages
 
 if TYPE_CHECKING:
-    from cuda.pathfinder import LoadedDL
-
     from jitlto.model.versions import Version
 
 INSTALL = "install the toolchain of one CUDA major: pip install 'jitlto[cu12]' or pip install 'jitlto[cu13]'"
@@ -37,9 +34,13 @@ def bindings(name: str) -> ModuleType:
     try:
         return import_module(f"cuda.bindings.{name}")
     except ImportError as error:
-        raise ToolchainError(
-            f"cannot import cuda.bindings.{name}: {error}", code="toolchain-missing", hint=INSTALL
-        ) from error
+        raise missing_error(f"cannot import cuda.bindings.{name}", error) from error
+
+
+def missing_error(what: str, error: Exception) -> ToolchainError:
+    """Return the error for a component that is missing or cannot be loaded."""
+    reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
+    return ToolchainError(f"{what}: {reason}", code="toolchain-missing", hint=INSTALL)
 
 
 def nvrtc_version() -> Version:
@@ -52,12 +53,6 @@ def nvrtc_version() -> Version:
         return major, minor
 
     return _version("NVRTC", query)
-
-
-@cache
-def nvjitlink_version() -> Version:
-    """Return the version of nvJitLink; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
-    return _version("nvJitLink", lambda: bindings("nvjitlink").version())
 
 
 def nvfatbin_version() -> Version:
@@ -74,35 +69,18 @@ def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
         raise
     # cuda.bindings raises a RuntimeError, a DynamicLibNotFoundError (its subclass) or its own status error.
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else repr(error)
-        raise ToolchainError(f"cannot load {name}: {reason}", code="toolchain-missing", hint=INSTALL) from error
+        raise missing_error(f"cannot load {name}", error) from error
 
 
 def find_library(name: str) -> str | None:
     """Return the path of the library that cuda.bindings loads as ``nvrtc``, ``nvJitLink``, ...; None if not found."""
-    loaded = _loaded(name)
-    return loaded and loaded.abs_path
-
-
-def find_installed_linker() -> str | None:
-    """Return the path of the nvJitLink that a fresh process would find; None if that cannot be told.
-
-    cuda.pathfinder takes one that another library has loaded. It is the one it would find only if it is a package's.
-    """
-    loaded = _loaded("nvJitLink")
-    path = loaded and loaded.abs_path
-    if loaded is None or path is None or not loaded.was_already_loaded_from_elsewhere:
-        return path
-    return path if any(Path(path).is_relative_to(place) for place in site_packages()) else None
-
-
-def _loaded(name: str) -> LoadedDL | None:
     from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
 
     try:
-        return load_nvidia_dynamic_lib(name)
+        path: str | None = load_nvidia_dynamic_lib(name).abs_path
     except (DynamicLibNotFoundError, RuntimeError):
         return None
+    return path
 
 
 def build_id(name: str) -> str:

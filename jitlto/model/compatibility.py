@@ -1,57 +1,45 @@
-"""How fragments link with an nvJitLink for a target, and whether a driver loads the result.
+"""How fragments link with an nvJitLink for a target.
 
-Plans use these functions to decide, and ``jitlto doctor`` to predict what plans will do.
+Plans use these functions to decide, and ``jitlto.model.prediction`` to predict what plans will do.
 
 Sources of the rules: NVIDIA's «CUDA 12.0 Compiler Support for Runtime LTO Using nvJitLink Library» (LTO-IR links within
 a major release, with an nvJitLink at least as new as the compiler; across majors PTX or SASS is linked), the nvJitLink
-reference, the PTX ISA's release history (which PTX version came with which toolkit), and NVIDIA's «CUDA Compatibility»
-(which driver loads what; PTX is outside minor-version compatibility).
+reference, and the PTX ISA's release history (which PTX version came with which toolkit).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from enum import StrEnum
 
 from msgspec import Struct
 
-from jitlto.errors import ArchitectureError, LinkError, VersionError
+from jitlto.errors import ArchitectureError, VersionError
 from jitlto.model.fragment import Fragment, Image, ImageKind
 from jitlto.model.versions import Architecture, Version
 
 
-class LinkMethod(StrEnum):
-    """The form in which a fragment is linked, and the result."""
-
-    #: LTO-IR, with link-time optimisation, into a cubin.
-    LTO = "lto"
-    #: PTX, without, into a cubin.
-    PTX = "ptx"
-    #: LTO-IR, with link-time optimisation, into PTX of an older architecture, which the driver compiles.
-    JIT = "jit"
-
-
-class LinkPreview(Struct, frozen=True):
-    """The predicted link of a fragment, or the reason why it does not link.
+class LinkTarget(Struct, frozen=True):
+    """The target of a link, and the kind of code that the installed nvJitLink makes for it.
 
     Args:
-        method: None if it does not link.
-        code: Target of the code, e.g. ``sm_90``, or ``compute_90`` for PTX; empty if it does not link.
-        why: The reason why the best method cannot be used; None if it can.
-        remedy: How to fix that.
+        architecture: The architecture that the kernel will run on.
+        link_mode: ``lto``, or ``ptx`` if it was requested or if fragments and nvJitLink have different CUDA majors.
+        nvjitlink: The version of nvJitLink.
+        jit_base: If the target is too new for nvJitLink, the older architecture for which PTX is made, which the driver
+            compiles when the kernel is loaded; None if a cubin is made for the target itself.
+        foreign: If LTO-IR was requested but was made with a different CUDA major than nvJitLink, the version of that
+            compiler.
+        linked_for: The architecture that nvJitLink links for.
+        code: The target of the code as nvJitLink spells it: ``sm_90``, or ``compute_90`` for PTX.
     """
 
-    method: LinkMethod | None
-    code: str = ""
-    why: str | None = None
-    remedy: str | None = None
-
-
-class Incompatibility(Struct, frozen=True):
-    """The reason why a driver does not load code, and how to fix it."""
-
-    why: str
-    remedy: str
+    architecture: Architecture
+    link_mode: str
+    nvjitlink: Version
+    jit_base: Architecture | None
+    foreign: Version | None
+    linked_for: Architecture
+    code: str
 
 
 def runs_on(base: Architecture, target: Architecture) -> bool:
@@ -74,35 +62,14 @@ def ltoir_links(compiler: Version, linker: Version) -> bool:
 
 
 # PTX ISA versions lag their toolkit's minor in two places only: 12.6 brought none, and 12.7 was never released as one.
-_PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
+PTX_ISA_12 = {0: 0, 1: 1, 2: 2, 3: 3, 4: 4, 5: 5, 6: 5, 7: 6, 8: 7, 9: 8}
 
 
 def newest_ptx_isa(toolkit: Version) -> Version:
     """Return the newest PTX ISA version that toolkit ``toolkit`` reads (CUDA 12 reads up to 8.8, 13.n reads 9.n)."""
     if toolkit.major == 12:
-        return Version(8, _PTX_ISA_12.get(toolkit.minor, 8))
+        return Version(8, PTX_ISA_12.get(toolkit.minor, 8))
     return Version(toolkit.major - 4, toolkit.minor)
-
-
-def oldest_toolkit(isa: Version) -> Version:
-    """Return the oldest toolkit, from 12.0, that reads PTX ISA ``isa``: the inverse of :func:`newest_ptx_isa`."""
-    if isa.major >= 9:
-        return Version(isa.major + 4, isa.minor)
-    return next((Version(12, n) for n, last in sorted(_PTX_ISA_12.items()) if (8, last) >= isa), Version(13, 0))
-
-
-def cubin_loads(linker: Version, driver: Version) -> bool:
-    """Return whether a driver for CUDA ``driver`` loads a cubin that the nvJitLink of version ``linker`` made.
-
-    One of the same major does, older or newer (minor-version compatibility), and one of a later major (backward
-    compatibility). For the driver of a ``cuda-compat`` package its own version counts, not the kernel module's.
-    """
-    return linker.major <= driver.major
-
-
-def ptx_compiles(isa: Version, driver: Version) -> bool:
-    """Return whether a driver for CUDA ``driver`` compiles PTX of ISA version ``isa``."""
-    return isa <= newest_ptx_isa(driver)
 
 
 # Real architectures by number: the first and the last toolkit release that links for them (None: still does). Source:
@@ -199,6 +166,27 @@ def jit_base(target: Architecture, linker: Version, *, requested: bool) -> Archi
     return None if requested and not is_known(target) else newest_below(linker, target)
 
 
+def choose_target(
+    fragments: Sequence[Fragment], link_mode: str, arch: Architecture, linker: Version, *, requested: bool
+) -> LinkTarget:
+    """Choose the target and link mode for fragments.
+
+    Args:
+        fragments: The fragments to link.
+        link_mode: The requested mode.
+        arch: The requested architecture, or that of the device.
+        linker: The version of nvJitLink.
+        requested: Whether the caller named the architecture.
+    """
+    target = arch if requested else native_target(arch, fragments)
+    foreign = newest_foreign_compiler(fragments, linker) if link_mode == "lto" else None
+    mode = "ptx" if foreign else link_mode
+    # Only link-time optimisation can produce PTX.
+    base = jit_base(target, linker, requested=requested) if mode == "lto" else None
+    code = base.compute if base else target.sm
+    return LinkTarget(target, mode, linker, base, foreign, base or target, code)
+
+
 def check_target(target: Architecture, linker: Version) -> None:
     """Check that nvJitLink can link for a target.
 
@@ -212,6 +200,16 @@ def check_target(target: Architecture, linker: Version) -> None:
             hint=f"it links for {', '.join(f'sm_{n}' for n in linkable_architectures(linker))}; "
             "a newer architecture needs a newer nvJitLink",
         )
+
+
+def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Image, ...]:
+    """Select the image of each fragment to link, in link order.
+
+    Raises:
+        VersionError, ArchitectureError: As :func:`select_image`.
+    """
+    kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
+    return tuple(select_image(each, kind, target.linked_for, target.nvjitlink) for each in fragments)
 
 
 def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, linker: Version) -> Image:
@@ -283,63 +281,3 @@ def toolchain_hint(wanted: Version, linker: Version) -> str:
 
 def _versions(images: Sequence[Image]) -> str:
     return " and ".join(sorted({str(image.version) for image in images}))
-
-
-def preview_link(fragment: Fragment, target: Architecture, linker: Version, *, requested: bool = True) -> LinkPreview:
-    """Predict how a fragment links, unless another fragment of the kernel decides otherwise.
-
-    One fragment whose LTO-IR is of another CUDA major makes the whole kernel link as PTX.
-
-    Args:
-        fragment : Fragment
-        target: The architecture to link for.
-        linker: The version of nvJitLink.
-        requested: Whether a user named the target, rather than the device.
-    """
-    other = newest_foreign_compiler([fragment], linker)
-    try:
-        if other is not None:
-            select_image(fragment, ImageKind.PTX, target, linker)
-            check_target(target, linker)
-            return LinkPreview(LinkMethod.PTX, target.sm, *_across(other, linker))
-        base = jit_base(target, linker, requested=requested)
-        select_image(fragment, ImageKind.LTOIR, base or target, linker)
-        check_target(base or target, linker)
-    except LinkError as error:
-        return LinkPreview(None, why=error.what.removeprefix(str(fragment.key)).strip(), remedy=error.hint)
-    if base is None:
-        return LinkPreview(LinkMethod.LTO, target.sm)
-    why = f"nvJitLink {linker} does not link for {target.sm}"
-    return LinkPreview(LinkMethod.JIT, base.compute, why, "a newer nvJitLink spares the driver the work")
-
-
-def _across(compiler: Version, linker: Version) -> tuple[str, str]:
-    return (
-        f"LTO-IR of CUDA {compiler} does not link with nvJitLink {linker}",
-        f"for link-time optimisation link with nvJitLink {compiler.major}.x, or build with CUDA {linker.major}",
-    )
-
-
-def find_incompatibility(driver: Version, linker: Version, isa: Version | None) -> Incompatibility | None:
-    """Return why a driver does not load linked code, None if it does as far as versions tell.
-
-    Args:
-        driver: The newest CUDA release that the driver supports (``cuDriverGetVersion``).
-        linker: The nvJitLink that made the code.
-        isa: The ISA version of PTX, None for a cubin.
-    """
-    older = f"link with nvJitLink {driver.major}.x and fragments built for it (jitlto[cu{driver.major}])"
-    if isa is not None and not ptx_compiles(isa, driver):
-        needed = oldest_toolkit(isa)
-        return Incompatibility(
-            f"a driver for CUDA {driver} compiles PTX up to {newest_ptx_isa(driver)}, and this is PTX {isa}",
-            f"install a driver for CUDA {needed} or newer, or the package cuda-compat-{needed.major}-{needed.minor}, "
-            f"or make the PTX with CUDA {driver} or older",
-        )
-    if isa is None and not cubin_loads(linker, driver):
-        return Incompatibility(
-            f"a driver for CUDA {driver} does not load a cubin made by nvJitLink {linker}",
-            f"install a driver for CUDA {linker.major}.0 or newer, or the package "
-            f"cuda-compat-{linker.major}-{linker.minor}{', or ' + older if driver.major >= 12 else ''}",
-        )
-    return None

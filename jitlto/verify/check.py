@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError
 from jitlto.model.enumeration import Kernel
 from jitlto.model.versions import Architecture
@@ -112,7 +112,7 @@ def _link(
         waiting = len(proof.kernels) - len(kernels)
         links.append(FamilyLinks(family.name, not own, len(selected), len(kernels), strength, tuples, causes, waiting))
     archs, seconds = tuple(target.sm for target in targets), round(time.perf_counter() - begin, 3)
-    return LinkCheck(archs, mode, str(toolkit.nvjitlink_version()), tuple(links), seconds)
+    return LinkCheck(archs, mode, str(nvjitlink.version()), tuple(links), seconds)
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:

@@ -9,18 +9,12 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 from jitlto.config import Config
-from jitlto.cuda import device, driver, toolkit
+from jitlto.cuda import device, driver, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.errors import DatabaseError, JitltoError, ToolchainError
 from jitlto.model import mangling
-from jitlto.model.compatibility import (
-    LinkMethod,
-    find_incompatibility,
-    linkable_architectures,
-    ltoir_links,
-    newest_ptx_isa,
-    preview_link,
-)
+from jitlto.model.compatibility import linkable_architectures, ltoir_links, newest_ptx_isa
+from jitlto.model.prediction import LinkMethod, find_incompatibility, preview_link
 from jitlto.model.versions import Version
 from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
@@ -72,13 +66,13 @@ def diagnose() -> Diagnosis:
     """Examine the toolchain, the driver, devices, caches, databases and installed families."""
     diagnosis = Diagnosis()
     _packages(diagnosis)
-    nvrtc, nvjitlink = _find_toolchain_versions(diagnosis)
-    _compatibility(diagnosis, nvrtc, nvjitlink)
-    _driver(diagnosis, nvjitlink)
+    nvrtc, linker = _find_toolchain_versions(diagnosis)
+    _compatibility(diagnosis, nvrtc, linker)
+    _driver(diagnosis, linker)
     settings = _settings(diagnosis)
     _cache_directory(diagnosis, settings)
-    _databases(diagnosis, settings, nvjitlink)
-    _installed(diagnosis, nvjitlink)
+    _databases(diagnosis, settings, linker)
+    _installed(diagnosis, linker)
     return diagnosis
 
 
@@ -103,13 +97,13 @@ def _package(name: str) -> str | None:
 
 def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
     nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version)
-    nvjitlink = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", toolkit.nvjitlink_version)
+    linker = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", nvjitlink.version)
     _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
     try:
         roots = toolkit.header_roots() if _package("cuda-bindings") else ()
     except ToolchainError as error:
         diagnosis.require("headers", error.what, False, error.hint)
-        return nvrtc, nvjitlink
+        return nvrtc, linker
     for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
         root = next((root for root in roots if (root / header).is_file()), None)
         diagnosis.require(name, str(root or "missing"), root is not None, toolkit.INSTALL)
@@ -120,7 +114,7 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
     remedy = "pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit"
     state = nvdisasm or "not found (only `--dump sass` needs it)"
     diagnosis.mention("nvdisasm", state, nvdisasm is not None, remedy)
-    return nvrtc, nvjitlink
+    return nvrtc, linker
 
 
 def _component(diagnosis: Diagnosis, title: str, library: str, query: Callable[[], Version]) -> Version | None:

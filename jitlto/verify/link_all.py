@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError, VersionError
 from jitlto.model.compatibility import can_read, toolchain_hint
 from jitlto.model.enumeration import Kernel
@@ -52,7 +52,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
         VersionError: If there are fragments that it cannot read.
         ToolchainError: If there is no nvJitLink.
     """
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     kind = ImageKind.LTOIR if mode == "lto" else ImageKind.PTX
     unreadable = [f for f in fragments if not any(can_read(image, linker) for image in f.images_of(kind))]
     if not unreadable:

@@ -6,21 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jitlto.cuda import device, driver, toolkit
+from jitlto.cuda import device, driver, nvjitlink
 from jitlto.errors import NoDeviceError
-from jitlto.model.compatibility import (
-    Incompatibility,
-    LinkMethod,
-    LinkPreview,
-    can_link_for,
-    find_incompatibility,
-    linkable_architectures,
-    native_target,
-    newest_ptx_isa,
-    preview_link,
-)
+from jitlto.model.compatibility import can_link_for, linkable_architectures, native_target, newest_ptx_isa
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment
+from jitlto.model.prediction import Incompatibility, LinkMethod, LinkPreview, find_incompatibility, preview_link
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.database import FragmentDatabase
 
@@ -101,7 +92,7 @@ def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | Non
         DatabaseError: If the database cannot be read.
         ToolchainError: If there is no nvJitLink.
     """
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     takes = cuda or driver.cuda_version()
     own = None if targets else _device()
     groups: list[UsabilityGroup] = []

@@ -8,7 +8,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from jitlto.cuda import device, toolkit
+from jitlto.cuda import device, nvjitlink, toolkit
 from jitlto.errors import NoDeviceError, ToolchainError
 
 
@@ -27,7 +27,7 @@ def describe(command: str) -> dict[str, object]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "nvrtc": _version(toolkit.nvrtc_version),
-        "nvjitlink": _version(toolkit.nvjitlink_version),
+        "nvjitlink": _version(nvjitlink.version),
         "packages": {name: found for name in _PACKAGES if (found := _package(name))},
         **_device(),
     }

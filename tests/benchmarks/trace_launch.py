@@ -73,7 +73,7 @@ REASONS = {
     # A launch.
     ("*", "runtime.session"): "the session makes what a process has one of when it is first asked for it",
     ("runtime.family", "runtime.discovery.lookup_cache"): "the key of the request, the answer to it, and a new answer",
-    ("runtime.discovery.lookup_cache", "cuda.toolkit"): "a new answer names the nvJitLink that was found",
+    ("runtime.discovery.lookup_cache", "cuda.nvjitlink"): "a new answer names the nvJitLink that was found",
     ("runtime.family", "runtime.planning.planner"): "a planner is made, and then asked for its plan",
     ("runtime.planning.planner", "runtime.family"): "a family opens its database when it is first planned from",
     ("runtime.planning.planner", "model.configuration"): "the values are normalised, then the link mode is checked",
@@ -83,7 +83,8 @@ REASONS = {
     ): "the family's record and fragments; its images, which are read when they are linked and not before",
     ("runtime.family", "runtime.planning.plan"): "a plan is asked for its digest, and linked if that is not loaded",
     ("runtime.linking.kernel_cache", "runtime.planning.plan"): "a plan is linked only if it is in no cache",
-    ("*", "runtime.linking.linker"): "target, then images, for the digest; the link itself only if it is in no cache",
+    ("runtime.planning.plan", "cuda.nvjitlink"): "asked for its version for the digest; links only what is in no cache",
+    ("*", "storage.database_writer"): "whether it may be written is checked before the work, and it is written after",
     (
         "*",
         "runtime.linking.cache_entry",

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto, python
@@ -68,7 +68,7 @@ def test_all_kernels_are_linked_for_several_architectures(mini_path: Path, mode:
     done = jitlto("check", mini_path, "--link", "sm_75", "--link", "sm_90", "--mode", mode, "-j", "2")
     assert done.returncode == 0, done.stderr
     assert "mini: linked 4 kernels, for sm_75, sm_90: all link" in done.stdout
-    assert f"nvJitLink {toolkit.nvjitlink_version()}, {mode}," in done.stdout
+    assert f"nvJitLink {nvjitlink.version()}, {mode}," in done.stdout
 
 
 @pytest.mark.slow

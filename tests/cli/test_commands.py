@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.cli import cli
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink, toolkit
 from jitlto.storage.database import FragmentDatabase
 from tests.support.commands import Result, fails, jitlto, jitlto_process, python
 from tests.support.families import MINI, write_family
@@ -184,7 +184,7 @@ def test_doctor_names_what_it_finds(mini_path: Path, tmp_path: Path) -> None:
     assert report["well"] is True
     findings = {finding["name"]: finding for finding in report["findings"]}
     assert str(toolkit.nvrtc_version()) in findings["NVRTC (compiler)"]["value"]
-    assert str(toolkit.nvjitlink_version()) in findings["nvJitLink (linker)"]["value"]
+    assert str(nvjitlink.version()) in findings["nvJitLink (linker)"]["value"]
     databases = [finding for finding in report["findings"] if finding["name"] == "database"]
     assert [(finding["ok"], "mini" in finding["value"]) for finding in databases] == [(True, True), (False, False)]
     assert "building and linking work" in jitlto("doctor").stdout

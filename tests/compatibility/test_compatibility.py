@@ -18,12 +18,13 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from jitlto import cli
-from jitlto.cuda import device, driver, toolkit
+from jitlto.cuda import device, driver, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.errors import ArchitectureError, LaunchError, ToolchainError
-from jitlto.model.compatibility import find_incompatibility, newest_ptx_isa
+from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
+from jitlto.model.prediction import find_incompatibility
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.launcher import Launcher
@@ -342,7 +343,7 @@ def doctor(*arguments: str | Path) -> tuple[int, str]:
 
 def test_doctor_groups_fragments_that_fare_alike(mini_path: Path) -> None:
     status, said = doctor(mini_path, "--arch", "sm_90", "--arch", "sm_70")
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     assert status == 1
     assert said.count("mini: 6 fragments") == 1
     assert f"LTO-IR of nvrtc {toolkit.nvrtc_version()} for compute_75" in said
@@ -353,7 +354,7 @@ def test_doctor_groups_fragments_that_fare_alike(mini_path: Path) -> None:
 
 
 def test_doctor_supposes_another_driver(mini_path: Path) -> None:
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     assert doctor(mini_path, "--arch", "sm_90", "--driver", f"{linker.major}.0")[0] == 0
     status, said = doctor(mini_path, "--arch", "sm_90", "--driver", "11.8")
     assert status == 1
@@ -382,7 +383,7 @@ def test_doctor_refuses_what_it_cannot_read(mini_path: Path, arguments: tuple[st
 
 
 def test_doctor_says_what_fragments_of_two_majors_make_of_a_kernel(mini_path: Path, tmp_path: Path) -> None:
-    other = Version(toolkit.nvjitlink_version().major - 1, 0)
+    other = Version(nvjitlink.version().major - 1, 0)
 
     def mixed(image: Image) -> Image:
         return replace(image, version=other) if image.sha256 in operators else image

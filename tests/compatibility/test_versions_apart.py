@@ -21,12 +21,12 @@ PRELUDE = """
 import ctypes, sys
 ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
 import jitlto
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.errors import LinkError, VersionError
 from jitlto.model.fragment import ImageKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.model.versions import Architecture
-print("nvJitLink", toolkit.nvjitlink_version())
+print("nvJitLink", nvjitlink.version())
 family = jitlto.load("mini", sys.argv[2])
 plan = family.plan(arch="sm_90", data_type="float", op_name="twice")
 """

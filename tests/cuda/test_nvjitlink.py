@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda import nvfatbin, nvjitlink, nvrtc
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
@@ -188,10 +188,10 @@ def test_an_unknown_flag_is_a_link_error_that_shows_the_options() -> None:
 
 
 def test_ptx_of_a_newer_isa_is_a_version_error() -> None:
-    newest = newest_ptx_isa(toolkit.nvjitlink_version())
+    newest = newest_ptx_isa(nvjitlink.version())
     module = parse_ptx(compiled(OP).ptx)
     newer = compiled(OP).ptx.replace(f".version {module.isa}", f".version {Version(newest.major + 2, 0)}")
-    with raises(VersionError, "link-version-newer", str(toolkit.nvjitlink_version())):
+    with raises(VersionError, "link-version-newer", str(nvjitlink.version())):
         link([ptx(KERNEL), LinkInput(InputKind.PTX, newer.encode(), "newer")], SM_90, [])
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import nvrtc, toolkit
+from jitlto.cuda import nvjitlink, nvrtc, toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.compatibility import ltoir_links
 from jitlto.model.headers import HeaderSearch
@@ -43,7 +43,7 @@ def test_the_headers_of_device_code_compile_without_a_cuda_toolkit(header: str, 
 
 
 def test_compiler_and_linker_of_an_extra_go_together() -> None:
-    assert ltoir_links(toolkit.nvrtc_version(), toolkit.nvjitlink_version())
+    assert ltoir_links(toolkit.nvrtc_version(), nvjitlink.version())
     assert toolkit.nvfatbin_version().major == toolkit.nvrtc_version().major
 
 

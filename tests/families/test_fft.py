@@ -10,6 +10,7 @@ import pytest
 
 from docs.examples import fft as front
 from docs.examples.fft import Launch
+from jitlto.cuda.nvjitlink import find_undefined
 from jitlto.errors import (
     AmbiguousConfigurationError,
     CompileError,
@@ -18,7 +19,6 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.model import ptx
-from jitlto.model.elf import find_undefined
 from jitlto.model.fragment import Role
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.covering_array import choose_cover

@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.errors import AmbiguousConfigurationError, UnknownValueError
 from jitlto.model import ptx
 from jitlto.model.fragment import Role, SymbolKind
@@ -183,6 +183,6 @@ def test_ptx_links_too_and_keeps_the_calls(search: KernelFamily) -> None:
 
 
 def test_the_fragments_link_with_the_nvjitlink_at_hand(search: KernelFamily) -> None:
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     versions = {image.version for f in search.database.fragments("search") for image in f.images}
     assert all(version.major == linker.major and version <= linker for version in versions)

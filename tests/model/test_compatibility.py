@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 from jitlto.cuda import toolkit
 from jitlto.model.compatibility import (
     can_link_for,
-    cubin_loads,
     is_known,
     linkable_architectures,
     ltoir_links,
     newest_below,
     newest_ptx_isa,
-    oldest_toolkit,
-    ptx_compiles,
     runs_on,
 )
+from jitlto.model.prediction import cubin_loads, oldest_toolkit, ptx_compiles
 from jitlto.model.versions import Architecture, Version
 
 architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))

@@ -42,7 +42,8 @@ from jitlto.storage.check_result import (
     Place,
     read_check_result,
 )
-from jitlto.storage.database import FragmentDatabase, write
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database_writer import write
 from tests.support.commands import jitlto, python
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

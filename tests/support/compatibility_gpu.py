@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from jitlto.cuda import device, driver, toolkit
+from jitlto.cuda import device, driver, nvjitlink
 from jitlto.errors import JitltoError
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.versions import Architecture
@@ -71,7 +71,7 @@ def prepare(folder: Path, arch: str) -> None:
 
 def make(database: Path, folder: Path, arch: str) -> None:
     """Link in the environment of one release: a cubin, and PTX for the device's architecture and for an older one."""
-    version = str(toolkit.nvjitlink_version())
+    version = str(nvjitlink.version())
     with FragmentDatabase(database) as opened:
         plan = KernelFamily("mini", opened).plan(arch=arch, **TWICE)
         own = Architecture.parse(arch)
@@ -81,7 +81,7 @@ def make(database: Path, folder: Path, arch: str) -> None:
     for name, (data, _) in code.items():
         (folder / name).write_bytes(data)
     files = [{"file": name, "target": target} for name, (_, target) in code.items()]
-    print(json.dumps({"nvjitlink": version, "isa": str(newest_ptx_isa(toolkit.nvjitlink_version())), "code": files}))
+    print(json.dumps({"nvjitlink": version, "isa": str(newest_ptx_isa(nvjitlink.version())), "code": files}))
 
 
 def doubles(launcher: Launcher) -> bool:
@@ -146,7 +146,7 @@ def record(folder: Path, output: Path) -> None:
         "libcuda": found.release,
         "kernel_module": found.module,
         "forward_compatibility": found.forward,
-        "nvjitlink": str(toolkit.nvjitlink_version()),
+        "nvjitlink": str(nvjitlink.version()),
         "python": platform.python_version(),
         "code": {names.get(str(r["made_by"]), r["made_by"]): r for r in codes if r["target"] in (own.sm, own.compute)},
         "ptx_for_an_older_architecture": [r for r in codes if r["target"] == OLDER.compute],

@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 from jitlto import cli
 from jitlto.build.pipeline import build
-from jitlto.cuda import device, toolkit
+from jitlto.cuda import device, nvjitlink, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import JitltoError
 from jitlto.model import ptx
@@ -122,7 +122,7 @@ def doctor(path: Path, arch: str) -> dict[str, object] | None:
         target = Architecture.parse(arch.removeprefix(DEVICE))
         with FragmentDatabase(path) as database:
             (alike,) = group_fragments(
-                "mini", database.fragments(), [target], toolkit.nvjitlink_version(), None, requested=False
+                "mini", database.fragments(), [target], nvjitlink.version(), None, requested=False
             )
         says = alike.outcomes[0][1].verdict
         return {"ways": [says.method], "code": says.code, "status": int(not alike.well)}
@@ -157,7 +157,7 @@ def main() -> None:
     if what == "link":
         links = [(Path(path), arch, mode) for path, arch, mode in json.loads(argument.read_text())]
         answer = {
-            "nvjitlink": str(toolkit.nvjitlink_version()),
+            "nvjitlink": str(nvjitlink.version()),
             "links": [{"link": outcome(*each), "doctor": doctor(*each[:2])} for each in links],
         }
     elif what == "assemble":

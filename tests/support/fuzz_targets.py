@@ -25,9 +25,10 @@ from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
 from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.merge import merge_databases
 from jitlto.build.templates import render_family
+from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvfatbin import list_images
 from jitlto.errors import JitltoError
-from jitlto.model import elf, mangling, ptx
+from jitlto.model import mangling, ptx
 from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.types import Parameter
 from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
@@ -478,7 +479,7 @@ def _fatbin(ground: Ground, data: bytes) -> None:
 
 def _cubin(ground: Ground, data: bytes) -> None:
     for one in (data, edited(ground.cubins[0], data)):
-        refused(lambda one=one: elf.find_undefined(one))  # type: ignore[misc]
+        refused(lambda one=one: nvjitlink.find_undefined(one))  # type: ignore[misc]
 
 
 Run = Callable[[Ground, bytes], None]

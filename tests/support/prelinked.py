@@ -18,7 +18,7 @@ import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.runtime.family import KernelFamily, load
 
 
@@ -49,10 +49,10 @@ def main() -> None:
     with ThreadPoolExecutor() as pool:
         linked = list(pool.map(lambda c: search.plan(arch=options.arch, **c).link(), wanted))
     with zipfile.ZipFile(options.output, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("linked_by.json", json.dumps({"nvjitlink": str(toolkit.nvjitlink_version())}))
+        archive.writestr("linked_by.json", json.dumps({"nvjitlink": str(nvjitlink.version())}))
         for configuration, kernel in zip(wanted, linked, strict=True):
             archive.writestr(member(configuration), kernel.cubin)
-    print(f"{len(wanted)} kernels linked by nvJitLink {toolkit.nvjitlink_version()} in {options.output}")
+    print(f"{len(wanted)} kernels linked by nvJitLink {nvjitlink.version()} in {options.output}")
 
 
 if __name__ == "__main__":

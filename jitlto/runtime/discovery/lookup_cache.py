@@ -155,9 +155,9 @@ class LookupCache:
 
     def store_chosen(self, key: str, chosen: Chosen) -> None:
         """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
-        from jitlto.cuda import toolkit
+        from jitlto.cuda import nvjitlink
 
-        linker = toolkit.find_installed_linker()
+        linker = nvjitlink.find_installed(site_packages())
         status = _size_and_time(linker or "")
         if status is not None:
             signature = [(p.name, p.type, p.size, p.alignment) for p in chosen.signature]

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+import time
+from collections.abc import Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import device, nvjitlink
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import ArchitectureError, LinkError, VersionError
-from jitlto.model.compatibility import ltoir_links, runs_on
+from jitlto.model.compatibility import LinkTarget, choose_target, ltoir_links, runs_on, select_images
 from jitlto.model.fragment import Fragment, Image, SymbolKind
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
@@ -23,13 +25,12 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.events import Events, Kind
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
-from jitlto.runtime.linking.linker import LinkTarget, choose_target, link_inputs, select_images
+from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.database import FragmentDatabase
 
 if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache needs none of them
     from typing import Protocol
 
-    from jitlto.cuda.nvjitlink import InputKind
     from jitlto.runtime.linking.kernel_cache import KernelCache
     from jitlto.runtime.user_code.inputs import UserInput
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:  # not imported at run time: a plan whose kernel is in a cache
 
 
 _DIGEST_SCHEMA = 1
+_warn_once = WarnOnce(__name__)
 #: What a caller supplies beside fragments, as its name, its content and its kind (None for CUDA C++).
 SuppliedInput: TypeAlias = "tuple[str, bytes | str, InputKind | None]"
 
@@ -139,7 +141,9 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         Raises:
             NoDeviceError: If no architecture was given and there is no device.
         """
-        return choose_target(self.fragments, self.mode, self.arch)
+        linker = nvjitlink.version()
+        requested, arch = self.arch is not None, self.arch or device.architecture()
+        return choose_target(self.fragments, self.mode, arch, linker, requested=requested)
 
     @property
     def target(self) -> Architecture:
@@ -166,7 +170,9 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         target = self.link_target
         for item in self.supplied:
             _check_supplied(item, target)
-        return select_images(self.fragments, target, self.options)
+        images = select_images(self.fragments, target)
+        _warn_of_substitutes(target, self.options)
+        return images
 
     @cached_property
     def flags(self) -> tuple[str, ...]:
@@ -225,18 +231,30 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         if arch is not None:
             return self.for_arch(arch).link(use_cache=use_cache)
         if not use_cache:
-            return self._linking()()
+            return self._link()
         key, cache = self.link_key, self.services.kernel_cache
         self.services.events.emit(Kind.REQUESTED, key.kernel, self.digest, plan=self)
-        return cache.get_or_link(key, self._linking(), self.database.location)
+        return cache.get_or_link(key, self._link, self.database.location)
 
-    def _linking(self, *, ptx: bool = False) -> Callable[[], LinkedKernel]:
-        """Return a function that links the plan."""
-        target = self.link_target
-        inputs = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
+    def _link(self, *, ptx: bool = False) -> LinkedKernel:
+        """Link, without using caches; into PTX, even if the target needs a cubin, if ``ptx`` is true."""
+        target, flags = self.link_target, self.flags
+        kind = InputKind.FATBIN if target.link_mode == "lto" else InputKind.PTX
+        supplied = [item for user in self.supplied for mode, item in user.images if mode == target.link_mode]
+        base, binary = target.jit_base, [i.name for i in supplied if i.kind not in (InputKind.LTOIR, InputKind.FATBIN)]
+        if base and binary:
+            raise ArchitectureError(
+                f"{', '.join(binary)} cannot become part of PTX for {base.compute}: it is not LTO-IR",
+                code="link-architecture-input",
+                hint="give its source or LTO-IR, or install an nvJitLink that links for the target",
+            )
         images = zip(self.fragments, self.images, strict=True)
-        entry = self.resolution.entry.entry
-        return partial(link_inputs, images, self.database.read, inputs, target, self.flags, entry=entry, ptx=ptx)
+        begin = time.perf_counter()
+        inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
+        linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
+        if base and not ptx:
+            nvjitlink.check_linked_ptx(linked)
+        return LinkedKernel(linked.data, self.entry.entry, target.code, linked.log, time.perf_counter() - begin)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """Return the PTX that link-time optimisation makes of the plan, for inspection and checks.
@@ -252,7 +270,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
                 code="link-no-ptx",
                 hint="dump the cubin or its SASS",
             )
-        return self._linking(ptx=True)().cubin.decode()
+        return self._link(ptx=True).cubin.decode()
 
     def calls_left(self, arch: str | Architecture | None = None) -> list[str]:
         """Return the demangled names of functions, of fragments and of the caller, that the link did not inline.
@@ -285,7 +303,7 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             "link_mode": self.link_mode,
             "flags": list(self.flags),
             "images": [{"kind": i.kind.value, "arch": str(i.architecture), "sha256": i.sha256} for i in self.images],
-            "nvjitlink": str(toolkit.nvjitlink_version()),
+            "nvjitlink": str(nvjitlink.version()),
             "digest": self.digest,
         }
 
@@ -310,3 +328,15 @@ def _check_supplied(item: UserInput, target: LinkTarget) -> None:
             code="link-architecture-newer",
             hint="link for a later architecture",
         )
+
+
+def _warn_of_substitutes(target: LinkTarget, options: LinkOptions) -> None:
+    """Log, once a process, that a link differs from the requested one."""
+    if target.foreign:
+        what = f"LTO-IR of CUDA {target.foreign} does not link with nvJitLink {target.nvjitlink}: linking PTX instead"
+        _warn_once(what, "%s, without link-time optimisation", what)
+    if target.jit_base:
+        what = f"nvJitLink {target.nvjitlink} does not link for {target.architecture.sm}: making PTX"
+        omitted = "".join(f", without {name}" for name in options.assembler_options())
+        where = f"{target.jit_base.compute} instead, which the driver compiles{omitted}"
+        _warn_once((what, where), "%s for %s", what, where)

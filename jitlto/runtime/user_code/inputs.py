@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
+from jitlto.cuda import diagnostics, nvfatbin, nvjitlink, nvrtc
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import CompileError, LinkError, PlanError
@@ -184,7 +184,7 @@ def _targets(item: LinkInput) -> Iterator[Architecture]:
     The newest takes bare LTO-IR of every architecture, suffixes too. From a fatbin it takes LTO-IR with a suffix only
     for a target that runs it.
     """
-    version = toolkit.nvjitlink_version()
+    version = nvjitlink.version()
     yield Architecture(max(linkable_architectures(version)))
     for number in sorted({image.number for image in _images(item) if image.kind == FatbinKind.LTOIR}):
         for suffix in ("a", "f"):

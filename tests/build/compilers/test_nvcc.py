@@ -17,7 +17,7 @@ from jitlto.build.compilers import nvcc
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvcc import Compiler
 from jitlto.build.pipeline import build
-from jitlto.cuda import diagnostics, nvrtc, toolkit
+from jitlto.cuda import diagnostics, nvjitlink, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import HeaderSearch, Source
@@ -334,7 +334,7 @@ def test_an_nvcc_that_is_killed_says_so(compiler: Compiler, tmp_path: Path) -> N
 def test_a_family_made_with_nvcc_is_planned_and_linked(
     compiler: Compiler, nvcc_mini: KernelFamily, link_mode: Literal["lto", "ptx"]
 ) -> None:
-    if toolkit.nvjitlink_version() < compiler.version:
+    if nvjitlink.version() < compiler.version:
         pytest.skip("nvJitLink is older than nvcc")
     plan = nvcc_mini.plan(data_type="float", op_name="square", link_mode=link_mode)
     assert {image.toolchain for fragment in plan.fragments for image in fragment.images} == {"nvcc"}

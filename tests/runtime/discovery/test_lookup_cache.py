@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import jitlto
-from jitlto.cuda import device, toolkit
+from jitlto.cuda import device, nvjitlink
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
 from jitlto.runtime import dispatcher, events, session
 from jitlto.runtime.discovery import lookup_cache
@@ -210,7 +210,7 @@ def test_another_nvjitlink_makes_a_process_plan(
 ) -> None:
     library = tmp_path / "libnvJitLink.so"
     library.write_bytes(b"one")
-    monkeypatch.setattr(toolkit, "find_installed_linker", lambda: str(library))
+    monkeypatch.setattr(nvjitlink, "find_installed", lambda _: str(library))
     for expected in (1, 1):
         launcher(path)
         assert len(opened) == expected
@@ -311,8 +311,8 @@ def test_ptx_in_the_place_of_ltoir_is_said_by_every_process(
 ) -> None:
     from jitlto.model.versions import Version
 
-    own = toolkit.nvjitlink_version()
-    monkeypatch.setattr(toolkit, "nvjitlink_version", lambda: Version(own.major + 1, 9))
+    own = nvjitlink.version()
+    monkeypatch.setattr(nvjitlink, "version", lambda: Version(own.major + 1, 9))
     for expected in (1, 2):
         assert launcher(path).linked.layer == ("link" if expected == 1 else "disk")
         assert len(opened) == expected
@@ -508,7 +508,7 @@ def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monk
     ):
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
         monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
-        assert toolkit.find_installed_linker() == (path if believed else None)
+        assert nvjitlink.find_installed(site_packages()) == (path if believed else None)
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:
@@ -555,9 +555,9 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert warm[0] == cold[0]
     assert (cold[1], warm[1]) == ("link", "disk")
     slow = {
-        "sqlite3", "logging", "filelock", "dataclasses", "msgspec", "cuda.bindings.nvjitlink", "jitlto.cuda.toolkit",
+        "sqlite3", "logging", "filelock", "dataclasses", "msgspec", "cuda.bindings.nvjitlink",
         "jitlto.storage.database", "jitlto.model.fragment",
-        "jitlto.runtime.planning.planner", "jitlto.runtime.planning.plan", "jitlto.runtime.linking.linker",
+        "jitlto.runtime.planning.planner", "jitlto.runtime.planning.plan", "jitlto.cuda.nvjitlink",
     }  # fmt: skip
     assert slow <= {*cold[2]}
     started = {*json.loads(subprocess.run([sys.executable, "-c", MODULES], capture_output=True, check=True).stdout)}

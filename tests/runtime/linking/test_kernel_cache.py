@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import nvjitlink
 from jitlto.errors import LinkError, NotCachedError
 from jitlto.model.versions import Version
 from jitlto.runtime import events, session
@@ -1034,9 +1034,9 @@ def test_every_input_of_a_link_changes_the_digest(
         text = MINI["op.cu.jinja"].replace("return {{expr}};", f"return ({{{{expr}}}}) * {constant};")
         with load("mini", build_family(MINI | {"op.cu.jinja": text}, "changed").path).database as database:
             seen[constant] = KernelFamily("mini", database).plan(arch="sm_90", **TWICE).digest
-    version = toolkit.nvjitlink_version()
+    version = nvjitlink.version()
     for newer in (Version(version.major, 90), Version(version.major, 91)):
-        monkeypatch.setattr(toolkit, "nvjitlink_version", partial(Version, newer.major, newer.minor))
+        monkeypatch.setattr(nvjitlink, "version", partial(Version, newer.major, newer.minor))
         seen[f"nvJitLink {newer}"] = of()
     doubled = {what for what, digest in seen.items() if Counter(seen.values())[digest] > 1}
     assert doubled == set()

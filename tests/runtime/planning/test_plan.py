@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jitlto.cuda import device, toolkit
+from jitlto.cuda import device, nvjitlink
 from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
@@ -88,7 +88,7 @@ def test_a_plan_as_a_dictionary_holds_plain_values_that_agree_with_it(plan: Plan
     assert described["arch"] == "sm_90"
     assert described["signature"] == ["float* x", "unsigned int n"]
     assert described["entry"] == "void mini::kern<float>(float*, unsigned int)"
-    assert described["nvjitlink"] == str(toolkit.nvjitlink_version())
+    assert described["nvjitlink"] == str(nvjitlink.version())
 
 
 def test_a_plan_without_architecture_is_for_the_current_device_and_needs_one(mini: KernelFamily) -> None:
@@ -337,7 +337,7 @@ def test_the_register_limit_reaches_the_code(mini: KernelFamily) -> None:
 def test_ltoir_of_a_newer_compiler_of_the_same_major_is_a_version_error_that_names_both(
     mini_path: Path, tmp_path: Path
 ) -> None:
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     newer = Version(linker.major, linker.minor + 1)
     family = altered(mini_path, tmp_path / "newer.fragdb", lambda image: replace(image, version=newer))
     names = ("mini/kern[data_type=float]", f"nvrtc {newer}", f"nvJitLink {linker}")
@@ -348,7 +348,7 @@ def test_ltoir_of_a_newer_compiler_of_the_same_major_is_a_version_error_that_nam
 
 
 def test_ltoir_of_an_older_compiler_of_the_same_major_links(mini_path: Path, tmp_path: Path) -> None:
-    older = Version(toolkit.nvjitlink_version().major, 0)
+    older = Version(nvjitlink.version().major, 0)
     family = altered(mini_path, tmp_path / "older.fragdb", lambda image: replace(image, version=older))
     plan = family.plan(arch="sm_90", **TWICE)
     assert plan.link_mode == "lto"
@@ -359,7 +359,7 @@ def test_ltoir_of_an_older_compiler_of_the_same_major_links(mini_path: Path, tmp
 def test_across_majors_ptx_is_linked_and_that_is_said_once(
     mini_path: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, difference: int
 ) -> None:
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     # No other test uses this minor: what was said once is not said again in one process.
     foreign = Version(linker.major + difference, 40 + difference)
     family = altered(mini_path, tmp_path / "foreign.fragdb", lambda image: replace(image, version=foreign))
@@ -380,7 +380,7 @@ def test_across_majors_ptx_is_linked_and_that_is_said_once(
 def test_across_majors_without_ptx_images_is_a_version_error_with_both_versions(
     mini_path: Path, tmp_path: Path
 ) -> None:
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     foreign = Version(linker.major + 1, 0)
     family = altered(
         mini_path,
@@ -401,7 +401,7 @@ def test_without_ltoir_images_an_lto_link_is_a_version_error_and_a_ptx_link_work
 
 
 def test_ptx_newer_than_the_linker_reads_is_a_version_error(mini_path: Path, tmp_path: Path) -> None:
-    linker = toolkit.nvjitlink_version()
+    linker = nvjitlink.version()
     isa = Version(newest_ptx_isa(linker).major, newest_ptx_isa(linker).minor + 1)
     family = altered(
         mini_path, tmp_path / "isa.fragdb", lambda i: replace(i, ptx_isa=isa) if i.kind is ImageKind.PTX else i

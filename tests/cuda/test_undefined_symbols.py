@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jitlto.cuda import nvrtc
-from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.model.elf import find_undefined
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, find_undefined, link
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
