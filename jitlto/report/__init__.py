@@ -1,1 +1,1 @@
-"""A database as a page: a third reader of the database, independent of both wings."""
+"""A database as an HTML page; independent of the build side and the run side."""

@@ -1,8 +1,8 @@
-"""A drawing of the calls between groups: layers from left to right, by Sugiyama's method in its simplest form.
+"""A drawing of the calls between groups: layers from left to right, by the simplest form of Sugiyama's method.
 
 Sugiyama, Tagawa and Toda, «Methods for Visual Understanding of Hierarchical System Structures», IEEE Transactions on
-Systems, Man, and Cybernetics 11 (1981): layers by longest path, waypoints where an edge crosses a layer, and the order
-within a layer by the mean place of the neighbours.
+Systems, Man, and Cybernetics 11 (1981): layers by longest path, waypoints where an edge crosses a layer, and order
+within a layer by the mean position of the neighbours.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 _BOX, _HIGH, _WAY = 230, 28, 8  # pixels: width and height of a box, height of a waypoint
-_ACROSS, _DOWN, _MARGIN = 90, 9, 4  # pixels between layers and within one, and around all
+_ACROSS, _DOWN, _MARGIN = 90, 9, 4  # pixels between layers, within a layer, and around the drawing
 _SWEEPS = 8
 
 
@@ -47,16 +48,13 @@ class Drawing:
     lines: tuple[Line, ...]
 
 
-_Way = tuple[str, str, int]  # where an edge crosses a layer: caller, callee, layer
+_Way = tuple[str, str, int]  # a waypoint, where an edge crosses a layer: caller, callee, layer
 
 
 def draw(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> Drawing:
     """Draw a graph; an edge that closes a cycle is drawn backwards."""
     edges = sorted(set(edges))
-    calls: dict[str, list[str]] = defaultdict(list)
-    for caller, callee in edges:
-        calls[caller].append(callee)
-    layer = _layers(names, calls)
+    layer = _layers(names, edges)
     rows: list[list[str | _Way]] = [[] for _ in range(max(layer.values(), default=-1) + 1)]
     for name in names:
         rows[layer[name]].append(name)
@@ -85,32 +83,23 @@ def _height(spot: str | _Way) -> int:
     return _HIGH if isinstance(spot, str) else _WAY
 
 
-def _layers(names: Sequence[str], calls: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """The longest way from a group that none calls, without the edges that close a cycle."""
-    order: list[str] = []
-    state: dict[str, int] = {}  # 1: being visited, 2: done
-    forward: dict[str, list[str]] = defaultdict(list)
-    called = {callee for several in calls.values() for callee in several}
-    for root in sorted(names, key=lambda name: (name in called, name)):
-        stack = [(root, iter(calls.get(root, ())))] if root not in state else []
-        state.setdefault(root, 1)
-        while stack:
-            name, left = stack[-1]
-            callee = next(left, None)
-            if callee is None:
-                state[name] = 2
-                order.append(name)
-                stack.pop()
-                continue
-            if state.get(callee) != 1:
-                forward[name].append(callee)
-            if callee not in state:
-                state[callee] = 1
-                stack.append((callee, iter(calls.get(callee, ()))))
-    layer = dict.fromkeys(names, 0)
-    for name in reversed(order):
-        for callee in forward[name]:
-            layer[callee] = max(layer[callee], layer[name] + 1)
+def _layers(names: Sequence[str], edges: Iterable[tuple[str, str]]) -> dict[str, int]:
+    """Return each group's layer: the longest path to it, without the edges that close a cycle."""
+    callers: dict[str, list[str]] = {name: [] for name in names}
+    for caller, callee in edges:
+        callers[callee].append(caller)
+    # Groups that no other calls come first: the search for cycles starts there, so edges from them are kept.
+    callers = dict(sorted(callers.items(), key=lambda item: (bool(item[1]), item[0])))
+    while True:
+        try:
+            order = list(TopologicalSorter(callers).static_order())
+            break
+        except CycleError as error:
+            *_, caller, callee = error.args[1]
+            callers[callee].remove(caller)
+    layer: dict[str, int] = {}
+    for name in order:
+        layer[name] = max((layer[caller] + 1 for caller in callers[name]), default=0)
     return layer
 
 
@@ -131,7 +120,7 @@ def _order(rows: list[list[str | _Way]], routes: Mapping[tuple[str, str], Sequen
 
 
 def _path(spots: Sequence[tuple[int, int]]) -> str:
-    """From the right side of the first box, straight through waypoints, to the left side of the last."""
+    """Return a path from the right side of the first box, straight through waypoints, to the left side of the last."""
     x, y = spots[0][0] + _BOX, spots[0][1]
     parts = [f"M{x} {y}"]
     for number, (left, to) in enumerate(spots[1:], 1):

@@ -17,9 +17,10 @@ class FragmentSet:
     """Some fragments of one group, described by what they have in common.
 
     Args:
-        count, total: How many they are, of how many in the group.
-        common: The parameters in which they agree and that differ within the group.
-        exact: Whether no other fragment of the group has these parameters.
+        count: The number of these fragments.
+        total: The number of fragments in the group.
+        common: The parameter values that they share and that not every fragment of the group has.
+        exact: Whether no other fragment of the group has these values.
     """
 
     group: str
@@ -31,14 +32,14 @@ class FragmentSet:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A symbol that one fragment requires and another may provide.
+    """A symbol that fragments provide or require.
 
     Args:
-        name: Mangled.
-        text: Demangled.
+        name: The mangled name.
+        text: The demangled name.
         layout: Sizes in bytes, see :class:`jitlto.model.fragment.Symbol`.
-        providers, requirers: One of each group.
-        supplied: If no fragment provides it: the groups supplied by callers whose interface declares it.
+        providers, requirers: One set for each group.
+        supplied: If no fragment provides it, the groups supplied by callers whose interface declares it.
     """
 
     name: str
@@ -60,10 +61,10 @@ class Call:
     """Calls from the fragments of one group to those of another.
 
     Args:
-        caller, callee: Groups; the callee may be one that callers supply.
+        caller, callee: Groups; callers may supply the code of the callee.
         names: The functions and variables, without types.
-        symbols: How many symbols these are with their types.
-        callers: The fragments of ``caller`` that do.
+        symbols: The number of different symbols with these names.
+        callers: The calling fragments.
     """
 
     caller: str
@@ -106,9 +107,9 @@ class Groups:
 
 
 def interfaces(record: FamilyRecord | None, fragments: Sequence[Fragment], groups: Groups) -> tuple[Interface, ...]:
-    """All symbols that fragments of a family require or provide, sorted by their text.
+    """Return all symbols that fragments of a family require or provide, sorted by their text.
 
-    Variables that no other fragment requires are left out: compilers list those of a function's body too.
+    Variables that no fragment requires are left out, because compilers list those in function bodies too.
     """
     layouts: dict[str, tuple[SymbolKind, str]] = {}
     providers: dict[str, list[int]] = defaultdict(list)
@@ -139,14 +140,14 @@ def interfaces(record: FamilyRecord | None, fragments: Sequence[Fragment], group
 
 
 def _declared_by_callers(record: FamilyRecord | None) -> list[tuple[str, set[str]]]:
-    """The groups that callers supply, each with the identifiers in its interface header."""
+    """Return the groups that callers supply, each with the identifiers in its interface header."""
     headers = dict(record.headers) if record else {}
     supplied = [group for group in record.groups if group.supplied] if record else []
     return [(g.name, set(re.findall(r"\w+", headers.get(g.interface or "", "")))) for g in supplied]
 
 
 def calls(found: Sequence[Interface], fragments: Sequence[Fragment], groups: Groups) -> tuple[Call, ...]:
-    """The calls between groups, by caller and callee."""
+    """Return the calls between groups, sorted by caller and callee."""
     callees = {each.name: (*(several.group for several in each.providers), *each.supplied) for each in found}
     symbols: dict[tuple[str, str], set[str]] = defaultdict(set)
     callers: dict[tuple[str, str], set[int]] = defaultdict(set)
@@ -156,7 +157,6 @@ def calls(found: Sequence[Interface], fragments: Sequence[Fragment], groups: Gro
                 symbols[fragment.key.group, callee].add(symbol.name)
                 callers[fragment.key.group, callee].add(place)
     return tuple(
-        Call(caller, callee, tuple(sorted(set(map(base_name, names)))), len(names), *groups.describe(sorted(places)))
-        for (caller, callee), names in sorted(symbols.items())
-        for places in (callers[caller, callee],)
+        Call(*edge, tuple(sorted(set(map(base_name, names)))), len(names), *groups.describe(sorted(callers[edge])))
+        for edge, names in sorted(symbols.items())
     )

@@ -1,4 +1,4 @@
-"""The content of a report, gathered from a database as plain values, which the page shows."""
+"""The content of a report: plain values gathered from a database."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class FragmentView:
-    """A fragment.
+    """A fragment as shown in the report.
 
     Args:
-        number: Its place in the database, from 0.
+        number: Its position in the database, from 0.
         cell: Its values in the dimensions of its group.
-        entry: The demangled kernel; empty for a device fragment.
-        faults: Number of failures of a check that name it.
+        entry: The demangled name of the kernel; empty for a device fragment.
+        faults: The number of failures of a check that name it.
     """
 
     number: int
@@ -64,13 +64,13 @@ class FragmentView:
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
-    """A group.
+    """A group as shown in the report.
 
     Args:
-        supplied: Whether callers supply its definition; then it has no fragments.
-        apart: Parameters of fragments that belong to it and are not in this database.
-        grid: Its product laid out; None if it has fewer than two dimensions or too many cells.
-        seconds: Sum of the known compile times; None if none is known.
+        supplied: Whether callers supply its definition, so that it has no fragments.
+        apart: Parameters of its fragments that are not in this database.
+        grid: Its product as a table; None if it has fewer than two dimensions or too many cells.
+        seconds: The sum of the known compile times; None if no time is known.
     """
 
     name: str
@@ -95,13 +95,13 @@ class GroupView:
 
     @property
     def by_value(self) -> list[FragmentView]:
-        """Fragments sorted by their values, numbers in numerical order."""
+        """Its fragments sorted by value, numbers in numerical order."""
         return sorted(self.fragments, key=lambda view: ([natural(value) for value in view.cell], view.number))
 
 
 @dataclass(frozen=True, slots=True)
 class ImageSet:
-    """The number and bytes of images of one kind, compiler release and architecture; no ``isa`` for LTO-IR."""
+    """The number and bytes of images of one kind, compiler version and architecture; ``isa`` is empty for LTO-IR."""
 
     kind: ImageKind
     architecture: str
@@ -113,12 +113,13 @@ class ImageSet:
 
 @dataclass(frozen=True, slots=True)
 class FamilyView:
-    """A family.
+    """A family as shown in the report.
 
     Args:
-        groups: Entrypoints first, then by name.
-        options, link: Compiler options for callers' sources, and link options other than the defaults.
-        drawing: The calls between groups; None if there are none.
+        groups: Sorted by name, entrypoints first.
+        options: Compiler options for callers' sources.
+        link: Link options that differ from the defaults.
+        drawing: The calls between groups; None if there are no calls.
     """
 
     name: str
@@ -141,9 +142,9 @@ class Report:
     Args:
         title: The file's name.
         part: The part of a build, if the database is not complete.
-        gaps: Number of fragments that a merge has left out.
-        stored: Bytes of images as stored, equal ones once.
-        timed: Number of fragments whose compile time is known; None if no timings were given.
+        gaps: The number of fragments that a merge has left out.
+        stored: Bytes of images as stored; equal images are stored once.
+        timed: The number of fragments whose compile time is known; None if no timings were given.
     """
 
     title: str
@@ -164,7 +165,7 @@ class Report:
 
     @property
     def example(self) -> str:
-        """An example for the filter: the first fragment's group, and one of its values."""
+        """An example for the filter: the group and one value of the first fragment."""
         views = [view for family in self.families for group in family.groups for view in group.fragments[:1]]
         return f"{views[0].key.group} {'='.join(views[0].key.parameters[0])}" if views and views[0].cell else ""
 
@@ -176,33 +177,33 @@ def describe(
     seconds: Mapping[str, float] | None = None,
     check: CheckResult | None = None,
 ) -> Report:
-    """Gather the content of a report. No image is read.
+    """Gather the content of a report, without reading any image.
 
     Args:
         family: Report only this family.
-        seconds: Compile times by the fragment's key.
+        seconds: Fragment key → compile time.
         check: The result of a check of this database.
 
     Raises:
-        JitltoError: If the seconds or the check are of another database.
+        JitltoError: If the compile times or the check belong to a different database.
         DatabaseError: If a name in the database is not valid Unicode.
     """
     where = str(database.path)
     if check is not None and check.digest != database.digest:
-        what = f"the check is of another database, with digest {check.digest}"
-        hint = f"check this one again: jitlto check {where} --json"
+        what = f"the check is of a different database, with digest {check.digest}"
+        hint = f"check this database: jitlto check {where} --json"
         raise JitltoError(what, code="jitlto-other-database", where=where, hint=hint)
     fragments = database.fragments(family)
     timed = None if seconds is None else sum(str(fragment.key) in seconds for fragment in fragments)
     if fragments and timed == 0:
-        hint = "give those of this database's build"
-        raise JitltoError("the timings are of other fragments", code="jitlto-other-database", where=where, hint=hint)
+        what, hint = "the timings are of other fragments", "measure this build: jitlto build --timings FILE.json"
+        raise JitltoError(what, code="jitlto-other-database", where=where, hint=hint)
     if check is not None and family is not None:
         check = check.only(family)
     try:
         families = _families(database, family, seconds or {}, Counter(_faulty(check) if check else ()))
-    except UnicodeEncodeError as error:  # JSON can say half a surrogate pair, which no key or symbol can be made of
-        what, hint = f"damaged: a name holds {error.object!r}", "fetch, install or build it again"
+    except UnicodeEncodeError as error:  # JSON can express half a surrogate pair
+        what, hint = f"damaged: invalid name {error.object!r}", "fetch, install or build it again"
         raise DatabaseError(what, code="database-damaged", where=where, hint=hint) from error
     images = [image for fragment in fragments for image in fragment.images]
     return Report(
@@ -236,7 +237,7 @@ def _families(
 
 
 def _faulty(check: CheckResult) -> list[str]:
-    """The subjects of all failures of a check."""
+    """Return the subjects of all failures of a check."""
     checks: list[FamilyCheck | FamilyLinks] = [*check.families, *(check.link.families if check.link else ())]
     return [place.subject for each in checks for cause in each.failures for place in cause.at]
 
@@ -255,7 +256,7 @@ def _family(
     by_name = {interface.name: interface for interface in found}
     declared = {group.name: group for group in record.groups} if record else {}
     members: dict[str, list[tuple[int, Fragment]]] = defaultdict(list)
-    for fragment, number in zip(fragments, numbers, strict=False):  # in this order: no number is lost
+    for fragment, number in zip(fragments, numbers, strict=False):  # fragments first: zip would drop a number
         members[fragment.key.group].append((number, fragment))
     groups = [
         _group(group, declared.get(group), members[group], seconds, expected.get((name, group), ()), faults, by_name)
@@ -294,9 +295,8 @@ def _group(
 ) -> GroupView:
     keys = [fragment.key for _, fragment in members]
     record = record or GroupRecord(name, members[0][1].role if members else Role.DEVICE, (), None, False)
-    # The author's order; a file that jitlto has not written may hold keys that do not fit their group.
-    names = list(record.key)
-    names += sorted({name for key in (*keys, *expected) for name, _ in key.parameters} - set(names))
+    # The author's order; in a file that jitlto has not written, keys may not fit their group.
+    names = [*record.key, *sorted({name for key in (*keys, *expected) for name, _ in key.parameters} - {*record.key})]
     present, apart = _cells(names, keys), _cells(names, expected)
     coverage = measure_coverage(names, present, apart)
     views = tuple(

@@ -1,8 +1,8 @@
 """Coverage of the product of a group's key parameters: which combinations exist, and which rules exclude the others.
 
 Most matrices leave combinations out on purpose, by tying parameters together: an accumulator follows from the data
-type, a vector length exists for some types only. Such rules show in pairs of parameters. A combination that is missing
-although every two of its values occur together follows from no such rule: it is a *hole*, and worth a look.
+type, a vector length exists only for some types. Such rules show in pairs of parameters. A combination that is missing
+although every two of its values occur together follows from no such rule: it is a *hole*, and should be checked.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, permutations
 from math import prod
 
 #: One value of each dimension, in the order of the dimensions.
 Cell = tuple[str, ...]
 
-_MOST_CELLS = 50_000  # searched for holes; more take seconds
+_MOST_CELLS = 50_000  # the most that are searched for holes; more would take seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """A key parameter and its values, numbers in numerical order and the rest by name."""
+    """A key parameter and its values, numbers in numerical order, other values by name."""
 
     name: str
     values: tuple[str, ...]
@@ -29,7 +29,7 @@ class Dimension:
 
 @dataclass(frozen=True, slots=True)
 class Follows:
-    """The value of ``name`` determines that of ``other``, as ``pairs`` list."""
+    """The value of ``name`` determines that of ``other``: ``pairs`` lists which."""
 
     name: str
     other: str
@@ -52,11 +52,11 @@ class Coverage:
 
     Args:
         dimensions: In the author's order.
-        product: Number of cells.
-        exist: Cells in the database.
-        apart: Cells of the same build that are not in this database.
+        product: The number of cells.
+        exist: The number of cells in the database.
+        apart: The number of cells of the same build that are not in this database.
         rules: The combinations of two parameters' values that never occur.
-        holes: Cells that no rule excludes and that do not exist, in order; None if there are too many cells to search.
+        holes: Missing cells that no rule excludes, in order; None if there are too many cells to search.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -68,7 +68,7 @@ class Coverage:
 
     @property
     def missing(self) -> int:
-        """Number of cells without a fragment."""
+        """The number of cells without a fragment."""
         return self.product - self.exist - self.apart
 
     @property
@@ -83,7 +83,7 @@ def natural(text: str) -> tuple[object, ...]:
     >>> sorted(["16", "b", "8", "a16", "a8"], key=natural)
     ['8', '16', 'a8', 'a16', 'b']
     """
-    # Digits of other scripts are letters here; a literal of thousands of digits would be refused by int().
+    # ASCII digits only, and compared as text: int() refuses literals of thousands of digits.
     parts = re.split(r"([0-9]+)", text)
     return tuple((0, len(p.lstrip("0")), p.lstrip("0")) if n % 2 else (1, p, "") for n, p in enumerate(parts) if p)
 
@@ -91,8 +91,10 @@ def natural(text: str) -> tuple[object, ...]:
 def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = ()) -> Coverage:
     """Find which cells of the product of all occurring values exist, and what excludes the others.
 
-    Cells in ``present`` are in the database. Those in ``apart`` belong to the build, but are in another part or were
-    left out by a merge.
+    Args:
+        names: The parameters.
+        present: Cells in the database.
+        apart: Cells of the same build that are in a different part, or that a merge has left out.
     """
     here = set(present)
     elsewhere = set(apart) - here
@@ -112,7 +114,7 @@ def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Itera
 def _allowed(
     dimensions: Sequence[Dimension], together: Mapping[tuple[int, int], set[tuple[str, str]]]
 ) -> list[Cell] | None:
-    """The cells every two of whose values occur together, in order; None if there are too many."""
+    """Return the cells every two of whose values occur together, in order; None if there are too many."""
     cells: list[Cell] = [()]
     for place, dimension in enumerate(dimensions):
         longer: list[Cell] = []
@@ -134,7 +136,7 @@ def _rules(
     varying = [n for n, dimension in enumerate(dimensions) if len(dimension.values) > 1]
     follows: list[Follows | Never] = []
     followers: set[int] = set()
-    for a, b in ((a, b) for a in varying for b in varying if a != b):
+    for a, b in permutations(varying, 2):
         if a in followers or b in followers:
             continue
         pairs = together[a, b] if a < b else {(y, x) for x, y in together[b, a]}
@@ -143,14 +145,14 @@ def _rules(
             ordered = tuple((value, partner[value]) for value in dimensions[a].values)
             follows.append(Follows(dimensions[a].name, dimensions[b].name, ordered))
             followers.add(b)
-    # Exclusions of a follower repeat those of the parameter that it follows from.
+    # A follower's exclusions repeat those of the parameter that determines it.
     free = [n for n in varying if n not in followers]
     never = [rule for a, b in combinations(free, 2) for rule in _never(dimensions[a], dimensions[b], together[a, b])]
     return (*follows, *never)
 
 
 def _never(a: Dimension, b: Dimension, pairs: set[tuple[str, str]]) -> list[Never]:
-    """The shorter of the two lists of rules that say the same."""
+    """Return the shorter of two equivalent lists of rules: for the values of one parameter, or of the other."""
     one = [Never(a.name, x, b.name, tuple(y for y in b.values if (x, y) not in pairs)) for x in a.values]
     two = [Never(b.name, y, a.name, tuple(x for x in a.values if (x, y) not in pairs)) for y in b.values]
     return min(([rule for rule in rules if rule.values] for rules in (one, two)), key=len)

@@ -1,7 +1,7 @@
-"""A group's product as a table: dimensions stacked on two axes, a cell for each combination.
+"""A group's product as a table: dimensions stacked on two axes, with a cell for each combination.
 
-Dimensions that depend on each other share an axis where possible, so that excluded combinations form whole rows; in a
-large product, adjacent empty rows are drawn as one.
+Dimensions that depend on each other share an axis where possible, so that excluded combinations fill whole rows. In a
+large product, adjacent empty rows are drawn as one row.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from math import log, prod
 
 from jitlto.report.coverage import Cell, Coverage, Follows, Never
 
-_DRAWN_WHOLE = 100  # cells: a product up to this size is drawn with all its rows
-_MOST_CELLS = 20_000  # drawn at all
+_DRAWN_WHOLE = 100  # cells; a product up to this size is drawn with all its rows
+_MOST_CELLS = 20_000  # a larger table is not drawn
 _MOST_COLUMNS = 48
 _MOST_HOLES = 2_000
-_MOST_DIMENSIONS = 10  # whose every split is weighed
-_ASPECT = 2.5  # columns for each row: a cell is about as wide as high, and a page wider than high
+_MOST_DIMENSIONS = 10  # whose splits are all tried
+_ASPECT = 2.5  # the best number of columns for each row: cells are about square, pages wider than high
 
 
 class State(StrEnum):
     """The state of a cell."""
 
     EXISTS = "exists"
-    #: Belongs to the build, but is in another part or was left out by a merge.
+    #: In a different part of the build, or left out by a merge.
     APART = "apart"
     #: Excluded by a rule: two of its values never occur together.
     MISSING = "missing"
@@ -44,7 +44,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: the heads that begin in it, outermost first, its values, and its cells; or ``omitted`` empty rows."""
+    """A row: the heads that begin in it, outermost first, its values and its cells; or ``omitted`` empty rows."""
 
     heads: tuple[Head, ...]
     at: tuple[tuple[str, str], ...] = ()
@@ -58,9 +58,9 @@ class Grid:
 
     Args:
         row_names, column_names: The dimensions of each axis, outermost first.
-        column_heads: One for each column dimension.
-        column_at: The name and value in each column dimension, of each column.
-        rows: In order.
+        column_heads: The heads of each column dimension.
+        column_at: For each column, the name and value of each column dimension.
+        rows: From top to bottom.
     """
 
     row_names: tuple[str, ...]
@@ -75,12 +75,13 @@ class Grid:
 
 
 def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] = ()) -> Grid | None:
-    """Lay a product out; None if it has fewer than two dimensions or too many cells."""
+    """Lay out a product; None if it has fewer than two dimensions or too many cells."""
     if len(coverage.varying) < 2:
         return None
     across = _split(coverage)
     down = tuple(n for n in coverage.varying if n not in across)
-    # Innermost what has most values: long runs are easier to read. Down, the author's order keeps followers behind.
+    # Columns: the dimension with the most values innermost, because long runs are easier to read. Rows: the author's
+    # order, in which followers come after the dimension that determines them.
     across = tuple(sorted(across, key=lambda n: len(coverage.dimensions[n].values)))
     values = [dimension.values for dimension in coverage.dimensions]
     places = {n: {value: place for place, value in enumerate(values[n])} for n in down}
@@ -126,7 +127,7 @@ def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] 
 
 
 def _split(coverage: Coverage) -> tuple[int, ...]:
-    """The dimensions that go across: those that separate fewest dependent pairs and come nearest to a page's shape."""
+    """Return the dimensions for the columns: they separate few dependent pairs and come close to a page's shape."""
     sizes: Mapping[int, int] = {n: len(coverage.dimensions[n].values) for n in coverage.varying}
     place = {dimension.name: n for n, dimension in enumerate(coverage.dimensions)}
     tied = [(place[rule.name], place[rule.other]) for rule in coverage.rules]
@@ -148,7 +149,7 @@ def _split(coverage: Coverage) -> tuple[int, ...]:
 
 
 def _rows(down: Sequence[int], sizes: Mapping[int, int], coverage: Coverage) -> int:
-    """Estimate the number of rows that are not empty: followers add none, and a half-empty pair halves it."""
+    """Estimate the number of rows that are not empty: followers add no rows, and a half-empty pair halves them."""
     names = {coverage.dimensions[n].name: n for n in down}
     rows = float(prod(sizes[n] for n in down))
     for rule in coverage.rules:
@@ -161,7 +162,7 @@ def _rows(down: Sequence[int], sizes: Mapping[int, int], coverage: Coverage) -> 
 
 
 def _heads(block: Sequence[Cell], more: bool) -> list[list[Head]]:
-    """The heads that begin in each row of a block; the outermost spans a last row of omitted ones too."""
+    """Return the heads that begin in each row of a block; the outermost also spans the row of omitted ones, if any."""
     heads: list[list[Head]] = [[] for _ in block]
     for level in range(len(block[0]) if block else 0):
         row = 0

@@ -1,7 +1,7 @@
 """A report as one HTML page that needs no network and no library.
 
-All text of a database is untrusted. Jinja escapes it, none of it occurs in a script or a style, and the page's own
-Content-Security-Policy allows only the one script and the one style, which it names by hash.
+Text from a database is untrusted. Jinja escapes it, no script or style contains any of it, and the page's
+Content-Security-Policy allows only its own script and style, by hash.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _most(values: Iterable[float | None]) -> float:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a duration for reading.
+    """Format a duration.
 
     >>> duration(0.0123), duration(0.61), duration(96.2), duration(600), duration(None)
     ('12 ms', '0.61 s', '96 s', '10 min 0 s', '')
@@ -59,7 +59,7 @@ def duration(seconds: float | None) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """Return the CSS class of a bar that shows ``part`` of ``whole``: in percent, at least 1 of what is not zero."""
+    """Return the CSS class of a bar that shows ``part`` of ``whole`` in percent, at least 1 unless it is zero."""
     percent = round(100 * part / whole) if whole > 0 else 0
     return f"p{min(100, max(percent, 1 if part > 0 else 0))}"
 
@@ -67,7 +67,7 @@ def share(part: float, whole: float) -> str:
 def query(family: str, several: FragmentSet) -> str:
     """Return the filter that shows these fragments, and as few others as possible."""
     terms = [f"{family}/{several.group}[", *(f"{name}={value}" for name, value in several.common)]
-    # The filter takes a term with blanks in quotes, and cannot express a quote in one.
+    # The filter takes terms with blanks in quotes; it cannot express a term that contains a quote.
     return " ".join(f'"{term}"' if re.search(r"\s", term) else term for term in terms if '"' not in term)
 
 
@@ -87,7 +87,7 @@ def _file(name: str) -> str:
 
 
 def _style() -> str:
-    # Widths of bars as classes: a style attribute could not be told from one that came out of a database.
+    # Widths of bars are classes, because the policy does not allow style attributes.
     return _file("report.css") + "".join(f".p{n}{{--p:{n}%}}" for n in range(101)) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""The check of a database: every kernel plans, and links for the targets that are asked for. Needs no GPU."""
+"""The check of a database: every kernel plans, and links for the requested targets. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ def check(
     Args:
         names: The families; by default all.
         complete: Whether combinations that a device group's matrix leaves out are failures.
-        targets: What to link for; by default nothing is linked.
+        targets: The architectures to link for; without any, nothing is linked.
         strength: Link only a covering array of this strength instead of all kernels.
         mode: ``lto`` or ``ptx``.
-        workers: Number of links at once.
-        on_proof, on_links, on_link: Called with each family's result before anything is linked, with the number of
-            links, and with each that is done.
+        workers: The number of parallel links.
+        on_proof: Called with the result of each family's proof, before anything is linked.
+        on_links: Called with the number of links.
+        on_link: Called with the position of each finished link.
 
     Raises:
         DatabaseError: If the database holds no family, or is one part of a build.
-        RegistryError: If it does not hold a family of these names.
-        VersionError: If the nvJitLink at hand cannot read its fragments.
+        RegistryError: If it does not hold one of the named families.
+        VersionError: If the installed nvJitLink cannot read its fragments.
     """
     families = [KernelFamily(name, database) for name in dict.fromkeys(names or sorted(database.families))]
     if not families:
-        where, hint = str(database.path), "build one into it"
-        raise DatabaseError("holds no family", code="database-empty", where=where, hint=hint)
+        where, hint = str(database.path), "build a family: jitlto build FAMILY -o DB"
+        raise DatabaseError("the database holds no family", code="database-empty", where=where, hint=hint)
     if targets:
         fragments = [fragment for family in families for fragment in database.fragments(family.name)]
         require_readable(fragments, mode, str(database.path))
@@ -87,7 +88,7 @@ def _link(
     on_link: Callable[[int], object],
 ) -> LinkCheck:
     begin = time.perf_counter()
-    # nvJitLink needs the callers' code for the others.
+    # The other kernels cannot be linked without callers' code.
     complete = [[kernel for kernel in proof.kernels if not kernel.user_symbols] for proof in proofs]
     chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
     jobs = [
@@ -116,7 +117,7 @@ def _link(
 
 
 def _covering(kernels: Sequence[Kernel], strength: int) -> tuple[list[Kernel], int]:
-    # The entrypoint's group decides like a parameter; no parameter has an empty name.
+    # The entrypoint's group counts as one more parameter, under the empty name, which no parameter has.
     groups = {kernel.resolution.entry.key.group for kernel in kernels}
     configurations = [
         dict(kernel.configuration) | ({"": kernel.resolution.entry.key.group} if len(groups) > 1 else {})

@@ -1,8 +1,8 @@
 """Covering arrays: few configurations that contain every combination of N parameter values that occurs at all.
 
-Nearly every fault depends on the values of a few parameters, so a set that contains all pairs finds nearly what all
-kernels would (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Combinatorial Testing», NIST
-SP 800-142, 2010).
+Nearly every fault depends on the values of a few parameters, so a set that contains all pairs finds nearly all the
+faults that the full set would (D. R. Kuhn, R. N. Kacker, Y. Lei, «Practical Combinatorial Testing», NIST SP 800-142,
+2010).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Cover:
 
     Args:
         chosen: Indices of the chosen configurations, ascending.
-        tuples: Number of combinations of values that occur, all of which are covered.
+        tuples: Number of combinations of values that occur; all are covered.
     """
 
     chosen: tuple[int, ...]
@@ -29,11 +29,11 @@ class Cover:
 def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> Cover:
     """Choose configurations that contain every combination of ``strength`` values that occurs in any.
 
-    Greedy and deterministic: always the one with the most combinations not covered yet, the first of several.
+    Greedy and deterministic: each step takes the first configuration with the most combinations not covered yet.
 
     Args:
-        configurations: All that are valid; they may name different parameters. One with fewer than ``strength`` is one
-            combination.
+        configurations: All valid ones; they may name different parameters. A configuration with fewer than ``strength``
+            parameters counts as one combination.
         strength: How many values a combination has, at least 1.
 
     Raises:
@@ -47,7 +47,7 @@ def choose_cover(configurations: Sequence[Mapping[str, str]], strength: int) -> 
         items = sorted(configuration.items())
         found = combinations(items, min(strength, len(items)))
         remaining.append({numbers.setdefault(combination, len(numbers)) for combination in found})
-    # What is not covered yet only shrinks, so an old count is an upper bound: one that is still right is the largest.
+    # Counts of combinations not covered yet only shrink, so the greatest old count is the maximum if still right.
     queue = [(-len(own), place) for place, own in enumerate(remaining)]
     heapq.heapify(queue)
     covered: set[int] = set()

@@ -28,7 +28,7 @@ _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
 
 @dataclass
 class Component:
-    """One component or setting: its state, and how to correct it if it is not ok."""
+    """One component or setting: its state, and the remedy if it is not ok."""
 
     name: str
     value: str
@@ -44,21 +44,21 @@ class Diagnosis:
     findings: list[Component] = field(default_factory=list)
 
     def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add what building and linking need."""
+        """Add a finding that building and linking depend on."""
         self.findings.append(Component(name, value, ok, True, remedy))
 
     def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add what they can do without."""
+        """Add a finding that building and linking do not depend on."""
         self.findings.append(Component(name, value, ok, False, remedy))
 
     @property
     def databases_ok(self) -> bool:
-        """True if nothing is wrong with the databases and installed families found."""
+        """True if all databases and installed families found are usable."""
         return all(finding.ok for finding in self.findings if finding.name in (_DATABASE, _INSTALLED))
 
     @property
     def well(self) -> bool:
-        """True if everything that building and linking need is present."""
+        """True if building and linking can work."""
         return all(finding.ok or not finding.required for finding in self.findings)
 
 
@@ -84,8 +84,10 @@ def _packages(diagnosis: Diagnosis) -> None:
         diagnosis.require(name, found or "missing", found is not None, toolkit.INSTALL)
     arrays = [name for name in ("cupy-cuda12x", "cupy-cuda13x") if _package(name)]
     if len(arrays) > 1:
-        remedy = "use a separate environment for each CUDA major, each with one of the extras"
-        diagnosis.mention("CuPy", f"{' and '.join(arrays)}, which provide the same module", False, remedy)
+        remedy = "pip uninstall one of them, and use a separate environment for each CUDA major version"
+        diagnosis.mention(
+            "CuPy", f"{' and '.join(arrays)} are both installed and provide the same module", False, remedy
+        )
 
 
 def _package(name: str) -> str | None:
@@ -108,10 +110,10 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
         root = next((root for root in roots if (root / header).is_file()), None)
         diagnosis.require(name, str(root or "missing"), root is not None, toolkit.INSTALL)
     demangled = mangling.demangle("_Z1fv") == "f()"
-    remedy = "install libstdc++ (Debian: libstdc++6; Alpine: libstdc++): kernel signatures are read with it"
-    diagnosis.require("C++ demangler", "the C++ runtime's" if demangled else "missing", demangled, remedy)
+    remedy = "install libstdc++ (Debian: libstdc++6; Alpine: libstdc++), which is needed to read kernel signatures"
+    diagnosis.require("C++ demangler", "of the C++ runtime" if demangled else "missing", demangled, remedy)
     nvdisasm = toolkit.find_binary("nvdisasm")
-    remedy = "pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit"
+    remedy = "pip install nvidia-cuda-nvdisasm (works with CUDA 12 too), or install a CUDA toolkit"
     state = nvdisasm or "not found (only `--dump sass` needs it)"
     diagnosis.mention("nvdisasm", state, nvdisasm is not None, remedy)
     return nvrtc, linker
@@ -135,8 +137,8 @@ def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Versi
     diagnosis.require("links PTX up to", f"ISA {newest_ptx_isa(nvjitlink)}, across CUDA majors too, without LTO")
     if nvrtc is not None:
         fits = ltoir_links(nvrtc, nvjitlink)
-        state = f"NVRTC {nvrtc} is newer than nvJitLink {nvjitlink}, or of another CUDA major"
-        remedy = "install both from one CUDA release"
+        state = f"NVRTC {nvrtc} is newer than nvJitLink {nvjitlink}, or of a different CUDA major version"
+        remedy = "install both from the same CUDA release"
         diagnosis.require("NVRTC → nvJitLink", "compatible" if fits else state, fits, remedy)
 
 
@@ -147,7 +149,7 @@ def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
     try:
         current = device.current()
     except JitltoError as error:
-        remedy = "only launching needs them: building, planning and linking do not"
+        remedy = "needed only to launch kernels, not to build, plan or link"
         diagnosis.mention("driver and devices", error.what, False, remedy)
         return
     from cuda.core import Device
@@ -160,14 +162,14 @@ def _driver(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
 
 _FORWARD = {
     Forward.NONE: "not in use",
-    Forward.ACTIVE: "in use: {ours} over a kernel module of {theirs}; the newer libcuda counts for what loads",
-    Forward.NEEDLESS: "a package's libcuda is loaded, of the kernel module's own release {theirs}: it does nothing",
-    Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA refuses to start",
+    Forward.ACTIVE: "in use: {ours} with a kernel module of {theirs}; the newer libcuda decides what can be loaded",
+    Forward.NEEDLESS: "not needed: the package's libcuda has the kernel module's release, {theirs}",
+    Forward.MISMATCH: "{ours} is older than the kernel module's {theirs}: CUDA fails to initialize",
 }
 
 
 def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | None) -> None:
-    """Add the driver: its CUDA version, what it cannot load, whether it is a cuda-compat package's."""
+    """Add the driver: its CUDA version, what it cannot load, and whether it comes from a cuda-compat package."""
     refused = find_incompatibility(found.cuda, nvjitlink, None) if found.cuda and nvjitlink else None
     remedy = f"{refused.why}: {refused.remedy}" if refused else None
     place = found.library or "libcuda at an unknown place"
@@ -175,14 +177,14 @@ def describe_driver(diagnosis: Diagnosis, found: Driver, nvjitlink: Version | No
     ours = f"libcuda {found.release}" if found.release else "a package's libcuda"
     state = _FORWARD[found.forward].format(ours=ours, theirs=found.module or "an unknown release")
     remedy = (
-        f"take {found.library and found.library.parent} out of LD_LIBRARY_PATH, or remove the package "
-        "cuda-compat that was left when the driver was updated"
+        f"remove {found.library and found.library.parent} from LD_LIBRARY_PATH, or uninstall the cuda-compat package, "
+        "which is older than the driver"
     )
     diagnosis.mention("forward compatibility", state, found.forward is not Forward.MISMATCH, remedy)
 
 
 def _settings(diagnosis: Diagnosis) -> Config:
-    """The settings of this process, without the invalid ones, which become findings."""
+    """Return the settings of this process without the invalid ones, which become findings."""
     environment = dict(os.environ)
     while True:
         try:
@@ -196,9 +198,9 @@ def _settings(diagnosis: Diagnosis) -> Config:
 def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
     problems = [cache.problem() for cache in user_caches(settings) if cache.setting != "off"]
     problem = next(filter(None, problems), None)
-    state = "exists" if os.path.lexists(settings.cache_dir) else "not yet made"
+    state = "exists" if os.path.lexists(settings.cache_dir) else "not created yet"
     value = f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else "")
-    remedy = "set JITLTO_CACHE_DIR to a directory that only you may write"
+    remedy = "set JITLTO_CACHE_DIR to a directory that only you can write to"
     diagnosis.mention("cache directory", value, problem is None, remedy)
 
 
@@ -225,7 +227,7 @@ def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None
 
 
 def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
-    """Add the families of installed packages, and what is wrong with their databases."""
+    """Add the families of installed packages, and problems with their databases."""
     if any(finding.name.startswith("JITLTO_") for finding in diagnosis.findings):
         diagnosis.mention(_INSTALLED, "not examined until the settings above are corrected", False)
         return
@@ -233,7 +235,7 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
     if not listed:
         diagnosis.require("installed families", "none")
     for each in listed:
-        waits = each.editable is not None and each.database is None  # it is built when it is used
+        unbuilt = each.editable is not None and each.database is None  # its first use builds it
         trouble, remedy = each.trouble, each.remedy or reinstall_command(each.distribution)
         if trouble is None and each.database is not None and nvjitlink is not None:
             try:
@@ -244,11 +246,11 @@ def _installed(diagnosis: Diagnosis, nvjitlink: Version | None) -> None:
                 trouble = error.what
         place = each.database or f"editable, from {each.editable}"
         value = f"{each.family} of {each.distribution} {each.version}: {place}" + (f": {trouble}" if trouble else "")
-        diagnosis.mention(_INSTALLED, value, trouble is None or waits, None if each.editable else remedy or None)
+        diagnosis.mention(_INSTALLED, value, trouble is None or unbuilt, None if each.editable else remedy or None)
 
 
 def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
-    """Why fragments do not link here with link-time optimisation, for the architectures that they were built for."""
+    """Return why fragments do not link with link-time optimisation for the architectures that they were built for."""
     previews = (
         preview_link(f, max(i.architecture for i in f.images), linker) for f in database.fragments() if f.images
     )
@@ -256,4 +258,4 @@ def _link_trouble(database: FragmentDatabase, linker: Version) -> str | None:
     if not troubles:
         return None
     worst = min(troubles, key=lambda preview: preview.method is not None)
-    return f"{worst.why}: {worst.remedy}; for more: jitlto doctor {database.path}"
+    return f"{worst.why}: {worst.remedy}; for details: jitlto doctor {database.path}"

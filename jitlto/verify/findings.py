@@ -13,15 +13,15 @@ from jitlto.storage.check_result import Cause, Place
 
 
 class Kind(StrEnum):
-    """The subject of a finding."""
+    """What a finding is about."""
 
     #: A requirement that no fragment meets.
     REQUIREMENT = "requirement"
-    #: Several fragments for one requirement, in every configuration.
+    #: A requirement that several fragments meet, in every configuration.
     AMBIGUITY = "ambiguity"
     #: Provider and requirer disagree about a layout.
     INTERFACE = "interface"
-    #: Fragments that conflict in other ways, e.g. two definitions of one function.
+    #: Fragments that conflict in a different way, e.g. two definitions of one function.
     CONFLICT = "conflict"
     #: A device fragment that no kernel contains.
     UNUSED = "unused"
@@ -47,7 +47,7 @@ class Finding:
         configuration: The combination of values concerned.
         log: The log of nvJitLink or a compiler.
         arch: The target of the link.
-        code: The code of the error that it comes from, if any.
+        code: The code of the underlying error, if any.
     """
 
     kind: Kind

@@ -1,4 +1,4 @@
-"""Linking many kernels in parallel to find all that fail; the results are thrown away."""
+"""Linking many kernels in parallel to find all that fail; the results are discarded."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class LinkJob:
 
 
 def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> None:
-    """Check that the nvJitLink at hand reads every fragment.
+    """Check that the installed nvJitLink reads every fragment.
 
     Args:
-        fragments: All that would be linked.
+        fragments: All fragments to link.
         mode: ``lto`` or ``ptx``.
-        where: The database, for the message.
+        where: The database, as shown in the message.
 
     Raises:
-        VersionError: If there are fragments that it cannot read.
+        VersionError: If it cannot read one of the fragments.
         ToolchainError: If there is no nvJitLink.
     """
     linker = nvjitlink.version()
@@ -59,7 +59,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
         return
     what = "LTO-IR" if kind is ImageKind.LTOIR else "PTX"
     made = max(image.version for f in unreadable for image in f.images)
-    some = any(True for f in unreadable for _ in f.images_of(kind))
+    some = any(image.kind is kind for f in unreadable for image in f.images)
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
     remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer ({toolchain_hint(made, linker)})"
@@ -73,7 +73,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
 
 
 def link_all(jobs: Iterable[LinkJob], workers: int | None = None) -> Iterator[tuple[int, LinkJob, JitltoError | None]]:
-    """Link all, several at once; yield position, job and error as they finish. See :func:`run_parallel`."""
+    """Link in parallel; yield position, job and error as links finish. See :func:`run_parallel`."""
 
     def link(job: LinkJob) -> None:
         job.plan().link(use_cache=False)

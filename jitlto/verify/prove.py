@@ -1,17 +1,17 @@
 """The proof of a family without a GPU: every kernel plans, every fragment is used, nothing is ambiguous.
 
-All kernels are enumerated and planned by the planner itself, so that what is proved is what callers get.
+All kernels are enumerated and planned by the planner itself, so the proof holds for what callers get.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 from jitlto.errors import (
     AmbiguousConfigurationError,
-    DatabaseError,
     InterfaceMismatchError,
     JitltoError,
     LinkError,
@@ -47,34 +47,25 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
 
     For every choice of parameter values that fragments offer, each requirement must have exactly one provider whose
     layout fits, and no function may be defined twice. Every device fragment must be in some kernel. A requirement that
-    no fragment meets, and that a group without fragments declares, is left to callers: a note, not a failure. So is
-    code that no kernel calls, in a family with such a group: callers may call it.
+    no fragment meets, but that a group without fragments declares, is left to callers and is a note. In a family with
+    such a group, device fragments that no kernel contains are notes too, because callers' code may call them.
 
     Args:
-        family: Read only; nothing is linked.
-        complete: Whether gaps are failures: combinations that a device group's matrix leaves out.
-
-    Raises:
-        DatabaseError: If the database is one part of a build: what it lacks may be in another.
+        family: Only read; nothing is linked.
+        complete: Whether combinations that a device group's matrix leaves out are failures.
     """
-    database = family.database
-    if database.part is not None:
-        what = f"only {database.part} of a build, whose parts can be checked together only"
-        hint = "merge all parts with `jitlto merge`, and check the result"
-        raise DatabaseError(what, code="database-part", where=str(database.path), hint=hint)
     fragments = family.database.fragments(family.name)
     found = list(enumerate_kernels(family.index, find_user_symbols(family.record, family.index)))
     planned = [each for each in found if isinstance(each, Kernel)]
     ends = [each for each in found if isinstance(each, DeadEnd)]
-    # What is missing for one combination is missing again for each value of a parameter that has no part in it.
+    # A missing fragment is found once for each value of every parameter that has nothing to do with it.
     distinct = {
         (f.subject, f.message, tuple(f.configuration.items())): f for f in (_dead_end(family.index, e) for e in ends)
     }
     failures = list(distinct.values())
     if not family.index.entrypoints:
-        failures.append(
-            Finding(Kind.EMPTY, "no entrypoint, and so no kernel", "declare one in family.toml", family.name)
-        )
+        message = "the family has no entrypoint, and therefore no kernel"
+        failures.append(Finding(Kind.EMPTY, message, "declare an entrypoint in family.toml", family.name))
     notes = list(_supplied(family.name, planned))
     callers = any(group.supplied for group in family.record.groups)
     (notes if callers else failures).extend(_unused(family.index, fragments, planned, ends))
@@ -103,7 +94,7 @@ def _kind(error: JitltoError) -> Kind:
 
 
 def _near_provided(index: Index, message: str) -> str | None:
-    """Return who provides a function with the same name but different types as one that ``message`` misses."""
+    """Return which fragment provides a missing function that ``message`` names, but with different types."""
     missing = [name for name in sorted(index.required) if not index.providers.get(name) and demangle(name) in message]
     for wanted in missing:
         for name, providers in sorted(index.providers.items()):
@@ -113,20 +104,16 @@ def _near_provided(index: Index, message: str) -> str | None:
 
 
 def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
-    counts: dict[str, int] = defaultdict(int)
-    for kernel in planned:
-        for symbol in kernel.user_symbols:
-            counts[symbol.name] += 1
+    counts = Counter(symbol.name for kernel in planned for symbol in kernel.user_symbols)
     for name, count in sorted(counts.items()):
-        yield Finding(
-            Kind.SUPPLIED, f"callers supply {demangle(name)} at run time, to {pluralize(count, 'kernel')}", None, family
-        )
+        message = f"callers supply {demangle(name)} at run time, for {pluralize(count, 'kernel')}"
+        yield Finding(Kind.SUPPLIED, message, None, family)
 
 
 def _unused(
     index: Index, fragments: Iterable[Fragment], planned: Iterable[Kernel], ends: Iterable[DeadEnd]
 ) -> Iterator[Finding]:
-    """The device fragments that no kernel contains, but for those of kernels that fail, which are said already."""
+    """Find the device fragments that no kernel contains, except those of kernels that fail to plan."""
     used = {fragment.key for kernel in planned for fragment in kernel.resolution.device}
     seen = used.union(fragment.key for end in ends for fragment in end.fragments)
     requirers: dict[str, list[Fragment]] = defaultdict(list)
@@ -162,50 +149,42 @@ def _why_unused(
             theirs = dict(other.key.parameters)
             apart = [f"{n}={theirs[n]}" for n, value in fragment.key.parameters if theirs.get(n, value) != value]
             if apart:
-                return f"{other.key}, which requires what it provides, has {', '.join(apart)}", remedy
-            return f"where {other.key} requires what it provides, the planner takes another fragment", remedy
-    return f"only {asking[0].key} requires what it provides, and no kernel contains that one either", remedy
+                return f"{other.key}, which requires its symbols, has {', '.join(apart)}", remedy
+            return f"for {other.key}, which requires its symbols, the planner chooses a different fragment", remedy
+    return f"only {asking[0].key} requires its symbols, and no kernel contains that fragment either", remedy
 
 
 def _mixed(planned: Iterable[Kernel]) -> Iterator[Finding]:
-    """The parameters in which fragments of one kernel differ: for each entrypoint group and parameter, one kernel."""
-    said: dict[tuple[str, str], Finding] = {}
+    """Find parameters in which fragments of one kernel differ: one kernel for each entrypoint group and parameter."""
+    found: set[tuple[str, str]] = set()
     for kernel in planned:
-        first: dict[str, Fragment] = {}
+        entry = kernel.resolution.entry.key
+        first: dict[str, tuple[FragmentKey, str]] = {}
         for fragment in kernel.resolution.fragments:
             for name, value in fragment.key.parameters:
-                other = first.setdefault(name, fragment)
-                group = kernel.resolution.entry.key.group
-                if dict(other.key.parameters)[name] != value and (group, name) not in said:
-                    message = f"a kernel of {group} takes {other.key} and {fragment.key}: callers cannot give {name}"
-                    said[group, name] = Finding(
-                        Kind.MIXED, message, None, str(kernel.resolution.entry.key), kernel.configuration
-                    )
-    yield from said.values()
+                other, before = first.setdefault(name, (fragment.key, value))
+                if before != value and (entry.group, name) not in found:
+                    found.add((entry.group, name))
+                    both = f"{other} and {fragment.key}"
+                    message = f"a kernel of {entry.group} contains {both}: callers cannot set {name}"
+                    yield Finding(Kind.MIXED, message, None, str(entry), kernel.configuration)
 
 
 def _gaps(planned: Iterable[Kernel], ends: Iterable[DeadEnd]) -> Iterator[Finding]:
-    """A value of an entrypoint's own parameter and one of another parameter that occur, and never together."""
-    own: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    free: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    together: dict[str, set[tuple[str, str, str, str]]] = defaultdict(set)
+    """Find a value of an entrypoint's own parameter and a value of a different parameter that never occur together."""
+    own: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    free: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    together: dict[str, set[tuple[tuple[str, str], tuple[str, str]]]] = defaultdict(set)
     for kernel in planned:
         entry = kernel.resolution.entry.key
-        mine = dict(entry.parameters)
-        others = [(n, v) for n, v in kernel.configuration.items() if n not in mine]
-        for name, value in mine.items():
-            own[entry.group][name].add(value)
-            together[entry.group].update((name, value, *other) for other in others)
-        for name, value in others:
-            free[entry.group][name].add(value)
-    failing = [set(end.configuration.items()) for end in ends]
+        others = [(name, value) for name, value in kernel.configuration.items() if name not in dict(entry.parameters)]
+        own[entry.group].update(entry.parameters)
+        free[entry.group].update(others)
+        together[entry.group].update(product(entry.parameters, others))
+    failing = [end.configuration.items() for end in ends]
     for group in sorted(own):
-        for a, some in sorted(own[group].items()):
-            for b, several in sorted(free[group].items()):
-                for x in sorted(some):
-                    for y in sorted(several):
-                        pair = {(a, x), (b, y)}
-                        if (a, x, b, y) in together[group] or any(pair <= combination for combination in failing):
-                            continue
-                        message = f"no kernel of {group} has {a}={x} with {b}={y}"
-                        yield Finding(Kind.GAP, message, None, group, {a: x, b: y})
+        for pair in sorted({*product(own[group], free[group])} - together[group]):
+            if not any(combination >= {*pair} for combination in failing):
+                (a, x), (b, y) = pair
+                message = f"no kernel of {group} has {a}={x} with {b}={y}"
+                yield Finding(Kind.GAP, message, None, group, {a: x, b: y})

@@ -34,7 +34,7 @@ _TYPES = {
 
 
 def launch_and_compare(search: KernelFamily, plan: Plan) -> tuple[float, bool]:
-    """Launch a kernel on the current device; return its milliseconds, and whether its results are right."""
+    """Launch a kernel on the current device; return its time in milliseconds, and whether its results are correct."""
     import cupy as cp
 
     configuration = plan.configuration
@@ -65,7 +65,7 @@ def launch_and_compare(search: KernelFamily, plan: Plan) -> tuple[float, bool]:
 def _agrees(
     indices: Array, distances: Array, dataset: Array, queries: Array, allowed: Array, distance_name: str
 ) -> bool:
-    """Compare with float64: each row found must be as close as the closest, up to rounding in single precision."""
+    """Compare with float64: each row found must be as near as the nearest, up to rounding in single precision."""
     rows, wanted = dataset.astype(np.float64), queries.astype(np.float64)
     products = wanted @ rows.T
     if distance_name == "euclidean":
@@ -74,6 +74,6 @@ def _agrees(
         exact = -products
     exact[:, ~allowed] = np.inf
     found = exact[np.arange(len(indices)), indices.astype(np.int64)]
-    # dim roundings of at most one unit in the last place of terms whose magnitudes add up to this.
+    # DIM roundings, each of at most one unit in the last place of a sum with this magnitude.
     scale = DIM * np.finfo(np.float32).eps * (np.abs(wanted) @ np.abs(rows).T).max() * 2
     return bool(np.all(np.abs(found - distances) <= scale) and np.all(found <= exact.min(1) + scale))

@@ -1,8 +1,8 @@
-"""Which fragments of a database link on a target, how, and why not; and whether a driver takes the result."""
+"""Which fragments of a database link for a target, how or why not, and whether the driver accepts the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,7 @@ class TargetOutcome:
 
     @property
     def well(self) -> bool:
-        """True if they link, and the driver, where one is known, takes the result."""
+        """True if they link and the driver, if known, accepts the result."""
         return self.verdict.method is not None and self.refused is None
 
 
@@ -40,11 +40,11 @@ class UsabilityGroup:
 
     @property
     def well(self) -> bool:
-        """True if they can be used on every target asked for."""
+        """True if they can be used on every requested target."""
         return all(outcome.well for _, outcome in self.outcomes)
 
     def by_outcome(self) -> list[tuple[list[Architecture], TargetOutcome]]:
-        """Return targets of one outcome together, but for the target's name in it."""
+        """Return targets with the same outcome together; the target's own name in it does not count."""
         together: dict[tuple[object, ...], tuple[list[Architecture], TargetOutcome]] = {}
         for target, outcome in self.outcomes:
             verdict = outcome.verdict
@@ -58,11 +58,11 @@ class Usability:
     """The groups of a database's fragments.
 
     Args:
-        part: Which part of a build it is.
-        linker: nvJitLink's.
-        driver: The CUDA version of the driver, where one is known.
-        well: Whether each fragment can be used: on each target, where they were requested or there is a device; else on
-            one.
+        part: The part of a build, if the database is not complete.
+        linker: The version of nvJitLink.
+        driver: The CUDA version of the driver, if known.
+        well: Whether every fragment can be used: on every target if targets were requested or there is a device,
+            otherwise on at least one.
     """
 
     database: Path
@@ -74,7 +74,7 @@ class Usability:
     well: bool
 
     def mixed_families(self) -> list[str]:
-        """Return the families whose fragments link in ways that do not go together in one kernel."""
+        """Return the families whose fragments link in different ways, which one kernel cannot combine."""
         methods: dict[str, set[LinkMethod | None]] = {}
         for group in self.groups:
             methods.setdefault(group.family, set()).update(outcome.verdict.method for _, outcome in group.outcomes)
@@ -85,28 +85,28 @@ def assess(path: Path, targets: Sequence[Architecture] = (), cuda: Version | Non
     """Find out which fragments of a database can be used.
 
     Args:
-        targets: By default the current device's, or without one all that nvJitLink links for.
-        cuda: The CUDA version of the driver to suppose; by default that of the driver at hand.
+        targets: By default that of the current device, or without a device all targets of nvJitLink.
+        cuda: The CUDA version of the driver to assume; by default that of the installed driver.
 
     Raises:
         DatabaseError: If the database cannot be read.
-        ToolchainError: If there is no nvJitLink.
+        ToolchainError: If nvJitLink is not installed.
     """
     linker = nvjitlink.version()
-    takes = cuda or driver.cuda_version()
+    supported = cuda or driver.cuda_version()
     own = None if targets else _device()
     groups: list[UsabilityGroup] = []
     with FragmentDatabase(path) as database:
         for family in sorted(database.families):
             fragments = database.fragments(family)
-            chosen = [native_target(own, fragments)] if own else targets or list(_all(fragments, linker))
-            groups += group_fragments(family, fragments, chosen, linker, takes, requested=own is None)
+            chosen = [native_target(own, fragments)] if own else targets or _all(fragments, linker)
+            groups += group_fragments(family, fragments, chosen, linker, supported, requested=own is None)
         digest, part = database.digest, database.part
     if targets or own:
         well = all(group.well for group in groups)
     else:
         well = all(any(outcome.well for _, outcome in group.outcomes) for group in groups)
-    return Usability(path, digest, part, linker, takes, tuple(groups), well and part is None)
+    return Usability(path, digest, part, linker, supported, tuple(groups), well and part is None)
 
 
 def group_fragments(
@@ -123,11 +123,10 @@ def group_fragments(
     for fragment in fragments:
         outcomes = []
         for target in targets:
-            says = preview_link(fragment, target, linker, requested=requested)
-            isa = newest_ptx_isa(linker) if says.method is LinkMethod.JIT else None
-            outcomes.append(
-                (target, TargetOutcome(says, find_incompatibility(cuda, linker, isa) if cuda and says.method else None))
-            )
+            verdict = preview_link(fragment, target, linker, requested=requested)
+            isa = newest_ptx_isa(linker) if verdict.method is LinkMethod.JIT else None
+            refused = find_incompatibility(cuda, linker, isa) if cuda and verdict.method else None
+            outcomes.append((target, TargetOutcome(verdict, refused)))
         together.setdefault((_images(fragment), tuple(outcomes)), []).append(fragment)
     return [
         UsabilityGroup(family, images, tuple(several), outcomes) for (images, outcomes), several in together.items()
@@ -141,10 +140,10 @@ def _device() -> Architecture | None:
         return None
 
 
-def _all(fragments: Iterable[Fragment], linker: Version) -> Iterator[Architecture]:
-    """All that nvJitLink links for, and those with a suffix that fragments are built for."""
+def _all(fragments: Iterable[Fragment], linker: Version) -> list[Architecture]:
+    """Return all targets of nvJitLink, and those with a suffix that fragments are built for."""
     special = {image.architecture for f in fragments for image in f.images if image.architecture.suffix}
-    yield from sorted(
+    return sorted(
         {*map(Architecture, linkable_architectures(linker)), *(a for a in special if can_link_for(linker, a))}
     )
 

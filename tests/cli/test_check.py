@@ -33,8 +33,8 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
     assert done.stdout.splitlines() == [
         "search: 32 fragments, 96 kernels: every kernel plans, every fragment is used",
         "transform: 2 fragments, 2 kernels: every kernel plans, every fragment is used",
-        "  note: callers supply user_transform(double) at run time, to 1 kernel",
-        "  note: callers supply user_transform(float) at run time, to 1 kernel",
+        "  note: callers supply user_transform(double) at run time, for 1 kernel",
+        "  note: callers supply user_transform(float) at run time, for 1 kernel",
     ]
     assert done.stderr == ""
     one = jitlto("check", shipped_path, "transform").stdout

@@ -71,8 +71,8 @@ def test_the_shipped_families_hold(search: KernelFamily, transform: KernelFamily
     assert found.holds
     assert len(found.kernels) == 2
     assert notes(found, Kind.SUPPLIED) == [
-        "callers supply user_transform(double) at run time, to 1 kernel",
-        "callers supply user_transform(float) at run time, to 1 kernel",
+        "callers supply user_transform(double) at run time, for 1 kernel",
+        "callers supply user_transform(float) at run time, for 1 kernel",
     ]
 
 
@@ -196,7 +196,7 @@ def test_two_definitions_in_one_kernel_are_a_failure(proof: Prove) -> None:
         (fragment("x", provides=[]), "it defines nothing that another fragment could call"),
         (
             fragment("x", provides=[OP], data_type="half"),
-            f"{KERN}, which requires what it provides, has data_type=float",
+            f"{KERN}, which requires its symbols, has data_type=float",
         ),
         (fragment("x", provides=[HELPER], requires=[HELPER]), "no fragment requires helper(int)"),
     ],
@@ -214,7 +214,7 @@ def test_an_unused_fragment_that_only_another_unused_one_requires_says_so(proof:
     chain = fragment("a", provides=["_Z5otherf"], requires=[HELPER]), fragment("b", provides=[HELPER])
     found = proof(kernel(), *chain)
     assert [failure.subject for failure in found.failures] == ["f/a[]", "f/b[]"]
-    assert "only f/a[] requires what it provides" in found.failures[1].message
+    assert "only f/a[] requires its symbols" in found.failures[1].message
 
 
 def test_an_unused_fragment_of_nearly_the_right_types_is_shown_with_who_asks(proof: Prove) -> None:
@@ -232,7 +232,7 @@ def test_what_callers_supply_is_noted_and_what_they_do_not_is_a_failure(proof: P
     assert "nothing provides helper(int)" in found.failures[0].message
     found = proof(kernel(OP), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"})
     assert found.holds
-    assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, to 1 kernel"]
+    assert notes(found, Kind.SUPPLIED) == ["callers supply op(float) at run time, for 1 kernel"]
     # The callers' code may call it.
     assert len(notes(found, Kind.UNUSED)) == 1
 
@@ -256,7 +256,7 @@ def test_a_kernel_of_mixed_types_is_a_kernel_and_noted(proof: Prove) -> None:
     )
     assert found.holds
     assert [dict(k.configuration) for k in found.kernels] == [{}]
-    assert "callers cannot give type" in notes(found, Kind.MIXED)[0]
+    assert "callers cannot set type" in notes(found, Kind.MIXED)[0]
 
 
 def test_families_without_parameters_and_without_kernels(proof: Prove) -> None:
