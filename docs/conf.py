@@ -1,6 +1,6 @@
-"""How Sphinx builds these pages into a site: ``sphinx-build -W --keep-going docs site``.
+"""Sphinx configuration: ``sphinx-build -W --keep-going docs site`` builds the site.
 
-The pages are Markdown that GitHub shows too; what lies in ``reference/`` is generated from the code.
+The pages are Markdown that also displays on GitHub; those in ``reference/`` are generated from the code.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sphinx.application import Sphinx  # noqa: E402
 from sphinx.domains.python import PythonDomain  # noqa: E402
 from sphinx.environment import BuildEnvironment  # noqa: E402
 
-import jitlto  # noqa: E402 - found by the line above
+import jitlto  # noqa: E402 - found through the line above
 from jitlto.runtime.planning import plan  # noqa: E402
 from jitlto.runtime.user_code import inputs  # noqa: E402
 
@@ -34,9 +34,9 @@ version = release = jitlto.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_click"]
 exclude_patterns = ["workflows"]
 templates_path = ["_templates"]
-default_role = "code"  # docstrings and help texts mark code with single backticks, as Markdown does
+default_role = "code"  # docstrings and help texts use single backticks for code, as in Markdown
 
-# The order of the pages. It is here, and no directive in index.md, for GitHub would show that as text.
+# The order of the pages. It is not a directive in index.md because GitHub would show that as text.
 PAGES = {
     "Start": ["quickstart", "comparison"],
     "Guides": ["author-guide", "packaging", "ci-guide", "caller-guide"],
@@ -45,16 +45,16 @@ PAGES = {
     "Development": ["architecture", "architecture/traces"],
 }
 
-# Markdown: anchors as GitHub makes them. A link to a page, a heading or a file that is not there is a warning.
+# Anchors like GitHub's. A link to a missing page, heading or file is a warning.
 myst_heading_anchors = 4
 
-# References: every class and function that a signature or a docstring names must be in the reference, but for Python's
-# own, which only the network could look up, and for what a caller gets and never makes.
+# Every class and function named in a signature or docstring must be in the reference, except Python's own, which would
+# need the network, and objects that callers receive but never create.
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|concurrent\.futures|enum|os|pathlib)\..*"),
     ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence"),
-    ("py:class", r"\(\w+|\w+\)"),  # of "tuple of (str, str)"
+    ("py:class", r"\(\w+|\w+\)"),  # from "tuple of (str, str)"
     ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),
     ("py:class", r"([\w.]+\.)?(Chosen|Index|LinkTarget|RenderedFamilies|RenderedSource)"),
     ("py:class", r"([\w.]+\.)?(Resolution|Services|SuppliedInput|UserInput)"),
@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
 napoleon_numpy_docstring = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
-autodoc_mock_imports = ["cuda"]  # the site is built without a CUDA toolchain too
+autodoc_mock_imports = ["cuda"]  # so that the site can be built without a CUDA toolchain
 autodoc_default_options = {"members": True}
 python_maximum_signature_line_length = 100
 
@@ -71,7 +71,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "jitlto"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
-html_context = {"default_mode": "auto"}  # light or dark, as the reader's system is
+html_context = {"default_mode": "auto"}  # light or dark, following the reader's system
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
@@ -87,16 +87,16 @@ html_theme_options = {
 }
 html_sidebars = {"**": ["all-pages"]}
 
-# `sphinx-build -b linkcheck docs build/links` asks the network for every link that leads outside.
+# `sphinx-build -b linkcheck docs build/links` checks all external links over the network.
 linkcheck_timeout = 20
 linkcheck_workers = 4
-linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]  # GitHub makes them in the browser
+linkcheck_anchors_ignore_for_url = [r"https://github\.com/.*"]  # GitHub creates them in the browser
 
 
 def _by_last_name(
     app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nodes.TextElement
 ) -> nodes.reference | None:
-    """Docstrings say ``Plan`` for ``jitlto.Plan``: what only one thing in the reference is called."""
+    """Resolve a name without its module, such as ``Plan``, if it is unique in the reference."""
     python = env.domains["py"]
     if node["refdomain"] != "py" or not isinstance(python, PythonDomain):
         return None
@@ -109,8 +109,8 @@ def _by_last_name(
     return nodes.reference("", "", content, internal=True, refuri=f"{uri}#{anchor}")
 
 
-def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - Sphinx gives it
-    """Put the order of the pages into the front page."""
+def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: ARG001 - passed by Sphinx
+    """Add the table of contents to the front page."""
     if page != "index":
         return
     for caption, pages in PAGES.items():
@@ -119,7 +119,7 @@ def _with_contents(app: Sphinx, page: str, source: list[str]) -> None:  # noqa: 
 
 
 def _keep_layout(app: Sphinx, context: click.Context, lines: list[str]) -> None:  # noqa: ARG001
-    """Show what a help text lays out by blanks (after a ``\\b``) as it is, and not as a paragraph."""
+    """Show preformatted parts of help texts (after a ``\\b``) as code blocks instead of paragraphs."""
     shown: list[str] = []
     for laid_out, run in groupby(lines, key=lambda line: line.startswith("| ")):
         if laid_out:
@@ -130,7 +130,7 @@ def _keep_layout(app: Sphinx, context: click.Context, lines: list[str]) -> None:
 
 
 def _options_are_code(app: Sphinx, context: click.Context, lines: list[str]) -> None:  # noqa: ARG001
-    """Mark ``--option`` in help texts, of whose dashes prose would make one."""
+    """Mark ``--option`` in help texts as code, because prose would turn two dashes into one."""
     pattern = re.compile(r"`[^`]*`|(?<![\w-])--[a-z][a-z-]*")
     for number, line in enumerate(lines):
         if not line.startswith(("..", "   ..", "| ")):
@@ -138,7 +138,7 @@ def _options_are_code(app: Sphinx, context: click.Context, lines: list[str]) -> 
 
 
 def setup(app: Sphinx) -> None:
-    """Sphinx calls it."""
+    """Register the handlers; called by Sphinx."""
     app.connect("source-read", _with_contents)
     for part in ("description", "epilog", "options"):
         app.connect(f"sphinx-click-process-{part}", _options_are_code)

@@ -1,4 +1,4 @@
-"""``jitlto cache``: show and prune the caches, and explain why a kernel is in the cache or not."""
+"""``jitlto cache``: show and prune the caches, and explain why a kernel is or is not in the cache."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def info(as_json: bool) -> None:
         if about.get("note"):
             click.echo(f"  {about['note']}")
     if mode == "cached":
-        click.echo("JITLTO_MODE=cached: a kernel that is neither there nor in a pack is an error")
+        click.echo("JITLTO_MODE=cached: a kernel that is neither in the cache nor in a pack is an error")
 
 
 def _describe(place: UserCache) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def prune(bound: int | None, only: str | None, as_json: bool) -> None:
 def clear(only: str | None, as_json: bool) -> None:
     """Remove every entry, and the databases of packages that are installed editable.
 
-    They are linked or compiled again when they are needed.
+    Kernels and databases are linked or compiled again when they are needed.
     """
     removed = _remove(only, everything=True)
     if only in (None, "editable"):
@@ -164,7 +164,7 @@ def why(
     link_mode: str,
     as_json: bool,
 ) -> None:
-    """Show where the linked kernel of a configuration is found, or how the nearest entry differs from it.
+    """Show where the linked kernel of a configuration is stored, or how the nearest entry differs from it.
 
     Searches where a program would: the packs beside the database, then the cache of linked kernels. Exit status 0 for
     a miss too.
@@ -206,11 +206,11 @@ def why(
         for source in found.sources:
             click.echo(f"  not in {source.title}: {source.path} ({pluralize(len(source.files), 'kernel')})")
         if not any(source.layer == "pack" for source in found.sources):
-            click.echo(f"  no pack lies beside {plan.database.path}")
+            click.echo(f"  no pack beside {plan.database.path}")
     if found.problem:
         click.echo(f"  {found.problem}")
     click.echo(f"digest {plan.digest}")
     if nearest:
-        click.echo(f"the nearest is {nearest.kernel} in {nearest.source.title}, {nearest.digest}; it differs in")
+        click.echo(f"nearest: {nearest.kernel} in {nearest.source.title}, {nearest.digest}; differences:")
         for difference in nearest.differences:
             click.echo(f"  {difference}")

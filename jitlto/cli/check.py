@@ -19,7 +19,7 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
 @click.argument("database", metavar=DATABASE, type=PATH)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("--complete", is_flag=True, help="Fail for combinations that a device group's matrix leaves out, too.")
+@click.option("--complete", is_flag=True, help="Also fail for combinations that a device group's matrix leaves out.")
 @targets_option("--link", "Link for these targets too", TargetList())
 @click.option(
     "--cover",
@@ -42,9 +42,9 @@ def check(
 ) -> None:
     """Prove that every kernel of DB, or of the FAMILYs in it, plans and links. Needs no GPU.
 
-    Every requirement of every kernel is met by exactly one fragment whose layout fits, and every device fragment is
-    used. With --link, every kernel links. With --cover N only some are linked: every N values of parameters that occur
-    together in some kernel occur together in one of them.
+    The check passes if exactly one fragment with a matching layout provides each symbol that a kernel requires, and
+    every device fragment is used. With --link, every kernel must also link. With --cover N, only some kernels are
+    linked: enough that any N parameter values that occur together in a kernel occur together in one of these.
     """
     if not archs and (cover or mode or jobs):
         raise click.UsageError("--cover, --mode and --jobs need --link")
@@ -76,7 +76,7 @@ def check(
 
 
 def _print_proof(result: FamilyCheck) -> None:
-    state = "every kernel plans, every fragment is used" if result.holds else "DOES NOT HOLD"
+    state = "every kernel plans, every fragment is used" if result.holds else "FAILED"
     click.echo(
         f"{result.family}: {pluralize(result.fragments, 'fragment')}, {pluralize(result.kernels, 'kernel')}: {state}"
     )
@@ -85,7 +85,7 @@ def _print_proof(result: FamilyCheck) -> None:
         for note in notes[:SHOWN]:
             click.echo(f"  note: {note.message}")
         if len(notes) > SHOWN:
-            click.echo(f"  and {len(notes) - SHOWN} more such notes, which --json lists")
+            click.echo(f"  and {len(notes) - SHOWN} more such notes (--json lists all)")
     for cause in result.failures:
         print_cause(result.family, cause)
 
@@ -103,7 +103,7 @@ def _print_links(link: LinkCheck) -> None:
         failed = sum(cause.count for cause in links.failures)
         of = pluralize(links.linked, "kernel")
         if links.cover is not None:
-            of = f"{links.linked} of {links.kernels} kernels, which have all {links.tuples} {links.tuple_name}"
+            of = f"{links.linked} of {links.kernels} kernels, covering all {links.tuples} {links.tuple_name}"
         state = f"{failed} of {links.linked * len(link.archs)} links fail" if failed else "all link"
         click.echo(f"{links.family}: linked {of}, for {', '.join(link.archs)}: {state}")
     click.echo(f"nvJitLink {link.nvjitlink}, {link.mode}, {link.seconds:.1f} s")

@@ -120,7 +120,7 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
                 pending += reversed(files.beside(opened.path, ".pack"))
                 images = opened.verify()
                 held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(images, 'image')}"
-                click.echo(f"{opened.path}: {held} hold, digest {opened.digest}")
+                click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
         except JitltoError as error:
             print_error(error)
             damaged = True
@@ -134,7 +134,7 @@ def _verify_pack(path: Path, read: set[Path]) -> None:
     if path.absolute() not in read:
         read.add(path.absolute())
         count = packs.verify(path)
-        click.echo(f"{path}: {pluralize(count, 'kernel')} {'holds' if count == 1 else 'hold'}")
+        click.echo(f"{path}: {pluralize(count, 'kernel')} intact")
 
 
 def _check_manifest(
@@ -149,8 +149,7 @@ def _check_manifest(
     elif signature_of(path).exists():
         click.echo(f"{path}: signature not checked: give --signers", err=True)
     checked = manifest.check_all(databases)
-    state = "is one" if len(checked) == 1 else "are those"
-    click.echo(f"{path}: {pluralize(len(checked), 'file')} {state} that it lists")
+    click.echo(f"{path}: {pluralize(len(checked), 'file')} {'matches' if len(checked) == 1 else 'match'}")
     return databases or tuple(file for file in checked if file.suffix == files.SUFFIX)
 
 

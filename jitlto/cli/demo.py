@@ -33,7 +33,7 @@ _WITHOUT_DEVICE = "sm_90"
 def demo(output: Path | None, arch: Architecture | None) -> None:
     """Build the family `search`, plan and link some of its 96 kernels, and run them if there is a GPU.
 
-    Exit status 0 if the build and every link succeed, no call between fragments is left, and the results are right.
+    Exit status 0 if the build and all links succeed, no call between fragments is left, and results are correct.
     """
     with tempfile.TemporaryDirectory(prefix="jitlto-demo-") as directory:
         path = output or Path(directory) / "search.fragdb"
@@ -48,7 +48,7 @@ def demo(output: Path | None, arch: Architecture | None) -> None:
 def _build(path: Path) -> None:
     from jitlto.build.pipeline import build
 
-    # Without the build cache: a demonstration shows a build, not the memory of one.
+    # No build cache: the demo shows what a build takes.
     with progress("compiling search") as observer:
         report = build([declaration.load_family(declaration.find_family("search"))], path, observer=observer)
     groups = Counter(fragment.key.group for fragment in report.fragments)
@@ -64,11 +64,11 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
     try:
         device_arch, reason = device.architecture().sm, ""
         if find_spec("cupy") is None:
-            device_arch, reason = None, "CuPy, which holds the arrays, is not installed"
+            device_arch, reason = None, "CuPy is not installed"
     except NoDeviceError as error:
         device_arch, reason = None, error.what
     target = arch or device_arch or _WITHOUT_DEVICE
-    # The first link loads the library, which is not to be measured.
+    # Load nvJitLink before measuring.
     search.planner(**CONFIGURATIONS[0]).plan(arch=target).link(use_cache=False)
     held = True
     for configuration in CONFIGURATIONS:
@@ -91,5 +91,5 @@ def _run(search: KernelFamily, arch: str | None) -> bool:
             click.echo(f"         launched: {milliseconds:.3f} ms, {QUERIES} queries × {ROWS:,} rows × {DIM}, {state}")
     if device_arch != target:
         reason = reason or f"the device is {device_arch}, not {target}"
-        click.echo(f"left out launching and checking the results: {reason}")
+        click.echo(f"kernels were not launched: {reason}")
     return held

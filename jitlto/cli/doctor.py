@@ -74,7 +74,7 @@ def _print(found: Diagnosis) -> None:
     elif found.databases_ok:
         click.echo("building and linking work")
     else:
-        click.echo("building and linking work, but there are problems with the databases found: see – above")
+        click.echo("building and linking work, but there are problems with databases: see – above")
 
 
 def _assess(path: Path, targets: Sequence[Architecture], cuda: str | None, as_json: bool) -> bool:
@@ -114,7 +114,7 @@ def _print_usability(found: Usability) -> None:
         for targets, outcome in group.by_outcome():
             _print_outcome(targets, outcome)
     for family in found.mixed_families():
-        click.echo(f"note: a kernel of {family} that joins fragments of both kinds links as PTX, all of it")
+        click.echo(f"note: a kernel of {family} with fragments of both kinds links entirely as PTX")
     if found.part is not None:
         click.secho("✗ ", fg="red", nl=False)
         click.echo(f"only {found.part} of a build: its kernels lack fragments")

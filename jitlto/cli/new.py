@@ -29,7 +29,7 @@ def _name(_: click.Context, __: click.Parameter, value: str) -> str:
 @click.option(
     "--cuda",
     type=click.Choice(["12", "13"]),
-    help="The CUDA major that wheels are compiled with [default: that of the compiler at hand, or 12].",
+    help="The CUDA major to compile wheels with [default: that of the installed compiler, or 12].",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON.")
 def new(name: str, output: Path | None, cuda: str | None, as_json: bool) -> None:

@@ -59,7 +59,7 @@ def print_cause(subject: str, cause: Cause) -> None:
     click.secho("error: ", fg="red", nl=False, err=True)
     target = f" for {', '.join(cause.archs)}" if cause.archs else ""
     code = f" [{cause.code}]" if cause.code else ""
-    times = f" ({cause.count} times; the first is shown)" if cause.count > 1 else ""
+    times = f" ({cause.count} times; showing the first)" if cause.count > 1 else ""
     click.echo(f"{subject}: {cause.kind}{target}: {cause.message}{code}{times}", err=True)
     if cause.hint:
         click.echo(f"  hint: {cause.hint}", err=True)
@@ -69,4 +69,4 @@ def print_cause(subject: str, cause: Cause) -> None:
             target = f" ({place.arch})" if len(cause.archs) > 1 else ""
             click.echo(f"  at {place.subject.partition('[')[0]}: {values}{target}", err=True)
     if cause.count > SHOWN:
-        click.echo(f"  and {cause.count - SHOWN} more, which --json lists", err=True)
+        click.echo(f"  and {cause.count - SHOWN} more (--json lists all)", err=True)

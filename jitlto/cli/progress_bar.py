@@ -12,7 +12,7 @@ from jitlto.cli.tally import Clock, Tally
 
 
 class Bar(Tally):
-    """A tally that is shown as a bar while it is entered as a context."""
+    """A tally shown as a progress bar while it is used as a context manager."""
 
     def __init__(self, what: str, stream: TextIO, clock: Clock) -> None:
         super().__init__(clock)
@@ -32,7 +32,7 @@ class Bar(Tally):
 
 
 class _Details(ProgressColumn):
-    """A tally's details, as they are when the bar is drawn."""
+    """The details of a tally, read when the bar is drawn."""
 
     def __init__(self, tally: Tally) -> None:
         super().__init__()

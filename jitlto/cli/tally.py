@@ -41,12 +41,12 @@ class Tally(Observer):
         self.changed()
 
     def cached(self, key: FragmentKey) -> None:
-        """Count a fragment that took no compile."""
+        """Count a fragment found in the cache."""
         self.hits += 1
         self._cost_left -= self._costs[key]
         self._now = self._clock()
         if not self._worked:
-            self._begin = self._now  # looking up is not compiling: it would lower the rate
+            self._begin = self._now  # cache lookups would distort the rate of compiles
         self.changed()
 
     def compiled(self, span: Span) -> None:
@@ -59,7 +59,7 @@ class Tally(Observer):
         self._work(key)
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:  # noqa: ARG002
-        """Count a failure, which took a compile too."""
+        """Count a failed compile."""
         self.failures += 1
         self._work(key)
 
@@ -80,7 +80,7 @@ class Tally(Observer):
         elapsed = self._now - self._begin
         if self._cost_done <= 0 or elapsed <= 0 or self.done >= self.total:
             return None
-        # As predicted at the last event: from then on the clock runs down.
+        # Predicted at the last event; since then, time has passed.
         predicted = self._cost_left / self._cost_done * elapsed
         return max(0.0, predicted - (self._clock() - self._now))
 

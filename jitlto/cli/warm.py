@@ -43,11 +43,11 @@ def warm(
 ) -> None:
     """Link kernels ahead, so that programs find them. Needs no GPU if --arch is given.
 
-    FILE was written by JITLTO_RECORD: the plans that a program used, each for its own architecture or for those of
-    --arch. FAMILY selects all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
+    FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
+    those given by --arch. FAMILY stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
-    Kernels are stored in the user's cache, or with -o in a pack, which then holds exactly these kernels. Kernels that
-    are already there are not linked again.
+    Kernels are stored in the user's cache or, with -o, in a pack, which then holds exactly these kernels. A kernel
+    that is already there is not linked again.
     """
 
     def run() -> bool:
@@ -119,12 +119,12 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
         print_cause("linking", cause)
     archs = ", ".join(dict.fromkeys(outcome.arch or "the current device" for outcome in result.outcomes))
     failed = f", {len(result.failures)} failed" if result.failures else ""
-    state = f"{result.linked} linked, {result.found} there already{failed}"
+    state = f"{result.linked} linked, {result.found} already there{failed}"
     click.echo(
         f"{pluralize(len(result.outcomes), 'kernel')} for {archs}: {state}" if result.outcomes else "no kernel to link"
     )
     if work.left_out:
-        click.echo(f"left out {pluralize(work.left_out, 'plan')} {work.reason}")
+        click.echo(f"skipped {pluralize(work.left_out, 'plan')} {work.reason}")
     click.echo(f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s")
     if output is None:
         return
@@ -134,7 +134,7 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
     click.echo(f"{output}: {pluralize(result.packed, 'kernel')}, {format_bytes(output.stat().st_size)}")
     for stem in sorted({outcome.database.stem for outcome in result.outcomes if outcome.database}):
         if not (output.name.startswith(f"{stem}.") and output.suffix == ".pack"):
-            click.echo(f"  to be found, put it beside {stem}.fragdb as {stem}.pack or {stem}.*.pack")
+            click.echo(f"  programs find it only beside {stem}.fragdb, named {stem}.pack or {stem}.*.pack")
 
 
 def _print_as_json(

@@ -160,7 +160,7 @@ def test_a_hit_names_its_file_by_the_layer_that_a_program_would_take(
     mini_copy: Path, own: dict[str, str], tmp_path: Path
 ) -> None:
     assert "miss" in _why(mini_copy, own)
-    assert "no pack lies beside" in _why(mini_copy, own)
+    assert "no pack beside" in _why(mini_copy, own)
     _warm(mini_copy, own)
     found = json.loads(_why(mini_copy, own, "--json"))
     assert (found["hit"], found["layer"]) == (True, "disk")

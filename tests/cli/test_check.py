@@ -49,7 +49,7 @@ def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
         done, 1, "[plan-missing-provider]", "double mini::op<double>(double)", "provides float mini::op<float>(float)"
     )
     assert "at mini/kern: data_type=double" in done.stderr
-    assert "mini: 3 fragments, 1 kernel: DOES NOT HOLD" in done.stdout
+    assert "mini: 3 fragments, 1 kernel: FAILED" in done.stdout
     described = json.loads(jitlto("check", path, "--json").stdout)
     assert described["holds"] is False
     assert described["digest"] == FragmentDatabase(path).digest

@@ -94,7 +94,7 @@ def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(
         assert (finding["ok"], why in str(finding["value"])) == (False, True), finding
         assert str(finding["remedy"]).endswith(f"pip install --force-reinstall --no-deps {name.split()[0]}")
     said = jitlto("doctor").stdout.splitlines()[-1]
-    assert said == "building and linking work, but there are problems with the databases found: see – above"
+    assert said == "building and linking work, but there are problems with databases: see – above"
 
 
 @pytest.mark.slow

@@ -125,7 +125,7 @@ def test_the_kernels_of_a_family_are_linked_once(shipped: Path, tmp_path: Path, 
     assert _warmed(jitlto(*command, "--json", **cache)) == (2 * len(wanted), 0, 0)
     assert _warmed(jitlto(*command, "--json", **cache)) == (0, 2 * len(wanted), 0)
     text = jitlto(*command, "-j", "1", **cache).stdout
-    assert f"{2 * len(wanted)} kernels for sm_90, sm_80: 0 linked, {2 * len(wanted)} there already" in text
+    assert f"{2 * len(wanted)} kernels for sm_90, sm_80: 0 linked, {2 * len(wanted)} already there" in text
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_a_pack_with_a_name_that_is_not_found_gets_advice(shipped: Path, tmp_pat
 def test_kernels_that_need_callers_code_are_left_out_and_said(shipped: Path) -> None:
     done = jitlto("warm", "transform", "--arch", "sm_90", "--db", shipped)
     assert done.returncode == 0
-    assert "left out 2 plans that need callers' code" in done.stdout
+    assert "skipped 2 plans that need callers' code" in done.stdout
 
 
 @pytest.mark.slow
@@ -164,7 +164,7 @@ def test_failures_are_grouped_by_cause_and_the_rest_is_linked(shipped: Path, tmp
     lines = [_line("search", data_type="float", veclen=size, **whole) for size in ("4", "1", "3", "5")]
     used.write_bytes(b"".join(lines) + _line("serach"))
     done = jitlto("warm", used, JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
-    assert "5 kernels for sm_90: 2 linked, 0 there already, 3 failed" in done.stdout
+    assert "5 kernels for sm_90: 2 linked, 0 already there, 3 failed" in done.stdout
     fails(done, 1, "[plan-unknown-value]", "search has no veclen=", "2 times", "'serach'")
     again = jitlto("warm", used, "--json", JITLTO_DATABASE_PATH=str(shipped), JITLTO_CACHE_DIR=str(tmp_path / "cache"))
     assert again.returncode == 1
@@ -179,7 +179,7 @@ def test_of_a_named_database_only_its_own_families_are_linked(shipped: Path, min
     cache = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
     done = jitlto("warm", used, "--db", mini_path, **cache)
     assert done.returncode == 0
-    assert "left out 1 plan of families that" in done.stdout
+    assert "skipped 1 plan of families that" in done.stdout
     used.write_bytes(_line("other"))
     fails(jitlto("warm", used, "--db", shipped, **cache), 1, "[jitlto-nothing-recorded]", "kernels.fragdb")
 

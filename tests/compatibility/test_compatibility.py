@@ -396,7 +396,7 @@ def test_doctor_says_what_fragments_of_two_majors_make_of_a_kernel(mini_path: Pa
     assert "mini: 2 fragments (kern): " in said
     assert "mini: 4 fragments (op): " in said
     assert f"LTO-IR of CUDA {other} does not link" in said
-    assert "note: a kernel of mini that joins fragments of both kinds links as PTX, all of it" in said
+    assert "note: a kernel of mini with fragments of both kinds links entirely as PTX" in said
     assert family.plan(arch="sm_90", data_type="float", op_name="twice").link_mode == "ptx"
 
 

@@ -92,8 +92,8 @@ def test_a_manifest_lists_databases_and_the_packs_beside_them(release: Path) -> 
     assert list(Manifest.read(path).digests) == ["pkg/mini.fragdb", "pkg/mini.sm_90.pack"]
     result = run("verify", "--manifest", path)
     assert result.exit_code == 0
-    assert "2 files are those that it lists" in result.output
-    assert "6 fragments and 12 images hold" in result.output
+    assert "2 files match" in result.output
+    assert "6 fragments and 12 images intact" in result.output
     assert run("verify", "--manifest", path, release / "pkg" / "mini.fragdb").exit_code == 0
 
 
