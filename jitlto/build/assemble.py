@@ -15,7 +15,7 @@ from jitlto.model.types import Parameter, find_scalar
 
 
 def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragment, dict[str, bytes]]:
-    """Make the fragment of one compiled source.
+    """Create the fragment of one compiled source.
 
     Returns:
         The fragment, and the bytes of its images by SHA-256.
@@ -58,7 +58,7 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
     names = ", ".join(demangle(s.name) for s in kernels)
     if not kernels:
         what = "no __global__ function with external linkage"
-        hint = "instantiate a template explicitly; take a kernel out of an anonymous namespace, or drop its static"
+        hint = "instantiate templates explicitly; remove static and anonymous namespaces from kernels"
     elif entry is None:
         what = f"several kernels: {names}"
         hint = 'choose one: entry = "<name>" in the group\'s table'
@@ -72,10 +72,10 @@ def _find_entry(rendered: RenderedSource, kernels: list[Symbol]) -> str:
 def _check_device(rendered: RenderedSource, kernels: list[Symbol], provides: tuple[Symbol, ...]) -> None:
     if kernels:
         what = f"kernel {demangle(kernels[0].name)} in a device group"
-        hint = "declare the group as [entrypoint.…], or make it a __device__ function"
+        hint = "declare the group as [entrypoint.…], or the kernel as a __device__ function"
         raise BuildError(what, code="build-unexpected-kernel", where=rendered.origin, hint=hint)
     if not provides:
-        what = "nothing that another fragment could call"
+        what = "no function or variable that other fragments can use"
         hint = 'static functions, __forceinline__ on an extern "C" function and templates without an instantiation '
         hint += "emit no code"
         raise BuildError(what, code="build-nothing-provided", where=rendered.origin, hint=hint)
@@ -98,7 +98,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[in
         raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
     if len(set(names)) != len(names):
         what = f"duplicate name in params: {', '.join(names)}"
-        raise error(what, "give each parameter a name of its own", "build-params-duplicate")
+        raise error(what, "give each parameter a different name", "build-params-duplicate")
     for (type_, name), actual in zip(declared, types, strict=False):
         if not is_same_type(type_, actual):
             raise error(f"parameter {name!r} is declared as {type_}, but the kernel takes {actual}")

@@ -1,4 +1,4 @@
-"""Failures grouped by cause: a hundred instances of one template bug are one bug.
+"""Failures grouped by cause, so that a bug in a template is reported once and not for every combination.
 
 Two failures have the same cause if the compiler reports the same message for the same lines, apart from parts that vary
 with the combination: parameter values, numbers, scalar types, and the line's number in the rendered source.
@@ -35,20 +35,19 @@ class Failure:
 class FailureGroup:
     """Failures with the same cause."""
 
-    title: str  # the cause in a line: the first diagnostic of the first of them
+    title: str  # the cause in one line: the first diagnostic of the first failure
     failures: tuple[Failure, ...]  # at least one, in the order of the build
-    #: For each group of fragments concerned, the combinations for which it happens, such as ``all 24 of
-    #: search/compute_distance with data_type=__half``.
+    #: The affected combinations of each group, such as ``all 24 of search/compute_distance with data_type=__half``.
     extent: tuple[str, ...]
 
     @property
     def keys(self) -> tuple[FragmentKey, ...]:
-        """The fragments that are missing, in the order of the build."""
+        """The fragments that failed, in the order of the build."""
         return tuple(failure.rendered.key for failure in self.failures)
 
 
 class FailedFragmentsError(BuildError):
-    """Fragments that failed to compile, after all the others were compiled.
+    """Fragments that failed to compile; all others were compiled.
 
     Args:
         failures: As :func:`group_failures` returns them; at least one.
@@ -62,17 +61,17 @@ class FailedFragmentsError(BuildError):
         causes = pluralize(len(failures), "cause")
         super().__init__(
             "\n".join([f"{failed} of {total} fragments failed to compile, {causes}", *_describe(failures)]),
-            hint="fix them and build again: no database is written; the build cache keeps what compiled",
+            hint="no database was written; fix the errors and build again: the build cache keeps what compiled",
         )
         self.failures = tuple(failures)
 
 
 def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource]) -> list[FailureGroup]:
-    """Group failures by cause, those of most fragments first.
+    """Group failures by cause, the largest group first.
 
     Args:
         failures: In the order of the build.
-        sources: All sources that the build tried, to find what the failing ones have in common.
+        sources: All sources of the build, to find what the failing ones have in common.
     """
     tried: dict[tuple[str, str], list[RenderedSource]] = {}
     values: set[str] = set()
@@ -125,7 +124,7 @@ def _lines(text: str) -> list[str]:
     return text.split("\n")  # not splitlines, which also splits where a compiler sees no end of a line
 
 
-# --- for which combinations
+# --- the affected combinations
 
 
 def _extents(members: Sequence[Failure], tried: Mapping[tuple[str, str], Sequence[RenderedSource]]) -> Iterable[str]:
@@ -142,7 +141,7 @@ def _extent(name: str, failed: Sequence[RenderedSource], tried: Sequence[Rendere
         for parameter in dict.fromkeys(p for rendered in tried for p in rendered.combination)
         if (values := _values(failed, parameter)) != _values(tried, parameter)
     }
-    # Leave out conditions that follow from the others, starting with parameters that are not in the key.
+    # Drop conditions that follow from the others, parameters outside the key first.
     key = dict(failed[0].key.parameters)
     held = _meeting(tried, conditions)
     for parameter in sorted(conditions, key=lambda p: (p in key, -len(conditions[p]))):
@@ -167,7 +166,7 @@ def _meeting(sources: Iterable[RenderedSource], conditions: Mapping[str, set[str
 
 
 def _condition(parameter: str, values: set[str | None], of: set[str | None]) -> str:
-    """Describe the values that fail, or those that do not if they are fewer."""
+    """Describe the values that fail, or those that do not fail if they are fewer."""
     others = of - values
     if len(others) < len(values) and len(others) <= _MOST_VALUES:
         return f"{parameter} other than {_or(others)}"
@@ -180,7 +179,7 @@ def _or(values: Iterable[str | None]) -> str:
     return " or ".join(sorted("(not given)" if value is None else value for value in values))
 
 
-# --- what is shown
+# --- the message
 
 
 def _title(failure: Failure) -> str:
@@ -193,7 +192,7 @@ def _title(failure: Failure) -> str:
 
 
 def _describe(groups: Sequence[FailureGroup]) -> Iterable[str]:
-    """Describe each cause; the first few with a complete example."""
+    """Describe each cause, the first few with a complete error."""
     for number, cause in enumerate(groups, 1):
         count = len(cause.failures)
         yield f"\n{number}. {pluralize(count, 'fragment')}: {cause.title}"

@@ -47,14 +47,14 @@ def merge_databases(
         output: The database file. It is written after all checks, or not at all.
         allow_gaps: Leave out fragments that no part holds.
         allow_mixed: Accept parts from different compilers.
-        prefer: The input to prefer if fragments with the same key, or families with the same name, differ.
+        prefer: The input to prefer if fragments with the same key or families with the same name differ.
 
     Raises:
         DatabaseError: If an input cannot be read or is damaged, or the output cannot be written.
         BuildError: If the inputs do not belong together, or cannot form a consistent database.
     """
     if not paths:
-        raise BuildError("nothing to merge", code="build-no-parts", hint="name parts, or complete databases")
+        raise BuildError("nothing to merge", code="build-no-parts", hint="give the parts, or complete databases")
     with ExitStack() as stack:
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
@@ -85,12 +85,12 @@ class _Family:
     path: Path
     fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]
     gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
-    includes: Mapping[FragmentKey, frozenset[str]] | None  # for the checks that a sharded build leaves to the merge
+    includes: Mapping[FragmentKey, frozenset[str]] | None  # of parts, whose checks are done by the merge
 
 
 @dataclass
 class _Merger:
-    """Brings the families of several databases together; where two differ, an earlier database wins, if allowed."""
+    """Joins the families of several databases; if allowed, the earlier of two differing databases is preferred."""
 
     opened: Sequence[FragmentDatabase]
     allow_gaps: bool
@@ -116,7 +116,7 @@ class _Merger:
         return [family for _, family in sorted(families.items())]
 
     def _read_families(self) -> Iterable[_Family]:
-        """Read the families of every database; all parts make one, which stands where the first of them does."""
+        """Read the families of every database; those of all parts are joined, in the place of the first part."""
         for one in self.opened:
             if one.part is None:
                 for name, record in one.families.items():
@@ -133,8 +133,8 @@ class _Merger:
         for part, record in self._parts:
             for name in part.families:
                 if name in complete:
-                    what = f"{complete[name]} holds the whole family {name}, and this is {record} of a build of it"
-                    hint = "merge the parts alone, or use the complete database as it is"
+                    what = f"{record} of a build of family {name}, which is complete in {complete[name]}"
+                    hint = "merge only the parts, or use the complete database"
                     raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
 
     def _check_one_build(self) -> None:
@@ -187,21 +187,21 @@ class _Merger:
             yield _Family(record, first.path, own, tuple(key for key in gaps if key.family == name), includes)
 
     def _find_gaps(self, fragments: Mapping[FragmentKey, object]) -> list[FragmentKey]:
-        """Find what no part holds; an error, unless it is allowed."""
+        """Find the fragments that no part holds; an error unless gaps are allowed."""
         gaps = [key for key in self._parts[0][1].keys if key not in fragments]
         if not gaps:
             return gaps
         counts = sorted({part.count for _, part in self._parts})
         absent = sorted(set(range(1, counts[0] + 1)) - {part.number for _, part in self._parts})
         if len(counts) > 1:
-            what = f"parts of {' and of '.join(map(str, counts))} do not make a whole"
+            what = f"parts of builds in {' and '.join(map(str, counts))} parts"
             hint = "build all parts with the same number of shards"
         elif absent:
             numbers = ", ".join(map(str, absent))
             what = f"missing part{'s' if len(absent) > 1 else ''} {numbers} of {counts[0]}"
             hint = f"build with --shard {absent[0]}/{counts[0]} and merge again"
         else:
-            what = f"the {counts[0]} parts do not make a whole"
+            what = f"the {counts[0]} parts are incomplete"
             hint = "build all parts with the same compiler and the same --costs"
         listed = ", ".join(map(str, gaps[:_MAX_LISTED])) + (", ..." if len(gaps) > _MAX_LISTED else "")
         self._fail_or_advise(
@@ -216,19 +216,19 @@ class _Merger:
         self._fail_or_advise(
             what,
             code="build-conflict",
-            hint="leave one of them out, or choose one with --prefer first or --prefer last",
+            hint="leave out one of them, or give --prefer first or --prefer last",
             allowed=f"taken from {taken}" if self.allow_conflicts else None,
         )
 
     def _fail_or_advise(self, what: str, *, code: str, hint: str, allowed: str | None) -> None:
-        """Raise an error, or advise what is done because the caller allows it."""
+        """Raise an error, or add advice if the caller allows it."""
         if allowed is None:
             raise BuildError(what, code=code, hint=hint)
         self.advice.append(f"{what}: {allowed}")
 
 
 def _find_difference(one: _Family, other: _Family) -> str | None:
-    """Describe how two states of a family differ; None if they are the same."""
+    """Describe the first difference between two versions of a family; None if they are equal."""
     if one.record != other.record:
         return "it is declared differently"
     for key in sorted(one.fragments.keys() | other.fragments.keys()):
@@ -237,4 +237,4 @@ def _find_difference(one: _Family, other: _Family) -> str | None:
             return f"{key} is in {(one if b is None else other).path} only"
         if a[0] != b[0]:
             return f"{key} differs"
-    return "other fragments are left out" if one.gaps != other.gaps else None
+    return "different fragments are left out" if one.gaps != other.gaps else None

@@ -55,20 +55,20 @@ def build(
     """Build families into one database. The file is written only if all checks pass.
 
     Args:
-        families: With distinct names.
+        families: Families with distinct names.
         output: The database file.
-        jobs: Number of parallel compilers; by default the number of ``executor``'s workers, else limited by cores and
-            memory.
-        executor: Where to compile; by default worker processes of this build.
+        jobs: Number of parallel compilers; by default the number of ``executor``'s workers, or without an executor as
+            many as cores and memory allow.
+        executor: Where to compile; by default in worker processes of this build.
         cache: The build cache; None to compile everything.
         observer: Receives the events of the build.
         keep_going: Continue after failures, and report all of them at the end.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
-        recorded: Recorded costs, for balancing shards.
+        recorded: Recorded costs in milliseconds by key, for balancing shards.
 
     Raises:
-        JitltoError: At the first failure, from reading the matrix to writing the file; with ``keep_going`` a
-            :class:`~jitlto.build.failures.FailedFragmentsError` with all fragments that do not compile.
+        JitltoError: The first failure; with ``keep_going`` a :class:`~jitlto.build.failures.FailedFragmentsError` with
+            all fragments that do not compile.
     """
     begin = time.perf_counter()
     if not output.parent.is_dir():
@@ -105,7 +105,7 @@ def _compile(
 ) -> Outcome:
     pool = executor or ProcessExecutor(jobs or default_jobs())
     try:
-        if isinstance(pool, DaskExecutor):  # before anything is compiled; each job is checked again
+        if isinstance(pool, DaskExecutor):  # early; each job is checked again
             pool.check({r.config.toolchain.name: r.config.toolchain.identity for r in requests})
         submit = partial(transport.submit, pool, run=transport.compile_job)
         width = max(1, jobs or transport.capacity(pool))
@@ -120,7 +120,7 @@ def _compile(
 
 @dataclass
 class _Assembled:
-    """The fragments of a build, the bytes of their images by SHA-256, and the family's headers that each includes."""
+    """The fragments of a build, their images by SHA-256, the family's headers that each includes, and advice."""
 
     fragments: list[Fragment] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -131,7 +131,7 @@ class _Assembled:
 def _assemble(
     sources: RenderedFamilies, requests: Sequence[CompileRequest], outcome: Outcome, *, keep_going: bool
 ) -> _Assembled:
-    """Create fragments from compiled sources; raise the failures so far."""
+    """Create fragments from compiled sources; raise the failures of all steps so far."""
     made = _Assembled()
     failed = [*sources.failures, *(failure for _, failure in outcome.failures)]
     for position, compiled in sorted(outcome.sources.items()):
@@ -157,7 +157,7 @@ def _assemble(
 def _validate(
     sources: RenderedFamilies, made: _Assembled, shard: Shard | None
 ) -> tuple[tuple[str, ...], PartRecord | None]:
-    """Check the fragments of each family against each other. For a shard, the merge does this."""
+    """Check the fragments of each family against each other; for a shard, the merge does this."""
     records = list(sources.records.values())
     advice = [*sources.advice, *sorted(made.advice)]
     if shard is not None:

@@ -1,4 +1,4 @@
-"""Families that are built together, rendered, with how each of their sources is compiled."""
+"""Families that are built together: their rendered sources, and how each source is compiled."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class RenderedFamilies:
-    """Rendered families. Matrices are parsed and headers are read once, for all uses.
+    """Rendered families, whose matrices and headers are read once.
 
     Args:
-        families: With distinct names.
+        families: Families with distinct names.
         keep_going: Collect rendering failures in ``failures`` instead of raising the first.
 
     Raises:
@@ -40,7 +40,7 @@ class RenderedFamilies:
         names = [family.name for family in families]
         for family in families:
             if names.count(family.name) > 1:
-                what, hint = f"duplicate family {family.name!r}", "give each family a name of its own"
+                what, hint = f"duplicate family {family.name!r}", "give each family a different name"
                 raise FamilyError(what, code="family-duplicate", where=str(family.path), hint=hint)
         find = functools.cache(find_toolchain)
         self.requests: list[CompileRequest] = []
@@ -65,12 +65,12 @@ class RenderedFamilies:
         return tuple(request.key for request in self.requests)
 
     def check_reproducible(self) -> None:
-        """Check that neither a template nor a header of the families uses the clock.
+        """Check that no template or header of the families uses the clock.
 
         Raises:
             BuildError: At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
         """
-        checked: set[tuple[str, str]] = set()  # headers that an earlier source includes
+        checked: set[tuple[str, str]] = set()  # headers of earlier sources, by family
         for request in self.requests:
             family, source = request.key.family, request.own_closure
             headers = {name: text for name, text in source.headers.items() if (family, name) not in checked}
@@ -91,7 +91,7 @@ class RenderedFamilies:
         return {request.key.family: request.config.toolchain.identity for request in self.requests}
 
     def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
-        """Each fragment with its compile and cost, for :mod:`~jitlto.build.shards` to balance.
+        """Each fragment with its compile and cost, for balancing with :mod:`~jitlto.build.shards`.
 
         Args:
             recorded: Recorded costs, as :func:`jitlto.build.execution.costs.read_costs` returns them.
@@ -100,7 +100,7 @@ class RenderedFamilies:
         return [shards.ShardItem(r.key, f"{r.key.family} {r.source_key}", cost[str(r.key)]) for r in self.requests]
 
     def select(self, shard: Shard | None, recorded: Mapping[str, int]) -> list[CompileRequest]:
-        """The requests of one shard, or all."""
+        """The requests of one shard; all without one."""
         if shard is None:
             return self.requests
         keys = shards.select_fragments(self.shard_items(recorded), shard)
@@ -121,7 +121,7 @@ class RenderedFamilies:
             hint = "`jitlto build --dry-run` lists the fragments of a build"
             raise BuildError(f"no fragment {key}", code="build-unknown-fragment", hint=hint)
         if cache is None:
-            return ["there is no cache: everything is compiled"]
+            return ["no cache: everything is compiled"]
         now: dict[str, str | dict[str, str]] = {**request.config.fields(request.rendered.source)}
         before = cache.history(key)
         if before is not None:
@@ -141,7 +141,7 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
         if group.interface and search.find(group.interface) is None:
             what = f"interface {group.interface!r} does not exist"
             where = f"{family.path} [{group.role}.{group.name}]"
-            hint = f"looked for in {', '.join(map(str, family.include))}"
+            hint = f"searched in {', '.join(map(str, family.include))}"
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
     headers = search.closure(include.encode()).headers

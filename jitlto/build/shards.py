@@ -1,4 +1,4 @@
-"""Sharding: assign fragments to N jobs, in the same way on every machine, and the record of the resulting part."""
+"""Sharding: assignment of fragments to N jobs, the same on every machine, and the record of the resulting part."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class ShardItem:
     """A fragment to compile."""
 
     key: FragmentKey
-    compile: str  # equal for fragments made by one compile, which go to one shard and are counted once
+    compile: str  # equal for fragments that one compile makes: they go to one shard, and the cost counts once
     cost: int  # in milliseconds
 
 
 def balance(costs: Sequence[int], count: int) -> list[int]:
-    """Balance costs over shards: the largest first, each to the shard with the smallest sum so far.
+    """Balance costs over shards: in descending order, each goes to the shard with the smallest sum so far.
 
-    The largest sum is at most 4/3 of the least possible (R. L. Graham, *Bounds on multiprocessing timing anomalies*,
+    The largest sum is at most 4/3 of the optimum (R. L. Graham, *Bounds on multiprocessing timing anomalies*,
     SIAM J. Appl. Math. 17, 1969). Ties go to the earlier cost and the earlier shard.
 
     Returns:
@@ -78,7 +78,7 @@ def assign_shards(items: Iterable[ShardItem], count: int) -> dict[FragmentKey, i
 
 
 def select_fragments(items: Iterable[ShardItem], shard: Shard) -> frozenset[FragmentKey]:
-    """Select the fragments that a shard compiles. Every fragment is in exactly one of the ``shard.count`` shards."""
+    """Select the fragments that a shard compiles; every fragment is in exactly one shard."""
     return frozenset(key for key, number in assign_shards(items, shard.count).items() if number == shard.number)
 
 
@@ -101,9 +101,9 @@ def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dic
 
 
 def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:
-    """Return the SHA-256 of all of the author's text that a fragment is made from.
+    """Return the SHA-256 of everything the author wrote for a fragment.
 
-    Only the family's own headers are included: the toolkit's belong to the compiler, which a part names separately.
+    Of the headers only the family's own count: the toolkit's belong to the compiler, which a part records separately.
     """
     source = config.own_closure(rendered.source).sha256
     how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
@@ -119,14 +119,14 @@ def make_part_record(
     toolchains: Mapping[str, str],
     advice: Sequence[str],
 ) -> PartRecord:
-    """Create the record of a shard, with the data for the checks that the merge does.
+    """Create the record of a shard, including the data that the merge checks.
 
     Args:
-        contents: :func:`digest_source` of every fragment of the whole build.
+        contents: The :func:`digest_source` of every fragment of the whole build.
         families: All families of the whole build.
         includes: The headers that the source of each fragment of this shard can reach.
         toolchains: The identity of each family's compiler.
-        advice: Warnings on the matrices.
+        advice: Warnings about the matrices.
     """
     interfaces = {family.name: set(map(os.path.normpath, family.interfaces)) for family in families}
     reached = ((key, tuple(sorted(names & interfaces[key.family]))) for key, names in includes.items())

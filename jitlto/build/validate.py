@@ -1,4 +1,4 @@
-"""Checks between the fragments of a family: any plan made of them must mean what each of them means alone."""
+"""Checks between the fragments of a family, so that they keep their meaning in every plan."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from jitlto.model.resolve import is_compatible
 class _Definition(NamedTuple):
     body: str
     fragment: Fragment
-    interfaces: frozenset[str]  # that the fragment provides
+    interfaces: frozenset[str]  # interface symbols that the fragment provides
 
 
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
     """Check a family's fragments against each other.
 
     Returns:
-        Advice on code that links, or that is possibly unused, but is probably a mistake.
+        Advice on code that is allowed but probably a mistake.
 
     Raises:
-        BuildError: Two fragments that can meet in a plan define one inline function differently, or the layout of a
-            provider is not that which a requirer expects.
+        BuildError: If two fragments that can meet in a plan define one inline function differently, or the layouts of
+            a required symbol and its provider differ.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
     _check_weak(fragments, interface)
@@ -42,13 +42,13 @@ def check_interface_includes(
 ) -> None:
     """Check that every fragment that requires a symbol of an interface header includes that header.
 
-    If a source declares the symbol itself, its types may differ without a trace in names or layouts.
+    If a source declares the symbol itself, its types may differ although names and layouts agree.
 
     Args:
         includes: The headers that the source of each fragment can reach.
 
     Raises:
-        BuildError: If a fragment does not; the error names the first.
+        BuildError: For the first fragment that does not.
     """
     headers: dict[str, str] = {}
     for provider in fragments:
@@ -65,7 +65,7 @@ def check_interface_includes(
 
 
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
-    """Check that weak definitions are the same, because the linker keeps the first one silently."""
+    """Check that weak definitions agree, because the linker silently keeps the first."""
     bodies: dict[str, list[_Definition]] = defaultdict(list)
     strong: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
@@ -76,7 +76,7 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
         for symbol in fragment.provides:
             if not symbol.weak:
                 strong[symbol.name].append(_Definition("", fragment, provided))
-    for name in sorted(bodies.keys() & strong.keys()):  # a strong definition wins over weak ones, whatever they say
+    for name in sorted(bodies.keys() & strong.keys()):  # the linker prefers the strong definition
         weak = [definition._replace(body="inline") for definition in bodies[name]]
         if pair := _find_clash([*strong[name], *weak]):
             one, other = sorted(pair, key=lambda definition: definition.body)
@@ -90,16 +90,16 @@ def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
             raise BuildError(
                 f"{shared} is defined differently in {one.fragment.key} and {other.fragment.key}",
                 code="build-conflicting-definitions",
-                hint="the linker would keep one for both: rename one of them, or put each into a namespace of its own "
-                "or an anonymous one",
+                hint="the linker would keep one for both: rename one of them, or put each into a separate or anonymous "
+                "namespace",
             )
 
 
 def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
-    """Find two definitions that differ and that one plan can hold.
+    """Find two differing definitions that one plan can hold.
 
-    A plan cannot hold two kernels, two choices for one symbol, or two values of one parameter. Families have thousands
-    of fragments, so those that agree are looked up by the values of the parameters that they share.
+    A plan cannot hold two kernels, two providers of one symbol, or two values of one parameter. Families have thousands
+    of fragments, so those that agree are looked up by the values of their common parameters.
     """
     if len({definition.body for definition in definitions}) < 2:
         return None
@@ -144,7 +144,7 @@ def _check_layouts(fragments: Sequence[Fragment]) -> None:
 
 
 def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:
-    """Report requirements that no fragment meets, unless callers may meet them with a group of their own."""
+    """Report requirements that no fragment meets, unless the family has groups that callers supply."""
     if any(group.supplied for group in family.groups):
         return
     provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
@@ -166,7 +166,7 @@ def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterab
 
 def _report_strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -> Iterable[str]:
     owners: dict[str, list[Fragment]] = defaultdict(list)
-    # An overload of an interface function is a slip in its types rather than a helper.
+    # An overload of an interface function is a mistake in its types rather than a helper.
     called = {base_name(name) for name in interface}
     for fragment in fragments:
         for symbol in fragment.provides:
@@ -176,5 +176,5 @@ def _report_strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -
         if len(several) > 1:
             yield (
                 f"{demangle(name)} is defined in {len(several)} fragments, {several[0].key} and {several[1].key} among "
-                "them: two of them do not link together; make it inline or static"
+                "them, which do not link together: make it inline or static"
             )

@@ -30,7 +30,7 @@ class Cause(Generic[T]):
     """Failures or findings with the same cause.
 
     Args:
-        members: At least one, in their original order; the first represents all.
+        members: At least one, in their original order; the first represents them all.
     """
 
     members: tuple[T, ...]
@@ -53,7 +53,7 @@ def group_by_cause(items: Iterable[T], signature: Callable[[T], Hashable]) -> li
             :func:`value_eraser` or :func:`name_folder`.
 
     Returns:
-        list of Cause: The most frequent first, equally frequent ones in the order of their first members.
+        list of Cause: The most frequent first; equally frequent ones in the order of their first members.
     """
     groups: dict[Hashable, list[T]] = {}
     for item in items:
@@ -65,9 +65,8 @@ def value_eraser(values: Iterable[str]) -> Callable[[str], str]:
     """Return a function that removes values, numbers, scalar types and white space from a text.
 
     Args:
-        values: The values of all combinations; of a value of several lines, each line is an item. Values of all
-            combinations are needed because a 4 that is a value in one may be a constant in another, and must be erased
-            from both.
+        values: The values of all combinations; each line of a multi-line value is an item. All combinations are needed,
+            because a 4 that is a value in one may be a constant in another, and must be erased from both.
     """
     words = [_word(value) for value in sorted(set(values) - {""}, key=lambda value: (-len(value), value))]
     varying = re.compile("|".join([*words, _SCALAR.pattern, _NUMBER.pattern]))

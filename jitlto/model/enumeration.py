@@ -1,7 +1,7 @@
-"""Enumerates every kernel of a family: all configurations that its fragments offer, each resolved.
+"""Enumeration of the kernels of a family: all configurations that its fragments offer, each resolved.
 
-Starting at each entrypoint, a parameter that the fragments in reach leave open takes every value that they offer, until
-there is one fragment for each requirement, or none. Pure: nothing is read and nothing is linked here.
+Starting at each entrypoint, a parameter that the reachable fragments leave open takes every value that they offer,
+until each requirement has exactly one fragment, or none. Nothing is read or linked here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jitlto.model.headers import HeaderSearch
 from jitlto.model.mangling import base_name
 from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, resolve
 
-# Comments and includes, which declare nothing.
+# Comments and includes: they declare nothing.
 _NO_DECLARATION = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[ \t]*include[^\n]*", re.S | re.M)
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
@@ -27,8 +27,8 @@ class Kernel:
     """A kernel of a family, resolved.
 
     Args:
-        configuration: Every parameter on which its plan depends; where two of its fragments differ in one, only those
-            that are needed.
+        configuration: Every parameter on which its plan depends; if two of its fragments differ in a parameter, only
+            the parameters that are needed.
         resolution: Its fragments.
         user_symbols: The symbols that callers supply at run time.
     """
@@ -56,7 +56,7 @@ class DeadEnd:
 
 
 def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Iterator[Kernel | DeadEnd]:
-    """Yield all kernels of a family, each once, by entrypoint and then by parameter values; and the dead ends.
+    """Yield all kernels of a family, each once, by entrypoint and then by parameter values, and all dead ends.
 
     Args:
         index: The family's fragments.
@@ -67,10 +67,10 @@ def enumerate_kernels(index: Index, user_symbols: Collection[str] = ()) -> Itera
 
 
 def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
-    """Return the symbols that callers supply at run time: no fragment provides them, a supplied group declares them.
+    """Return the symbols that callers supply at run time: declared by a supplied group, provided by no fragment.
 
     A group that callers supply has an interface header and no fragments. A symbol belongs to it if its name occurs in
-    that header, or in one that it includes and no other group's interface does.
+    that header, or in a header that only such interfaces include.
     """
     supplied = {group.interface for group in record.groups if group.supplied and group.interface}
     built = {group.interface for group in record.groups if not group.supplied and group.interface}
@@ -129,7 +129,7 @@ class _Step:
 
 
 def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user_symbols: Collection[str]) -> _Step:
-    """Choose the fragments that the configuration decides, and those that they require, until none is decided."""
+    """Choose the fragments that the configuration determines, and in turn those that they require."""
     chosen = [entry]
     candidates: dict[str, list[Fragment]] = {}
     waiting: dict[str, Symbol] = {}
@@ -156,9 +156,9 @@ def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user
 
 
 def _choice(step: _Step, configuration: Mapping[str, str]) -> tuple[str, list[str]] | None:
-    """Return the first parameter that would decide between candidates of one symbol, and all values offered for it.
+    """Return the first parameter that would decide between candidates for one symbol, and all values offered for it.
 
-    Values of the chosen fragments count too: a candidate may have to follow them, and not exist.
+    Values of the chosen fragments count too: they may exclude every candidate.
     """
     deciding: set[str] = set()
     offered: dict[str, set[str]] = {}
@@ -183,8 +183,8 @@ def _concerned(
 ) -> Mapping[str, str] | None:
     """Return the values of a configuration for which something is missing or undecided.
 
-    A value counts if the entrypoint or another fragment that could take part has it. None: there are providers for
-    these, and the combination is merely one that a provider's own matrix leaves out.
+    A value counts if the entrypoint or another fragment that could take part has it. Return None if providers exist for
+    these values, and the combination is merely one that a provider's own matrix leaves out.
     """
     entry = {name for name, _ in step.chosen[0].key.parameters}
     offered = {name for fragment in (*step.chosen, *step.candidates()) for name, _ in fragment.key.parameters}

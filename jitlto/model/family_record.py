@@ -10,9 +10,9 @@ from jitlto.model.versions import Architecture
 
 
 class GroupRecord(Struct, frozen=True):
-    """The run side's share of a group's declaration: name, role, key parameters and interface header.
+    """What the run side needs of a group's declaration: name, role, key parameters and interface header.
 
-    ``supplied``: callers supply its definition at run time.
+    ``supplied``: whether callers supply its definition at run time.
     """
 
     name: str
@@ -23,11 +23,11 @@ class GroupRecord(Struct, frozen=True):
 
 
 class FamilyRecord(Struct, frozen=True):
-    """The run side's share of a family's declaration.
+    """What the run side needs of a family's declaration.
 
     Args:
         name: The family's name.
-        options: Compiler options, for a user's own source.
+        options: Compiler options for a user's own source.
         link: Options of every link.
         architectures: The architectures of its LTO-IR, sorted.
         groups: Sorted by name.
@@ -47,7 +47,7 @@ class FamilyRecord(Struct, frozen=True):
         return tuple(sorted({group.interface for group in self.groups if group.interface}))
 
     def group(self, name: str) -> GroupRecord | None:
-        """Return the group called ``name``, None if there is none."""
+        """Return the group called ``name``, or None."""
         return next((group for group in self.groups if group.name == name), None)
 
 
@@ -55,9 +55,9 @@ class PartRecord(Struct, frozen=True):
     """Record of a part of a sharded build, for merging.
 
     Args:
-        number, count: It is part ``number`` of ``count``, counted from 1.
-        whole: SHA-256 of the whole build, by content: only parts with the same one belong together.
-        keys: Every fragment of the whole, sorted.
+        number, count: Part ``number`` of ``count``, counted from 1.
+        whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
+        keys: Every fragment of the whole build, sorted.
         toolchains: Each family's name and the identity of its compiler; sorted.
         includes: The family's interface headers that each fragment's source can reach, by normalised name; sorted,
             without the fragments that reach none.

@@ -1,4 +1,4 @@
-"""The vocabulary of both wings: fragment keys, images, symbols, fragments."""
+"""Fragments, their keys, images and symbols: the vocabulary of the build side and the run side."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
 
 
 class Role(StrEnum):
-    """Role of a fragment in a kernel: it holds the ``__global__`` function, or is called by it."""
+    """Role of a fragment in a kernel: holding the ``__global__`` function, or being called by it."""
 
     ENTRYPOINT = "entrypoint"
     DEVICE = "device"
@@ -45,10 +45,10 @@ class SymbolKind(StrEnum):
 
 
 class FragmentKey(Struct, frozen=True, order=True, dict=True):
-    """Names one fragment: family, group and the group's key parameters, sorted by name.
+    """The identity of a fragment: family, group and the group's key parameters, sorted by name.
 
-    The text form is ``family/group[name=value,...]``; it parses back. In values the characters ``%``, ``,``, ``=``,
-    ``[`` and ``]``, and everything except printable ASCII, are percent-encoded (RFC 3986).
+    The text form is ``family/group[name=value,...]``, which :meth:`parse` reads. In values the characters ``%``, ``,``,
+    ``=``, ``[`` and ``]``, and everything except printable ASCII, are percent-encoded (RFC 3986).
 
     Args:
         family, group: Identifiers; letters, digits, ``_``, ``.`` and ``-``.
@@ -66,7 +66,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
 
     @classmethod
     def parse(cls, text: str) -> FragmentKey:
-        """Read the text form back.
+        """Read the text form.
 
         Raises:
             JitltoError: If ``text`` is not the text form of a key.
@@ -99,7 +99,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
     @cached_property
     def text(self) -> str:
         """The text form."""
-        # Most values need no encoding, which quote() takes long to find out.
+        # Most values need no encoding, and quote() is slow to find that out.
         inner = ",".join(f"{n}={v if is_name(v) else quote(v, safe=_SAFE)}" for n, v in self.parameters)
         return f"{self.family}/{self.group}[{inner}]"
 
@@ -111,7 +111,7 @@ class Symbol(Struct, frozen=True, order=True):
     """A function, kernel or variable that one fragment defines and another may use.
 
     Args:
-        name: As the linker sees it (mangled).
+        name: The mangled name, as the linker sees it.
         kind: Function, kernel or variable.
         layout: Sizes and alignments in bytes, as the compiler's PTX gives them: ``(4)(4,12@4)`` for a function (result,
             then parameters), ``const 16@4`` for a variable; ``?`` for a size the declaration leaves open.
@@ -156,9 +156,9 @@ class Fragment(Struct, frozen=True):
         signature: The kernel's parameters; empty for a device fragment.
         provides: The symbols that it defines, sorted.
         requires: The symbols that another fragment must define, sorted.
-        weak: The name of each weak definition in it, inlined ones too, and the SHA-256 of its unoptimised body: where
-            two fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree. For
-            architectures beyond the lowest the name is followed by a space and the architecture, ``_Z1fv 90``.
+        weak: The name of each weak definition in it, including inlined ones, and the SHA-256 of its unoptimised body.
+            If two fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree.
+            For architectures beyond the lowest, the name is followed by a space and the architecture: ``_Z1fv 90``.
         images: Sorted.
     """
 

@@ -1,4 +1,4 @@
-"""Demangles C++ names (Itanium C++ ABI, which NVRTC and nvcc use)."""
+"""Demangling of C++ names (Itanium C++ ABI, used by NVRTC and nvcc)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
-# A name may refer to its own parts, and its length then doubles with every other reference.
+# A mangled name may refer to its own parts; every such reference can double the length of the demangled name.
 _REFERENCE = re.compile(r"[ST][0-9A-Z]*_")
 _FEW_REFERENCES = 24
-_SECONDS, _MEMORY = 1, 256 << 20  # limits for a name with more, in a process of its own
+_SECONDS, _MEMORY = 1, 256 << 20  # limits of the process that demangles a name with more
 _OPERATOR = re.compile(r"\boperator *(?:\(\)|\[\]|[-+*/%^&|~!=<>,]+)")
 
 
@@ -35,7 +35,7 @@ def demangle(name: str) -> str:
 
 
 def _demangle_in_subprocess(name: str) -> str | None:
-    """Demangle in a process that ends when it takes too long or too much memory."""
+    """Demangle in a process with limits of time and memory; return None if it exceeds them."""
     import subprocess
     import sys
 
@@ -53,7 +53,7 @@ def _demangle_in_subprocess(name: str) -> str | None:
 
 
 def _main() -> None:
-    """Demangle a name from standard input, within limits."""
+    """Demangle a name from standard input within the limits: the subprocess's side."""
     import resource
     import sys
 
@@ -65,7 +65,7 @@ def _main() -> None:
 
 
 def parameter_types(name: str) -> list[str] | None:
-    """Return the parameter types in a mangled function name, None for a name that has none (``extern "C"``).
+    """Return the parameter types in a mangled function name; None for a name without types (``extern "C"``).
 
     >>> parameter_types("_Z3addPKfi")
     ['float const*', 'int']
@@ -90,7 +90,7 @@ def base_name(name: str) -> str:
     text = demangle(name).replace("(anonymous namespace)", "{anonymous}")
     operator = ""
     if match := _OPERATOR.search(text):
-        # Its brackets do not nest: replace it by a word until the others are gone.
+        # Brackets in an operator's name do not nest: put a word in its place while the others are removed.
         operator = match[0]
         text = f"{text[: match.start()]}operator{text[match.end() :]}"
     flat, depth = [], 0
@@ -104,7 +104,7 @@ def base_name(name: str) -> str:
 
 
 def split_top_level(text: str) -> list[str]:
-    """Split at the commas that stand outside all brackets, trimmed; an empty text gives no parts."""
+    """Split at the commas outside all brackets and strip the parts; an empty text has none."""
     parts, depth, start = [], 0, 0
     for position, character in enumerate(text):
         if character in "(<[{":
@@ -121,7 +121,7 @@ def split_top_level(text: str) -> list[str]:
 
 @cache
 def _cxa_demangle() -> Callable[[str], str | None] | None:
-    import ctypes  # 3 ms, which a plan does not need
+    import ctypes  # imported lazily: takes 3 ms, and plans do not need it
 
     for library in _runtime_libraries():
         with suppress(OSError, AttributeError):
@@ -131,7 +131,7 @@ def _cxa_demangle() -> Callable[[str], str | None] | None:
 
 def _runtime_libraries() -> Iterator[str]:
     yield from ("libstdc++.so.6", "libc++abi.so.1", "libc++.so.1")
-    from ctypes.util import find_library  # which runs programs
+    from ctypes.util import find_library  # the last resort, because it runs programs
 
     if library := find_library("c++"):
         yield library
@@ -150,7 +150,7 @@ def _binding(function: Any, free: Any) -> Callable[[str], str | None]:
         if not pointer:
             return None
         try:
-            # A name that lies about its lengths may cut a character in two.
+            # Wrong lengths in a name may split a character.
             return ctypes.string_at(pointer).decode("utf-8", "replace")
         finally:
             free(pointer)

@@ -1,6 +1,6 @@
-"""Reads PTX: the symbols that a module provides and requires, with their layouts.
+"""Parser for PTX: the symbols that a module provides and requires, with their layouts.
 
-The format is that of the PTX ISA manual, chapter «Directives», as far as NVRTC, nvcc and nvJitLink emit it.
+It reads the directives that NVRTC, nvcc and nvJitLink emit (PTX ISA manual, chapter «Directives»).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 
-#: Functions of the device runtime, which any device program may call without defining them.
+#: Functions of the device runtime, which every device program may call.
 TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
 _TOOLKIT_PREFIXES = (
     "cudaGet", "cudaDevice", "cudaStream", "cudaEvent", "cudaGraph", "cudaLaunch", "cudaFunc", "cudaMemcpy",
@@ -98,7 +98,7 @@ class Module:
             sorted(
                 Symbol(d.name, d.kind, d.layout)
                 for d in self.declarations.values()
-                # `extern __shared__` is the launch's dynamic shared memory, which nobody defines.
+                # `extern __shared__` is the launch's dynamic shared memory, which has no definition.
                 if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit_symbol(d.name)
             )
         )
@@ -106,8 +106,8 @@ class Module:
     def body_hash(self, name: str) -> str:
         """Return the SHA-256 of a definition's text, the same wherever the same definition is compiled.
 
-        Labels and call prototypes are numbered by appearance, and names that are internal to the module are replaced
-        by the hash of what they name, for both depend on what else the module holds.
+        Labels, call prototypes and names internal to the module depend on what else the module holds, so they are
+        replaced by numbers in order of appearance.
         """
         numbers = {name: 0}  # the definition, and the internal ones that it reaches, by first appearance
         pending, parts = [name], []
@@ -162,14 +162,14 @@ def parse_ptx(text: str) -> Module:
         if declaration is None:
             continue
         seen = module.declarations.get(declaration.name)
-        # A definition may follow its own forward declaration; the definition is the one that counts.
+        # A definition replaces its forward declaration.
         if seen is None or not seen.defined:
             module.declarations[declaration.name] = declaration
     return module
 
 
 def _statements(text: str) -> list[tuple[str, str | None]]:
-    """Split into top-level statements: the text before the braces, and the text in them (None: no braces)."""
+    """Split into top-level statements: the text before the braces and the text in them (None without braces)."""
     statements: list[tuple[str, str | None]] = []
     head: list[str] = []
     body: list[str] | None = None

@@ -64,9 +64,8 @@ class CacheDir:
 
     Args:
         directory: Created if it is missing, with mode 0700.
-        size: Bytes that :meth:`prune` leaves at most.
-        readonly: Whether entries are only read: the directory need not be writable, is not created, and does not
-            change.
+        size: The size limit in bytes, enforced by :meth:`prune`.
+        readonly: Whether entries are only read: the directory need not be writable, is not created and not changed.
 
     Raises:
         OSError: If the directory cannot be created or written, or belongs to another user; see :func:`open_cache_dir`.
@@ -76,7 +75,7 @@ class CacheDir:
         self.directory = directory = directory.absolute()  # so that a later chdir has no effect
         self.size = size
         self.readonly = readonly
-        #: Why an entry could not be written the last time; None if all could.
+        #: Why the last failed write failed; None if no write has failed.
         self.write_error: str | None = None
         self._warn_once = WarnOnce(__name__)
         self._written: int | None = None  # bytes since the last pruning; None before the first
@@ -93,11 +92,11 @@ class CacheDir:
             raise PermissionError(f"{directory} cannot be written")
 
     def get(self, kind: str, key: str) -> bytes | None:
-        """Return the payload stored under ``key`` (hexadecimal), None if there is none or it is damaged."""
+        """Return the payload stored under ``key`` (hexadecimal); None if it is missing or damaged."""
         path = self._path(kind, key)
         try:
             with open_regular(path, follow=False) as (file, status):
-                # Whoever could replace our directory cannot create entries in it that belong to this user.
+                # Another user who replaces the directory cannot create entries that belong to this user.
                 if status.st_uid != self._owner or status.st_mode & 0o022:
                     return None
                 data = file.read()
@@ -123,7 +122,7 @@ class CacheDir:
             if path.is_dir() and not path.is_symlink():
                 import shutil  # imported lazily: takes 3 ms, and this should never happen
 
-                shutil.rmtree(path)  # not ours: an entry is a file
+                shutil.rmtree(path)  # not an entry: those are files
             _replace(path, _MAGIC + _sha256(payload) + payload)
             if self._written is not None:
                 self._written += len(payload)
@@ -145,7 +144,7 @@ class CacheDir:
             return lock
         try:
             self._make("locks")
-            if path.is_symlink():  # through which filelock before 3.20.1 would truncate a file
+            if path.is_symlink():  # filelock before 3.20.1 would truncate its target
                 raise OSError(f"{path} is a link")
             lock.acquire()
         except filelock.Timeout:
@@ -202,7 +201,7 @@ class CacheDir:
         return self.prune(-1)
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
-        """Yield entries and temporary files; anything else in the directory is not ours."""
+        """Yield entries and temporary files; everything else in the directory is left alone."""
         for folder in self.directory.glob("*/[0-9a-f][0-9a-f]"):
             with contextlib.suppress(OSError):
                 if not all(stat.S_ISDIR(directory.lstat().st_mode) for directory in (folder.parent, folder)):
@@ -214,7 +213,7 @@ class CacheDir:
                             yield path, path.lstat()
 
     def _make(self, *names: str) -> None:
-        """Create directories below this one, unless a link or somebody else's directory has replaced one of them."""
+        """Create directories below this one; PermissionError if one is a link or another user's directory."""
         make_private(str(self.directory))  # it may have been removed
         directory, status = self.directory, self.directory.stat()
         for name in (*names, None):
@@ -231,7 +230,7 @@ class CacheDir:
 
 
 def _sha256(payload: bytes) -> bytes:
-    import hashlib  # 2 ms, which importing jitlto.load does not need
+    import hashlib  # imported lazily: takes 2 ms, and `from jitlto import load` does not need it
 
     return hashlib.sha256(payload).digest()
 
@@ -267,9 +266,9 @@ def open_cache_dir(directory: Path, size: int, *, readonly: bool = False) -> Cac
 def require_owned_path(path: str) -> None:
     """Check that no user but this one and root controls where a directory's path leads.
 
-    A directory on the way that everybody may write to must have the sticky bit, as ``/tmp`` has, and its entry on the
-    path, a link too, must belong to this user or root. The owners of the other directories are trusted to this extent:
-    an entry that they replace belongs to them, so it is ignored.
+    A world-writable directory on the way must have the sticky bit, as ``/tmp`` has, and its entry on the path, a link
+    too, must belong to this user or root. The owners of the other directories need no check: an entry that they replace
+    belongs to them, so it is ignored.
 
     Args:
         path: Absolute; it need not exist yet.

@@ -1,4 +1,4 @@
-"""The result of a check: what ``jitlto check --json`` prints and ``jitlto report --check`` reads."""
+"""The result of a check, as ``jitlto check --json`` prints and ``jitlto report --check`` reads it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jitlto.storage import files
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
-_HINT = "write it with jitlto check DB --json > FILE"
+_HINT = "create it with `jitlto check DB --json > FILE`"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class FamilyLinks(msgspec.Struct, frozen=True):
 
     @property
     def tuple_name(self) -> str:
-        """``pairs of values`` and the like: what a covering array covers."""
+        """What a covering array covers, such as ``pairs of values``."""
         names = {1: "values", 2: "pairs of values", 3: "triples of values"}
         return names.get(self.cover or 0, f"{self.cover}-tuples of values")
 
@@ -104,11 +104,11 @@ class CheckResult(msgspec.Struct, frozen=True):
     database: str = ""
 
     def links_of(self, family: str) -> FamilyLinks | None:
-        """The links of a family, if it was linked."""
+        """Return the links of a family, if it was linked."""
         return next((links for links in self.link.families if links.family == family), None) if self.link else None
 
     def only(self, family: str) -> CheckResult:
-        """The result without other families."""
+        """Return the result for one family alone."""
         link = self.link
         if link:
             link = msgspec.structs.replace(link, families=tuple(x for x in link.families if x.family == family))
@@ -120,7 +120,7 @@ def read_check_result(path: Path) -> CheckResult:
     """Read a result from a file.
 
     Raises:
-        JitltoError: If the file cannot be read or is not such a result.
+        JitltoError: If the file cannot be read or is not the result of a check.
     """
     try:
         return msgspec.json.decode(files.read(path), type=CheckResult)

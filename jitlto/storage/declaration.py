@@ -17,7 +17,7 @@ from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
 from jitlto.storage.toml_reader import TomlTable, read_toml
 
-#: Names that a configuration cannot use for a parameter, since planners take them as arguments of their own.
+#: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
@@ -29,11 +29,11 @@ class GroupDeclaration:
     Args:
         name: The group's name.
         role: Entrypoint or device.
-        matrix, template: Both None for a device group that callers supply at run time.
-        key: The parameters that tell its fragments apart.
+        matrix, template: The files; both None for a device group that callers supply at run time.
+        key: The parameters that identify a fragment of the group.
         params: Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
         interface: The header that declares what the group defines.
-        entry: Which kernel is meant, where a source defines several: its C++ name without namespaces or arguments.
+        entry: The C++ name of the kernel, without namespaces and arguments, if a source defines several.
         syntax: ``jinja`` or ``cmake``.
     """
 
@@ -54,13 +54,13 @@ class FamilyDeclaration:
 
     Args:
         name: The family's name.
-        path: Its ``family.toml``.
+        path: The ``family.toml``.
         std: The C++ standard, e.g. ``c++17``.
         include: Directories of its headers.
         architectures: The architectures of its LTO-IR, sorted.
         toolchain: ``nvrtc`` or ``nvcc``.
-        options: Further compiler options.
-        images: The kinds of images to make: LTO-IR, mostly PTX too; sorted.
+        options: Additional compiler options.
+        images: The kinds of images to make, sorted: LTO-IR, and usually PTX.
         link: Options of every link.
         groups: Sorted by name.
     """
@@ -81,7 +81,7 @@ class FamilyDeclaration:
         return (f"--std={self.std}", *self.link.compile_flags(), *self.options)
 
     def source_options(self) -> tuple[str, ...]:
-        """Return NVRTC's options for a caller's own source at run time; of nvcc's options, only macros."""
+        """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
         if self.toolchain == "nvrtc":
             return self.compiler_options()
         macros = [option for option in self.options if option.startswith(("-D", "-U"))]
@@ -94,10 +94,10 @@ class FamilyDeclaration:
 
 
 def roots(base: Path | None = None) -> list[Path]:
-    """Return the directories in which families are found by name: each has a folder ``fragments/``.
+    """Return the directories in which families are found by name: those with a folder ``fragments/``.
 
-    ``base``, by default the working directory, then what jitlto ships: a checkout's top level, or ``share`` in an
-    installed wheel.
+    They are ``base``, by default the working directory, and the directory of the families that jitlto ships: a
+    checkout's top level, or ``share`` in an installed wheel.
     """
     package = Path(__file__).resolve().parents[1]
     try:
@@ -116,11 +116,11 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
     """Find the ``family.toml`` of a family by its name, its directory or the file itself.
 
     Args:
-        base: Stands for the working directory: a path is relative to it, and a name is looked up in ``fragments`` below
-            it before the families that jitlto ships.
+        base: The directory to use instead of the working directory, for relative paths and for names, which are looked
+            up in its folder ``fragments`` before the families that jitlto ships.
 
     Raises:
-        FamilyError: If there is none.
+        FamilyError: If it is not found.
     """
     given = Path(name_or_path) if base is None else base / name_or_path
     if os.path.isfile(given):  # noqa: PTH113 - Path.is_file raises on a name that is too long
@@ -138,7 +138,7 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
 
 
 class CompilerTable(msgspec.Struct):
-    """The keys on the compiler, in ``family.toml`` and in ``pyproject.toml`` for all families of a package."""
+    """The compiler's keys: in ``family.toml``, and in ``pyproject.toml`` for all families of a package."""
 
     archs: tuple[str, ...] | None = None
     toolchain: Literal["nvrtc", "nvcc"] | None = None
@@ -157,7 +157,7 @@ def parse_architectures(table: TomlTable, archs: Iterable[str]) -> tuple[Archite
 
 
 def check_options(table: TomlTable, options: Iterable[str]) -> None:
-    """Check the key ``options``: no option may read files, belong to the link, or set what jitlto sets."""
+    """Check the key ``options``: no option may read files, belong to the link, or conflict with what jitlto sets."""
     for option in options:
         if fault := describe_invalid_option(option):
             raise table.error(*fault, case="option")
@@ -185,8 +185,7 @@ def load_family(path: Path) -> FamilyDeclaration:
     """Read one ``family.toml``.
 
     Raises:
-        FamilyError: If the file cannot be read, is not TOML, or declares something that makes no sense; it names file
-            and table.
+        FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
     document = read_toml(path, FamilyError)
     document.check_keys(["family", "entrypoint", "device", "link"])
@@ -238,13 +237,13 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     group = table.decode(_GroupTable)
     if role is Role.DEVICE and (group.params is not None or group.entry is not None):
-        raise table.error("params and entry describe a kernel; a device group has none", case="unknown-key")
+        raise table.error("params and entry are for kernels, not for device groups", case="unknown-key")
     interface = _interface(table, group.interface)
     is_supplied = role is Role.DEVICE and group.matrix is None and group.template is None
     if is_supplied and interface is None:
         raise table.error(
-            "neither matrix and template, nor an interface",
-            "a group that callers supply at run time declares it in an interface header",
+            "missing keys 'matrix' and 'template', or 'interface'",
+            "declare a group that callers supply at run time in an interface header",
             case="missing-key",
         )
     for parameter in group.key:
@@ -287,8 +286,8 @@ def _images(table: TomlTable, names: tuple[str, ...]) -> tuple[ImageKind, ...]:
     if sorted(names) not in (["ltoir"], ["ltoir", "ptx"]):
         raise table.error(
             f"invalid images {list(names)}",
-            'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links with the '
-            "compiler's CUDA major alone",
+            'write images = ["ltoir", "ptx"], or ["ltoir"] for a database half the size that links only with '
+            "the compiler's CUDA major",
         )
     return tuple(sorted(map(ImageKind, names)))
 

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from jitlto.errors import ManifestError
 from jitlto.storage import files
 
-#: Namespace of signatures: a signature made for a different purpose is not accepted.
+#: Namespace of signatures, so that a signature made for a different purpose is not accepted.
 NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
@@ -67,7 +67,7 @@ class Manifest:
         return cls(path, text, digests)
 
     def name_of(self, file: Path) -> str | None:
-        """Return the name under which a file is listed: the longest suffix of its path; None if it is not listed."""
+        """Return the name under which a file is listed: the longest end of its path that is listed, or None."""
         parts = Path(os.path.abspath(file)).parts  # noqa: PTH100 - a link is a name like any other
         ends = ("/".join(parts[-count:]) for count in range(len(parts) - 1, 0, -1))
         return next((end for end in ends if end in self.digests), None)
@@ -80,18 +80,18 @@ class Manifest:
         """
         name = self.name_of(file)
         if name is None:
-            hint = f"the manifest lists {_list_some(self.digests)}; take the one that was published with the file"
-            what = f"is not listed in {self.path}, so its content cannot be checked"
+            hint = f"use the manifest published with the file; this one lists {_list_some(self.digests)}"
+            what = f"is not listed in {self.path}"
             raise _error("manifest-not-listed", what, file, hint)
         actual = sha256(file)
         if actual != self.digests[name]:
             what = f"is not the file that {self.path} lists as {name}: its SHA-256 is {actual}, the manifest says "
-            hint = "do not use it; fetch it again, with its manifest, from where it was published"
+            hint = "do not use it; download it and its manifest again"
             raise _error("manifest-mismatch", what + self.digests[name], file, hint)
         return actual
 
     def check_all(self, databases: Iterable[Path] = ()) -> list[Path]:
-        """Check databases and the packs beside them, or all files that are listed; return what was checked.
+        """Check databases and the packs beside them, by default all listed files; return the checked files.
 
         Raises:
             ManifestError: As :meth:`check` does.
@@ -105,7 +105,7 @@ class Manifest:
 
 
 def write(path: Path, listed: Iterable[Path]) -> Manifest:
-    """Write the manifest of files in its directory or below; an existing manifest is replaced.
+    """Write the manifest of files in or below its directory; an existing manifest is replaced.
 
     Raises:
         ManifestError: If a file is elsewhere, cannot be read or has a name that ``sha256sum`` would escape; or if the
@@ -120,24 +120,24 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
             raise _error("manifest-invalid-name", what, repr(str(file)), "rename it")
         if not _is_inside(name):
             what = f"cannot be listed in {path}: it is not in the directory of the manifest or below"
-            hint = "write the manifest with -o into a directory that holds all the files"
+            hint = "use -o to write the manifest to a directory above all files"
             raise _error("manifest-outside", what, file, hint)
         digests[name] = sha256(file)
     text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
     if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_first_line(path)))):
-        what, hint = "exists and is not a manifest: not overwritten", "give another name with -o"
+        what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
         raise _error("manifest-overwrite", what, path, hint)
     try:
         with files.replacing(path) as temporary, temporary.open("xb") as output:
             output.write(text)
     except OSError as error:
-        what, hint = f"cannot be written: {error.strerror}", "give a path that you may write with -o"
+        what, hint = f"cannot be written: {error.strerror}", "use -o to write to a different path"
         raise _error("manifest-unwritable", what, path, hint) from error
     return Manifest(path, text, digests)
 
 
 def with_packs(databases: Iterable[Path]) -> list[Path]:
-    """Return databases, each with the packs beside it: every file that a process which opens them may load."""
+    """Return databases, each with the packs beside it: every file that a process may load with them."""
     return list(dict.fromkeys(path for database in databases for path in (database, *files.beside(database, ".pack"))))
 
 
@@ -162,7 +162,7 @@ def sign(path: Path, key: Path) -> Path:
 
     Args:
         path: The manifest.
-        key: A private key, for which ssh-keygen may ask for a passphrase, or the public key of a key in the SSH agent.
+        key: A private key, whose passphrase ssh-keygen may ask for, or the public key of a key in the SSH agent.
 
     Raises:
         ManifestError: If ssh-keygen is not installed or fails.
@@ -170,7 +170,7 @@ def sign(path: Path, key: Path) -> Path:
     signature = signature_of(path)
     if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
         raise _unsignable(path, f"{key} is not a regular file")
-    signature.unlink(missing_ok=True)  # else ssh-keygen asks
+    signature.unlink(missing_ok=True)  # ssh-keygen would ask before it overwrites
     command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key)]  # noqa: PTH100
     command.append(os.path.abspath(path))  # noqa: PTH100
     done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
@@ -185,7 +185,7 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     Args:
         manifest: The manifest in memory; its bytes are checked, and the file is not read again.
         signers: The file that lists the trusted keys, in the format ``allowed_signers`` of OpenSSH (ssh-keygen(1)).
-        signer: The one of them who must have signed; by default, anyone listed.
+        signer: The name of the required signer; by default any trusted one.
 
     Returns:
         The name of the signer.
@@ -196,8 +196,8 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     program = _ssh_keygen()
     path = signature_of(manifest.path)
     if not path.exists():
-        what = "is not signed: there is no signature beside it"
-        raise _error("manifest-unsigned", what, manifest.path, f"fetch {path} too")
+        what = f"is not signed: {path} does not exist"
+        raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
     for file in (path, signers):
         bytes_of(file)  # reports an unreadable file, which ssh-keygen does not always do
     located = ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
@@ -213,7 +213,7 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
         f"{signers} lists for the namespace {NAMESPACE!r}, or is not of this manifest",
         manifest.path,
-        "do not use the files; fetch manifest and signature again, or get the signer's new public key from the signer",
+        "do not use the files; download manifest and signature again, or get the signer's new public key",
     )
 
 
@@ -264,7 +264,7 @@ def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
 
 def _unreadable(path: Path, error: Exception) -> ManifestError:
     why = getattr(error, "strerror", None) or error
-    return _error("manifest-unreadable", f"cannot be read: {why}", path, "give the path of a file that exists")
+    return _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path")
 
 
 def _unsignable(path: Path, why: str) -> ManifestError:
@@ -272,7 +272,9 @@ def _unsignable(path: Path, why: str) -> ManifestError:
 
 
 def _invalid(where: object, why: str) -> ManifestError:
-    return _error("manifest-invalid", f"is not a manifest: {why}", where, "`jitlto manifest DB -o FILE` writes one")
+    return _error(
+        "manifest-invalid", f"is not a manifest: {why}", where, "create one with `jitlto manifest DB -o FILE`"
+    )
 
 
 def _list_some(names: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""TOML documents as authors write them: decoded into typed structs, with errors that name file, table and key."""
+"""Reading of TOML documents into typed structs, with errors that name file, table and key."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TomlTable:
 
     Args:
         path: The file, for messages.
-        error: What is raised; codes begin with its code.
+        error: The class of errors; their codes begin with its code.
         values: The keys and values.
         name: The dotted name of the table, empty for the document itself.
     """
@@ -48,7 +48,7 @@ class TomlTable:
         return key in self.values
 
     def table(self, key: str, *, required: bool = True) -> TomlTable:
-        """Return the table ``key`` of this one; an empty one if there is none and it is not required."""
+        """Return the subtable ``key``; an empty one if it is missing and not required."""
         name = f"{self.name}.{key}" if self.name else key
         values = self.values.get(key, None if required else {})
         if not isinstance(values, Mapping):
@@ -57,7 +57,7 @@ class TomlTable:
         return TomlTable(self.path, self._raises, values, name)
 
     def check_keys(self, known: Iterable[str]) -> None:
-        """Check that the table has no other keys; the error names the nearest known one."""
+        """Check that the table has no unknown keys; the error names the nearest known one."""
         known = list(known)
         for key in self.values:
             if key not in known:
@@ -65,7 +65,7 @@ class TomlTable:
                 raise self.error(f"unknown key {key!r}", hint, case="unknown-key")
 
     def decode(self, kind: type[T]) -> T:
-        """Decode the table into a struct, whose fields are the keys that it may have; those without a default, must."""
+        """Decode the table into a struct. Its fields are the allowed keys; those without a default are required."""
         fields = msgspec.structs.fields(kind)
         self.check_keys(field.encode_name for field in fields)
         for field in fields:
@@ -93,7 +93,7 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
     """Read a TOML document.
 
     Raises:
-        JitltoError: An ``error``, if the file cannot be read or is not TOML.
+        JitltoError: Of class ``error``, if the file cannot be read or is not TOML.
     """
     blank = TomlTable(path, error, {})
 
@@ -101,7 +101,7 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
         return blank.error(f"cannot be read: {why}", case="unreadable")
 
     if os.path.exists(path) and not os.path.isfile(path):  # noqa: PTH110, PTH113 - Path's raise on long names
-        raise unreadable("not a regular file")  # a FIFO would be waited for
+        raise unreadable("not a regular file")  # reading a FIFO would block
     try:
         return TomlTable(path, error, tomllib.loads(path.read_text("utf-8-sig")))
     except OSError as why:
@@ -110,5 +110,5 @@ def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:
         raise unreadable("not UTF-8 text") from None
     except RecursionError:
         raise blank.error("invalid TOML: nested too deeply", case="syntax") from None
-    except ValueError as why:  # TOMLDecodeError, and what int() refuses: literals of thousands of digits
+    except ValueError as why:  # TOMLDecodeError, or a literal of thousands of digits, which int() rejects
         raise blank.error(f"invalid TOML: {why}", case="syntax") from None

@@ -11,7 +11,7 @@ from jitlto.config import Config
 from jitlto.errors import JitltoError
 from jitlto.storage.cache_dir import CacheDir, Usage
 
-CACHE_OFF = "JITLTO_CACHE=off: nothing is looked up in it or added"
+CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +43,14 @@ class UserCache:
         except OSError as error:
             if readonly and isinstance(error, FileNotFoundError):
                 raise
-            reasons = {FileNotFoundError: "it cannot be made", FileExistsError: "not a directory"}
+            reasons = {FileNotFoundError: "cannot be created", FileExistsError: "not a directory"}
             reason = reasons.get(type(error)) or error.strerror or str(error)
             what = f"cannot be used as a cache: {reason}"
             hint = "set JITLTO_CACHE_DIR to a different directory, owned by this user"
             raise JitltoError(what, code="jitlto-unusable-cache", where=str(self.directory), hint=hint) from error
 
     def problem(self) -> str | None:
-        """Return the reason why it cannot be read or written; None if it can. Creates nothing."""
+        """Return why it cannot be read or written, or None if it can. Creates nothing."""
         nearest = next(path for path in (self.directory, *self.directory.absolute().parents) if os.path.lexists(path))
         if not os.path.isdir(nearest):  # noqa: PTH112 - Path.is_dir raises where it may not look
             return f"{nearest} is not a directory"

@@ -240,7 +240,7 @@ def test_parts_that_were_cut_differently_say_so(hand: Whole, tmp_path: Path) -> 
     one = hand.part(tmp_path / "1", "1/2", keys[:2])
     code = "build-missing-parts"
     refused([one, hand.part(tmp_path / "2", "2/2", keys[3:])], code, "the 2 parts", str(keys[2]), "--costs")
-    refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], code, "parts of 2 and of 3", str(keys[2]))
+    refused([one, hand.part(tmp_path / "2", "2/3", keys[3:])], code, "2 and 3 parts", str(keys[2]))
     merge_databases([one, hand.part(tmp_path / "2", "2/3", keys[2:])], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 

@@ -19,7 +19,7 @@ from jitlto.model.fragment import FragmentKey
 from jitlto.model.versions import Architecture
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 
-_MOST_MANIFESTS = 32  # header states kept for one source
+_MOST_MANIFESTS = 32  # manifests stored for one source
 _COSTS = keys.sha256(b"costs")
 _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 
@@ -34,7 +34,7 @@ class Cache:
         self.store = store
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
-        """Return the compiled form of a source, if its headers have not changed since."""
+        """Return the compiled form of a source, if its headers are unchanged."""
         for sha in self._manifests(source_key):
             manifest = self.store.get("headers", sha)
             if manifest is None or keys.sha256(manifest) != sha or not compile_config.is_current(sha, manifest):
@@ -64,7 +64,7 @@ class Cache:
             self.store.put("costs", _COSTS, json.dumps(self.costs() | dict(seconds), sort_keys=True).encode())
 
     def history(self, key: FragmentKey) -> dict[str, str | dict[str, str]] | None:
-        """The fields that a fragment was made from when it was last built with this cache."""
+        """The inputs of a fragment when it was last built with this cache, by name."""
         if data := self.store.get("history", keys.sha256(str(key).encode())):
             with contextlib.suppress(*_DAMAGED):
                 # Header names may not be valid UTF-8, which msgspec's own decoder rejects.
@@ -72,7 +72,7 @@ class Cache:
         return None
 
     def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:
-        """Store the fields that a fragment is made from."""
+        """Store the inputs of a fragment, by name."""
         self.store.put("history", keys.sha256(str(key).encode()), json.dumps(fields).encode())
 
     def _manifests(self, source_key: str) -> list[str]:
@@ -81,7 +81,7 @@ class Cache:
 
 
 def encode_compiled(compiled: CompiledSource) -> bytes:
-    """Serialise a compiled source as MessagePack, without the headers that it read: its manifest names them."""
+    """Serialise a compiled source as MessagePack, without its headers, which the manifest names."""
     return msgspec.msgpack.encode(replace(compiled, reads=()))
 
 

@@ -1,4 +1,4 @@
-"""The inputs of a compile, in two levels, so that a source is compiled again only if the result could differ.
+"""Keys of the build cache, in two levels, so that a source is compiled again only if the result could differ.
 
 The source key is known before any header is read: source, options, architectures, images, compiler. The cache stores
 *manifests* for it: lists of the headers that a compile of that source read, with their SHA-256. A compiled source is
@@ -24,7 +24,7 @@ REVISION = 3
 
 @dataclass(frozen=True, eq=False)
 class CompileConfig:
-    """The compiler, options and headers of one family, with results that are computed once per distinct source."""
+    """The compiler, options and headers of one family. Closures are computed once per distinct source."""
 
     toolchain: Toolchain
     search: HeaderSearch  # finds the headers that are sent with a source
@@ -70,7 +70,7 @@ class CompileConfig:
         return sha256(json.dumps([REVISION, self.fields(source), self.options]).encode())
 
     def manifest(self, source: str, reads: Sequence[str]) -> bytes:
-        """The headers of a compile as they are now: a line of SHA-256 and name for each that was read.
+        """The current headers of a compile: a line of SHA-256 and name for each that was read.
 
         ``+ name`` and ``- name`` record only whether a header exists, because that decides which file an include finds.
         """
@@ -91,7 +91,7 @@ class CompileConfig:
         return {name: state for state, name in _lines(manifest) if state not in "+-"}
 
     def current_headers(self, names: Iterable[str]) -> dict[str, str]:
-        """Headers with their SHA-256 now, without those that are gone."""
+        """Headers with their current SHA-256, without those that no longer exist."""
         return {name: state for name in names if (state := self._state(name)) != "gone"}
 
     def _line_holds(self, state: str, name: str) -> bool:
@@ -115,5 +115,5 @@ def sha256(data: bytes) -> str:
 
 
 def entry_key(source_key: str, inputs_sha256: str) -> str:
-    """The key of a compile of one source with a manifest, or a closure, of that SHA-256."""
+    """The key of a compile: of one source, with a manifest or closure of this SHA-256."""
     return sha256(f"{source_key} {inputs_sha256}".encode())

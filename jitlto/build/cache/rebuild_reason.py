@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-#: What a fragment is made from, by name: a text of lines (``source``), words in a line or a list (``options``), or
-#: hashes by name (``headers``).
+#: The inputs of a fragment by name: a text of lines (``source``), words in a line or a list (``options``), or hashes
+#: by name (``headers``).
 Fields = Mapping[str, object]
 
 _LONGEST_DIFF = 24  # lines
@@ -14,15 +14,15 @@ _MOST_NAMES = 12
 
 
 def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]:
-    """Explain what differs between two builds of one fragment.
+    """Describe the differences between two builds of one fragment.
 
     Args:
-        before: Its inputs when it was last built with this cache; None if it never was.
+        before: Its inputs when it was last built with this cache, or None.
         now: Its current inputs.
         is_cached: Whether the cache has the result for the current inputs.
 
     Returns:
-        A sentence for each difference, followed by a unified diff where a text differs; one if there is no difference.
+        A line for each difference, followed by a unified diff if it is a text; one line if nothing differs.
     """
     if before is None:
         return ["never built with this cache"]
@@ -30,14 +30,14 @@ def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]
     if not lines and is_cached:
         return ["nothing differs: it would be taken from the cache"]
     if not lines:
-        return ["nothing differs, but the cache has lost it: removed for space, or damaged"]
+        return ["nothing differs, but the cache entry is gone: pruned or damaged"]
     if is_cached:
-        lines.append("but the cache has it from an earlier build: it would be taken from there")
+        lines.append("an earlier build has left it in the cache: it would be taken from there")
     return lines
 
 
 def differences(before: Fields, now: Fields) -> list[str]:
-    """Return the differences as a list, which may be empty. A field that one side lacks is empty there."""
+    """Return the differences; a field that one side lacks counts as empty."""
     return [line for field in {**now, **before} for line in _field(field, before.get(field), now.get(field))]
 
 
@@ -71,7 +71,7 @@ def _names(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> list
 def _lines(field: str, before: str, now: str) -> list[str]:
     if before == now:
         return []
-    # Not splitlines, which also splits where a compiler sees no end of a line.
+    # Unlike a compiler, splitlines() splits at more than line feeds.
     old, new = before.split("\n"), now.split("\n")
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
     count = sum(max(i2 - i1, j2 - j1) for tag, i1, i2, j1, j2 in blocks if tag != "equal")

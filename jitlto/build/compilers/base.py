@@ -1,7 +1,6 @@
-"""The compilers behind one interface: what goes to one, what comes back, and :class:`Toolchain` itself.
+"""The interface of compilers: :class:`CompileJob`, :class:`CompileResult` and :class:`Toolchain`.
 
-A job holds its source and headers by content and a compiled source its images, so that both cross between processes and
-machines.
+A job holds its source and headers, and a result its images, so that both can be sent between processes and machines.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ class CompileJob:
     """One source to compile, and how."""
 
     toolchain: str  # nvrtc or nvcc
-    identity: str  # of the client's compiler; a worker with another one refuses the job
+    identity: str  # of the client's compiler; a worker with a different one rejects the job
     source: Source
     architectures: tuple[Architecture, ...]  # at least one, sorted
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
-    sharers: int = 1  # jobs of this build with the same includes; decides whether a snapshot may pay
+    sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +39,8 @@ class CompiledSource:
 
     toolchain: str  # nvrtc or nvcc
     version: Version  # of the toolchain
-    target: Architecture  # the lowest, for which symbols were read
-    isa: Version  # of the PTX that the compiler writes
+    target: Architecture  # the lowest architecture, from which the symbols are
+    isa: Version  # of the compiler's PTX
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
     #: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes.
@@ -49,7 +48,7 @@ class CompiledSource:
     weak: tuple[tuple[str, str], ...]  # as Fragment.weak
     #: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest.
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
-    reads: tuple[str, ...]  # names of the headers that the compiler read; all that it was given if that is unknown
+    reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
     log: str  # warnings
 
     @classmethod
@@ -62,7 +61,7 @@ class CompiledSource:
         reads: tuple[str, ...],
         log: str,
     ) -> CompiledSource:
-        """Take symbols and kernels from the PTX of a source."""
+        """Create a compiled source with the symbols and kernels of its PTX."""
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
         return cls(
             toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
@@ -72,7 +71,7 @@ class CompiledSource:
 
 @dataclass(frozen=True, slots=True)
 class CompileResult:
-    """A compiled source with the circumstances of its compile, which are no part of it."""
+    """A compiled source, with the time and place of its compile."""
 
     compiled: CompiledSource
     seconds: float  # of wall time
@@ -87,11 +86,11 @@ class Toolchain(Protocol):
 
     @property
     def identity(self) -> str:
-        """Everything that may change its output: version, build, and the host compiler if it takes part. No path."""
+        """Everything that may change its output: version, build, and the host compiler if one is used. No paths."""
         ...
 
     def header_roots(self) -> Sequence[Path]:
-        """Return the directories in which headers to send with a job are searched, after the family's own."""
+        """Return the directories to search, after the family's own, for the headers to send with a job."""
         ...
 
     def compile(self, job: CompileJob) -> CompiledSource:

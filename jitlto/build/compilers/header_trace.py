@@ -1,6 +1,6 @@
 """The headers that a compile reads, from NVRTC's time trace.
 
-The trace is exact: it has every header that is opened, however short, and none of a branch that is not taken.
+The trace is exact: it has every opened header, and none from branches that are not taken.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from jitlto.errors import CompileError
 from jitlto.model.headers import Source
 from jitlto.model.versions import Version
 
-#: From this release on the time trace names headers.
+#: The first release whose time trace names headers.
 TRACES_HEADERS = Version(13, 0)
-#: Seconds. A trace costs a compile of the includes; of expensive ones, more than it could ever save.
+#: Time limit in seconds: a trace costs a compile of the includes, which for expensive ones is more than it saves.
 _PATIENCE = 0.4
 
 
 def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
     """Return the names of the headers that are read when ``text`` is compiled for any of a job's architectures.
 
-    None if the trace is empty, or takes too long.
+    Return None if the trace is empty or takes too long.
     """
     if not hasattr(os, "fork"):
         return None
     found: set[str] = set()
-    # Each step defines macros of its own, under which headers may be included.
+    # Each step defines different macros, which may select headers.
     for step in (Step.from_options(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
         with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
-            # In a child, for NVRTC 13.0 to 13.5 corrupt their memory after some traces in one process.
+            # In a child, because NVRTC 13.0 to 13.5 corrupts its memory after some traces in one process.
             child = os.fork()
             if child == 0:
                 with contextlib.suppress(BaseException):
@@ -59,7 +59,7 @@ def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:
 
 
 def _ended(child: int) -> bool:
-    """Return whether a child ends by itself in time; else it is killed."""
+    """Return whether a child ends in time; kill it if not."""
     deadline = time.monotonic() + _PATIENCE
     while os.waitpid(child, os.WNOHANG) == (0, 0):
         if time.monotonic() > deadline:

@@ -1,8 +1,8 @@
-"""Compiling with nvcc, made to give the same bytes in any directory, any process and from any place of installation.
+"""Compiling with nvcc, with the same bytes in every directory and process and wherever nvcc is installed.
 
-Three things carry paths into nvcc's output, and each gets a constant: the working directory (``PWD``, which names it
-without saying where it is), the source's full path (from which names of internal symbols are made) and the toolkit's
-own directory (reached through a link beside the source).
+Three paths would get into nvcc's output, and each is replaced by a constant: the working directory (through ``PWD``),
+the source's full path (from which names of internal symbols are made) and the toolkit's directory (through a link
+beside the source).
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
-_INSTALL_HOST = "install GCC's C++ compiler (g++), or name another host compiler in the variable NVCC_CCBIN"
+_INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
 # In the private directory: the family's own headers, a link to the toolkit, and the intermediate files of two runs.
 _HEADERS, _TOOLKIT, _KEPT, _PROBE = "include", "toolkit", "kept", "probe"
 _HERE = "/proc/self/cwd"
-# What finds programs and libraries. All else that changes what is compiled (CPATH, NVCC_APPEND_FLAGS) is left out.
+# For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
-_OF_MACHINE = "a build must not depend on the files of this machine"
+_OF_MACHINE = "a build must not depend on files of this machine"
 _REFUSED = {
-    **dict.fromkeys(("-ccbin", "--compiler-bindir"), "name the host compiler in the environment variable NVCC_CCBIN"),
+    **dict.fromkeys(("-ccbin", "--compiler-bindir"), "set the environment variable NVCC_CCBIN to the host compiler"),
     **dict.fromkeys(
         ("-I", "-isystem", "--system-include", "-o", "--output-file", "-odir", "--output-directory", "-optf",
          "--options-file", "-M", "-MM", "-MD", "-MMD", "-MF", "-keep", "--keep", "-save-temps", "--save-temps",
@@ -46,8 +46,8 @@ _REFUSED = {
     ),
 }  # fmt: skip
 _EXTERNAL = ("<toolkit", "<host")
-# The line markers that GCC and Clang leave in a preprocessed text. Flag 1: a file is entered. A #line directive leaves
-# a marker without flags, so it can neither fake nor hide one.
+# Line markers of GCC and Clang in a preprocessed text; flag 1 means that a file is entered. A #line directive leaves a
+# marker without flags, so it can neither fake nor hide one.
 _ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
@@ -87,7 +87,7 @@ class Compiler:
         host = self._query([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
         machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
         self.identity = f"{text.strip()}\n{host}\n{machine}"
-        # It may be a script or a link: nvcc itself prints its directory and its include directories.
+        # The file found may be a script or a link, so ask nvcc for its directory and include directories.
         settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
         if folder is None:
@@ -97,16 +97,15 @@ class Compiler:
         self._hashes: dict[str, str | None] = {}
 
     def header_roots(self) -> Sequence[Path]:
-        """Empty: nvcc finds the toolkit's headers and the host's by itself."""
+        """Empty, because nvcc finds the headers of the toolkit and the host itself."""
         return []
 
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 
         Raises:
-            CompileError: If nvcc refuses the source or an option; ``log`` is in NVRTC's form, with NVRTC's name for the
-                source.
-            ToolchainError: If nvcc cannot be run, is killed or leaves something out.
+            CompileError: If nvcc rejects the source or an option; ``log`` has NVRTC's format and name of the source.
+            ToolchainError: If nvcc cannot be run, is killed or does not write all files.
         """
         for option in job.options:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
@@ -139,7 +138,7 @@ class Compiler:
         return CompiledSource.from_module(self, module, weak, images, self._reads(names, preprocessed), log)
 
     def external(self, name: str) -> str | None:
-        """SHA-256 of a header of the toolkit or the host, as it was at the first call; None if it does not exist."""
+        """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
         if name not in self._hashes:
             kind, _, rest = name.partition(">")
             candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
@@ -161,7 +160,7 @@ class Compiler:
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", source, "-ccbin", self._host]
         command += ["-I", _HEADERS, "--keep", "--keep-dir", kept, "-o", f"{kept}/all.fatbin"]
-        # From the text alone, as the name: a header that is not read must not change what is made from them.
+        # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
         for a in architectures:
             code = f"[lto_{a},{a.compute}]" if lto else a.compute
@@ -230,7 +229,7 @@ def _find_host_compiler(environment: Mapping[str, str]) -> str:
 
 
 def _include_roots(settings: str) -> tuple[Path, ...]:
-    """The include directories that nvcc prints, in order, without those below another of them."""
+    """Return the include directories that nvcc prints, in order, without those inside a different one."""
     words = [w for line in re.findall(r"^#\$ (?:SYSTEM_)?INCLUDES=(.*)$", settings, re.M) for w in shlex.split(line)]
     roots = [Path(os.path.normpath(w.removeprefix("-I"))) for w in words if w not in ("-I", "-isystem")]
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
@@ -250,11 +249,11 @@ def _write_files(work: Path, top: Path, source: Source) -> dict[str, str]:
 
 
 def _place(name: str) -> str:
-    return name.replace("..", "^^")  # a name may begin with ../, but nothing is written outside of the directory
+    return name.replace("..", "^^")  # a name may begin with ../, but all files stay in the directory
 
 
 def _by_name(text: bytes, names: Mapping[str, str]) -> bytes:
-    """Rewrite includes so that they are found by name alone, as by NVRTC, and never beside the including file."""
+    """Rewrite includes so that they are found by name, as by NVRTC, and not beside the including file."""
 
     def angle(match: re.Match[bytes]) -> bytes:
         place = _place(match[3].decode("utf-8", "surrogateescape"))
@@ -277,7 +276,7 @@ def _kept(
 
 
 def _log(text: str, names: Mapping[str, str]) -> str:
-    """A log in NVRTC's form: headers by their names, and the preprocessor's messages like the front end's."""
+    """Convert a log to NVRTC's format: names of headers, and the preprocessor's messages like the front end's."""
     text = text.replace(f"{_HERE}/", "")
     text = re.sub(rf"\b{_TOOLKIT}/\S*?include/", "<toolkit>/", text)
     text = re.sub(rf"\b{_HEADERS}/([^\s:(]+)", lambda match: names.get(match[1], match[0]), text)
@@ -301,15 +300,15 @@ def _killed(program: str, number: int) -> ToolchainError:
     return ToolchainError(
         f"{program} was killed by {name}",
         code="toolchain-killed",
-        hint="out of memory, or a compiler bug: build with fewer jobs",
+        hint="out of memory or a compiler bug: build with fewer jobs",
     )
 
 
 def entered_files(preprocessed: bytes) -> tuple[str, ...]:
-    """Return the files that a preprocessed text was made from, as the preprocessor spells their paths; sorted.
+    """Return the files that a preprocessed text was made from, with the preprocessor's paths, sorted.
 
-    Its line markers are exact where a dependency file is not: nvcc writes ``-MD`` from one run of the preprocessor, and
-    a header under ``#if __CUDA_ARCH__`` may be read in another.
+    Line markers are exact; a dependency file is not, because nvcc writes ``-MD`` from one of several runs of the
+    preprocessor, and a header under ``#if __CUDA_ARCH__`` may be read in a different one.
     """
     return tuple(sorted({_unescape(path) for path in _ENTERED.findall(preprocessed)}))
 

@@ -1,4 +1,4 @@
-"""The NVRTC toolchain of the build side: :mod:`jitlto.cuda.nvrtc` with snapshots and the list of headers read."""
+"""The NVRTC toolchain of the build side: :mod:`jitlto.cuda.nvrtc` with snapshots and a list of the headers read."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source, digest_headers, split_leading_includes
 from jitlto.model.versions import Architecture
 
-# A source that may read or look for headers below its first lines, in any spelling of a directive.
+# Anything in a source that may include or look for a header, in any spelling of a directive.
 _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
-_LEAST_SHARERS = 6  # a trace costs as much as one compile of their includes
+_LEAST_SHARERS = 6  # a trace costs as much as one compile of the shared includes
 _ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
 
 
@@ -34,15 +34,15 @@ class Compiler:
 
     @cached_property
     def identity(self) -> str:
-        """The release, and the build of the library itself."""
+        """The release and the build id of the library."""
         return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
 
     def header_roots(self) -> Sequence[Path]:
-        """The toolkit's and CCCL's headers, which are sent with a job."""
+        """The directories of the toolkit's and CCCL's headers."""
         return toolkit.header_roots()
 
     def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
-        """None: every header is sent with the job."""
+        """None, because every header is sent with the job."""
         return None
 
     def compile(self, job: CompileJob) -> CompiledSource:
@@ -64,7 +64,7 @@ class Compiler:
         )
 
     def _reads(self, job: CompileJob) -> tuple[str, ...]:
-        """The headers that the compiler reads for a job; all of the job's where finding out costs too much."""
+        """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""
         every = tuple(sorted(job.source.headers))
         head, rest = split_leading_includes(job.source.text)
         if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
@@ -72,7 +72,7 @@ class Compiler:
         key = (head, job.options, job.architectures, digest_headers(job.source.headers))
         if key not in self._traced:
             traced = traced_headers(job, head)
-            # Whether a header exists may then hang on one that is not read.
+            # An existence check through a macro may depend on a header that is not read.
             unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
             self._traced[key] = None if unclear else traced
         traced = self._traced[key]

@@ -1,10 +1,10 @@
-"""Snapshots: the leading includes of many sources are read once, and each compile goes on from there.
+"""Snapshots: the leading includes of many sources are read once, and each compile continues from there.
 
 A *template* is a process that compiles :class:`~jitlto.cuda.nvrtc.Program` without its rest. At the program's last line
-NVRTC opens the file :data:`~jitlto.cuda.nvrtc.REST`, which in a template is a FIFO that nobody writes: it blocks. The
+NVRTC opens the file :data:`~jitlto.cuda.nvrtc.REST`, which in a template is a FIFO without a writer, and blocks. The
 template then forks once for each source; in the copy the rest of the source takes the FIFO's place, and the compile
-runs to its end as if it had never blocked. The result is that of a plain compile, and nothing of it is written to disk.
-Works on Linux with NVRTC 12 and 13; elsewhere everything is compiled plainly, which only takes longer.
+runs to its end. The result is that of a plain compile, and nothing is written to disk. Works on Linux with NVRTC 12
+and 13; elsewhere everything is compiled plainly, which only takes longer.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from jitlto.cuda.nvrtc import Output, Program, Step
 from jitlto.errors import CompileError
 from jitlto.model.headers import Source, digest_headers
 
-#: Fewer sources than this with the same includes do not repay a process that holds them.
+#: The least number of sources with the same includes for which a template pays.
 LEAST_SHARERS = 3
-_BYTES = 3 << 29  # memory that the templates of one process may take together
-_FORKS = 2  # reading the includes has to take longer than so many forks
+_BYTES = 3 << 29  # memory limit for all templates of one process
+_FORKS = 2  # a template pays if reading the includes takes longer than this many forks
 _DESCRIPTOR = int(nvrtc.REST.rpartition("/")[2])
 _PR_SET_PDEATHSIG = 1
 _POLL = 0.001
@@ -48,10 +48,10 @@ def available() -> bool:
 
 
 class Snapshots:
-    """The templates that this process has made, and those of others in the same directory.
+    """The templates of this process, and of other processes with the same directory.
 
     Args:
-        shared: A private directory that processes share; None to compile plainly.
+        shared: A private directory that the processes share; None to compile plainly.
         limit: Bytes of memory for the templates of this process.
     """
 
@@ -60,11 +60,11 @@ class Snapshots:
         self._limit = limit
         self._templates: dict[int, int] = {}  # process → its memory in bytes, the oldest first
         self._refused: set[str] = set()
-        #: How many templates were made here, and for how many compiles one was used.
+        #: The number of templates made here, and of compiles that used a template.
         self.made = self.used = 0
 
     def run(self, source: Source, step: Step, sharers: int) -> Output:
-        """Run one step of a compile, from a template if ``sharers`` sources with the same includes repay one.
+        """Run one step of a compile, from a template if enough sources (``sharers``) have the same includes.
 
         Raises:
             CompileError, ToolchainError: As :func:`jitlto.cuda.nvrtc.run_step`.
@@ -87,12 +87,12 @@ class Snapshots:
         return output
 
     def close(self) -> None:
-        """End the templates that this process has made; they end with it too."""
+        """End the templates of this process."""
         for process in list(self._templates):
             self._end(process)
 
     def _make(self, path: Path, source: Source, program: Program, step: Step) -> None:
-        """Make a template that listens at ``path``; nothing if another process is making it, which takes as long."""
+        """Make a template that listens at ``path``, unless a different process is making it."""
         with contextlib.suppress(filelock.Timeout), filelock.FileLock(path.with_suffix(".lock"), timeout=0):
             if path.exists():
                 return
@@ -126,17 +126,17 @@ class Snapshots:
 
 def _key(source: Source, program: Program, step: Step) -> str:
     parts = (digest_headers(source.headers), program.name, step.kind, str(step.architecture), *step.options)
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]  # the path of a socket has to be short
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]  # short, because it is in a socket's path
 
 
 def _ask(path: Path, rest: bytes) -> Output | None:
-    """Let a template compile a source; None if there is no template, it ends, or the source does not compile."""
+    """Let a template compile a source; None if there is no template, it has ended, or the source does not compile."""
     with socket.socket(socket.AF_UNIX) as client:
         try:
             client.connect(str(path))
         except OSError:
             with contextlib.suppress(OSError):
-                path.unlink()  # of a template that has ended
+                path.unlink()  # its template has ended
             return None
         connection = Connection(client.detach())
     with connection:
@@ -150,13 +150,13 @@ def _ask(path: Path, rest: bytes) -> Output | None:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python warns that the copy lacks our threads. They only watch, and the copy calls nothing but NVRTC.
+        # Python warns that the copy lacks our threads, which only watch; the copy calls nothing but NVRTC.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _stopped(process: int) -> bool:
-    """Wait until a template blocks at its FIFO; False if it ends before."""
+    """Wait until a template blocks at its FIFO; return False if it ends before."""
     stat = Path(f"/proc/{process}/stat")
     while True:
         state = stat.read_bytes().rpartition(b")")[2].split()[0]
@@ -171,7 +171,7 @@ def _memory(process: int) -> int:
 
 
 def _become_template(listener: socket.socket, source: Source, program: Program, step: Step) -> NoReturn:
-    """In a fork, compile until the program's last line, and from there on in copies."""
+    """In a fork, compile up to the program's last line, and from there in copies."""
     status = 1
     try:
         libc = ctypes.CDLL(None)
@@ -182,17 +182,17 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
         clients: list[Connection] = []
 
         def handler(_: int) -> None:
-            # NVRTC blocks in a system call, which is restarted when this returns: only in copies.
+            # NVRTC blocks in a system call, which restarts when this returns, which happens only in copies.
             try:
                 if len(list(Path("/proc/self/task").iterdir())) > 1:
-                    os._exit(1)  # a compiler with threads cannot be copied
+                    os._exit(1)  # a process with threads cannot be forked safely
                 clients.append(_copy_for_each(listener, libc))
-            except BaseException:  # noqa: BLE001 - must not go on without its source
+            except BaseException:  # noqa: BLE001 - must not continue without the source
                 os._exit(1)
 
         keep = _Handler(handler)
         libc.signal.argtypes = [ctypes.c_int, _Handler]
-        libc.signal(signal.SIGUSR1, keep)  # not Python's, whose handlers wait until the compiler returns
+        libc.signal(signal.SIGUSR1, keep)  # Python's own handlers would wait until the compiler returns
         answer: Output | None = None
         with contextlib.suppress(CompileError):
             answer = nvrtc.run_program(program, source.headers, step)
@@ -204,15 +204,15 @@ def _become_template(listener: socket.socket, source: Source, program: Program, 
 
 
 def _close_all_but(listener: socket.socket) -> None:
-    """Close every inherited descriptor except the standard ones and this."""
+    """Close every inherited descriptor except the standard ones and the listener's."""
     for number in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
         if number > 2 and number != listener.fileno():
-            with contextlib.suppress(OSError):  # that of the listing itself is closed already
+            with contextlib.suppress(OSError):  # the listing's own is closed already
                 os.close(number)
 
 
 def _block_rest() -> None:
-    """Make opening :data:`~jitlto.cuda.nvrtc.REST` wait for a writer, who never comes."""
+    """Make opening :data:`~jitlto.cuda.nvrtc.REST` block, because its FIFO never gets a writer."""
     with tempfile.TemporaryDirectory(prefix="jitlto-rest-") as directory:
         path = Path(directory) / "rest"
         os.mkfifo(path)

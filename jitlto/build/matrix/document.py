@@ -1,8 +1,8 @@
-"""A matrix document: read, checked when it is made, and expanded into its combinations.
+"""A matrix document: read, checked on construction, and expanded into its combinations.
 
-The document is compiled once into a tree (:mod:`~jitlto.build.matrix.tree`), and the strict rules are decided on that
-tree before the first combination is made (:mod:`~jitlto.build.matrix.rules`). Nothing recurses: how deep a document
-may be is the JSON parser's business alone.
+The document is compiled once into a tree (:mod:`~jitlto.build.matrix.tree`), on which the strict rules are checked
+before the first combination is made (:mod:`~jitlto.build.matrix.rules`). Nothing recurses, so only the JSON parser
+limits the depth of a document.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"\s]+')
 
 
 class Matrix:
-    """A checked matrix. It raises what is wrong with a document when it is made, and nothing later.
+    """A checked matrix; all errors of a document are raised on construction.
 
     Args:
-        value: The JSON document, as ``json.loads`` gives it. It is read once, here.
+        value: The JSON document, as ``json.loads`` returns it.
         lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
         path, text: The document's file and its content, for messages.
 
     Attributes:
         count: The number of combinations, computed without making them. It may have thousands of digits.
-        warnings: Breaches of the naming convention, with place and better name; they do not change the product.
+        warnings: Breaches of the naming convention, each with its place and a better name.
 
     Raises:
-        MatrixError: The document breaks a rule. ``where`` is file, line and JSON pointer, as in ``matrix.json:3
-            (/a/0)``; without a file the pointer alone.
+        MatrixError: If the document breaks a rule. ``where`` has file, line and JSON pointer, as in ``matrix.json:3
+            (/a/0)``, or without a file only the pointer.
     """
 
     def __init__(self, value: object, *, lenient: bool = False, path: Path | None = None, text: str = "") -> None:
@@ -62,7 +62,7 @@ class Matrix:
         self.warnings = tuple(f"{where}: {message}" for where, (_, message) in zip(places, breaches, strict=True))
 
     def combinations(self) -> Iterator[dict[str, Value]]:
-        """Yield the combinations in order, each as a new dict; memory in use does not depend on their number."""
+        """Yield the combinations in order, each as a new dict. Memory does not grow with their number."""
         return iterate_combinations(self._root)
 
 
@@ -70,7 +70,7 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     """Read and check a matrix file: JSON in UTF-8, with or without a byte order mark.
 
     Raises:
-        MatrixError: The file cannot be read, is not JSON (``where`` gives line and column), or breaks a rule.
+        MatrixError: If the file cannot be read, is not JSON (``where`` has line and column), or breaks a rule.
     """
 
     def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:
@@ -93,7 +93,7 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     except RecursionError as why:
         hint = "flatten arrays within arrays, and objects within objects"
         raise error("nested too deeply", hint, code="matrix-too-large") from why
-    except ValueError as why:  # of int() alone, which limits the number of digits
+    except ValueError as why:  # from int(), which limits the number of digits
         raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
     return Matrix(value, lenient=lenient, path=path, text=text)
 
@@ -110,10 +110,10 @@ def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def _check_name(member: Member) -> str | None:
-    """Return what is wrong with a name, and the better one."""
+    """Describe a breach of the naming convention, with a better name; None if there is none."""
     if member.writes and member.name.startswith("_"):
         better = member.name.lstrip("_")
-        breach = "is part of combinations, but starts with `_` as a name that only groups"
+        breach = "is part of combinations, but starts with `_` like a name that only groups"
     elif member.groups and not member.writes and not member.name.startswith("_"):
         better = "_" + member.name
         breach = "only groups other names, and should start with `_`"
@@ -125,7 +125,7 @@ def _check_name(member: Member) -> str | None:
 
 
 def _locate(trails: list[Trail], path: Path | None, text: str) -> list[str]:
-    """Describe places in the document: ``matrix.json:3 (/a/0)``, or the JSON pointer alone without a file."""
+    """Describe places in the document: ``matrix.json:3 (/a/0)``, or without a file only the JSON pointer."""
     pointers = [format_pointer(trail) for trail in trails]
     if path is None or not trails:
         return pointers
@@ -138,10 +138,10 @@ def _locate(trails: list[Trail], path: Path | None, text: str) -> list[str]:
 
 
 def _find_lines(text: str, places: Collection[tuple[Label, ...]]) -> dict[tuple[Label, ...], int]:
-    """Find the lines of members and elements in a JSON text; of duplicate members, that of the last."""
+    """Find the lines of members and elements in a JSON text; for duplicate members, that of the last."""
     depths = {len(place) for place in places}
     lines: dict[tuple[Label, ...], int] = {}
-    labels: list[Label | None] = []  # of the token at hand; None where an object's next name is due
+    labels: list[Label | None] = []  # of the current token; None where an object's next name is expected
     line, end = 1, 0
     for token in _TOKEN.finditer(text):
         kind = token[0]

@@ -1,18 +1,18 @@
-"""The strict rules for the combinations of a matrix, decided on its tree before the first combination is made.
+"""The strict rules for the combinations of a matrix, checked on its tree before the first combination is made.
 
 Rules for a single member or value (a duplicate member, a value that is not a string) are checked in ``tree`` while the
 tree is built; warnings about names come from ``document``. The rules here:
 
 - There is at least one combination. Branches without one have been cut, so the count of the root decides.
-- No combination gets one name from two members. Members of an object are chosen independently, so two of them write the
+- No combination gets a name from two members. Members of an object are chosen independently, so two of them write the
   same name in some combination exactly if both of their branches contain a leaf of that name.
 - No two combinations are identical. If no object writes a name twice, each combination splits into its members' parts
   in exactly one way, so identical combinations exist exactly if two alternatives of one array have a combination in
-  common. Each array is decided by itself: its alternatives are partitioned by the value that they give to a name, until
-  each partition holds one. Memory is bounded by the size of the document, not by the count. (Time is not bounded: the
-  problem is NP-hard. In matrices that people write, one name tells all alternatives apart, which decides at once.)
+  common. Each array is checked separately: its alternatives are partitioned by the value that they give to a name,
+  until each partition holds one. Memory is bounded by the size of the document, not by the count. (Time is not bounded: the
+  problem is NP-hard. In practice one name distinguishes all alternatives, so that the first partition is the last.)
 
-Every leaf is a string here, because the tree was compiled strictly. So None is free to mean "does not write the name".
+Every leaf is a string here, because the tree was compiled strictly, so None can mean "does not write the name".
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ def check_rules(root: Node) -> None:
     """Check the strict rules on a tree that was compiled strictly.
 
     Raises:
-        DocumentError: If a rule is broken; located at the offending object or array.
+        DocumentError: If a rule is broken, with the place of the offending object or array.
     """
     if not root.count:
         node = root
-        while node.items:  # down to the empty array that causes it
+        while node.items:  # descend to the empty array that causes it
             node = next(item for item in node.items if isinstance(item, Node) and not item.count)
         hint = f"add an element, use {{}} for a dimension that adds nothing, {LENIENT_HINT}"
         raise DocumentError("the product is empty because this array is", node.trail, "matrix-empty", hint)
-    _survey(root, {})  # finds two writers of one name, which the search for identical combinations relies on
+    _survey(root, {})  # checks that names are written once, on which the search for identical combinations relies
     _survey(root, {}, _check_alternatives)
 
 
@@ -59,7 +59,7 @@ def _check_alternatives(array: Node, parts: list[_Survey | None]) -> None:
     if shared is None:
         return
     survey = _survey(array, {})
-    exact = (dict.fromkeys(survey.values) if survey else {}) | shared  # nothing else is written either
+    exact = (dict.fromkeys(survey.values) if survey else {}) | shared  # and no other name is written
     labels = [label for label, item in zip(array.labels, array.items, strict=True) if _survey_alternative(item, exact)]
     combination = " ".join(f"{name}={value}" for name, value in shared.items() if value is not None) or "{}"
     what = f"identical combinations: elements {labels[0]} and {labels[1]} of this array both give {combination}"
@@ -116,8 +116,8 @@ def _survey_object(node: Node, parts: list[_Survey | None]) -> _Survey | None:
 
 def _survey_array(parts: list[_Survey | None], fixed: Mapping[str, Value]) -> _Survey | None:
     surveys = [part for part in parts if part is not None]
-    # What an element of this array writes, nothing beside the array can write. So where a name's value is
-    # fixed, elements that do not write it have no combination to offer.
+    # A name that some element writes is written nowhere else, so elements that do not write a name with a fixed value
+    # have no such combination.
     names = {name for name, value in fixed.items() if value is not None and any(name in s.values for s in surveys)}
     surveys = [part for part in surveys if names <= part.values.keys()]
     if len(surveys) < 2:
@@ -135,7 +135,7 @@ def _survey_array(parts: list[_Survey | None], fixed: Mapping[str, Value]) -> _S
 
 
 def _find_leaf(parent: Node, index: int, name: str) -> Trail:
-    """Find a leaf of that name in an item of a node."""
+    """Find a leaf with the given name in an item of a node."""
     stack: list[tuple[Item, Trail]] = [(parent.items[index], (parent.trail, parent.labels[index]))]
     while stack:
         item, trail = stack.pop()
@@ -147,7 +147,7 @@ def _find_leaf(parent: Node, index: int, name: str) -> Trail:
 
 
 def _survey_alternative(item: Item, fixed: Mapping[str, Value]) -> _Survey | None:
-    """Survey an alternative under fixed values, all of which it must write itself."""
+    """Survey an alternative under fixed values; None if it does not write all of them."""
     survey = _survey(item, fixed)
     if survey and all(value is None or name in survey.values for name, value in fixed.items()):
         return survey
@@ -155,7 +155,7 @@ def _survey_alternative(item: Item, fixed: Mapping[str, Value]) -> _Survey | Non
 
 
 def _find_shared(array: Node, parts: list[_Survey | None]) -> dict[str, Value] | None:
-    """Find a combination that two alternatives of an array have in common; its inner arrays have none."""
+    """Find a combination that two alternatives of an array have in common, given that its inner arrays have none."""
     alive = [(item, survey) for item, survey in zip(array.items, parts, strict=True) if survey]
     fixed: dict[str, Value] = {}
     together: list[_Candidates] = []
@@ -172,7 +172,7 @@ def _find_shared(array: Node, parts: list[_Survey | None]) -> dict[str, Value] |
 
 
 def _find_common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
-    """Give what two alternatives share if it shows: if each has every mixture of its names' values."""
+    """Find a combination of two alternatives that each contain the full product of their names' values, else None."""
     if any(survey.count != math.prod(map(len, survey.values.values())) for survey in (one, other)):
         return None
     result: dict[str, Value] = {}
@@ -185,7 +185,7 @@ def _find_common(one: _Survey, other: _Survey) -> dict[str, Value] | None:
 
 
 def _split(alive: list[_Alternative], fixed: dict[str, Value]) -> list[_Candidates]:
-    """Part alternatives by the names they always write or by one name's value; keep those not left alone."""
+    """Partition alternatives by the names they always write or by one name's value; leave out single ones."""
     if not any(None in values for _, survey in alive for values in survey.values.values()):
         by_names: defaultdict[frozenset[str], list[Item]] = defaultdict(list)
         for item, survey in alive:
@@ -200,7 +200,7 @@ def _split(alive: list[_Alternative], fixed: dict[str, Value]) -> list[_Candidat
             tallies[name].update(values)
     for name, number in writers.items():
         tallies[name][None] += len(alive) - number
-    # The name that leaves the fewest together. One that everybody gives the same single value parts nobody.
+    # The name that leaves the fewest together; a name with the same single value in all alternatives separates none.
     left = {name: sum(n for n in tally.values() if n > 1) for name, tally in tallies.items() if len(+tally) > 1}
     best = min(left, key=lambda name: left[name])
     by_value: defaultdict[Value, list[Item]] = defaultdict(list)

@@ -1,8 +1,8 @@
 """A matrix as a tree: the document compiled, counted, and walked for its combinations.
 
-A node is an object (all of its members are taken together) or an array (one of its elements is taken), with leaves
-between. A count is a sum over arrays and a product over objects. Branches that count zero are cut, so that every node
-that remains takes part in some combination. Private to :mod:`jitlto.build.matrix`.
+A node is an object (all of its members are combined) or an array (one of its elements is chosen). Its count is the
+product or sum of its items' counts. Branches that count zero are cut, so that every remaining node takes part in some
+combination. Private to :mod:`jitlto.build.matrix`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Value: TypeAlias = str | int | float | bool | None
 Leaf: TypeAlias = tuple[str, Value]
 Label: TypeAlias = str | int  # the name of a member, or the index of an element
 Trail: TypeAlias = "tuple[Trail, Label] | None"  # a path as a linked list: one list per node would cost depth x nodes
-_Queue: TypeAlias = "tuple[Item, _Queue] | None"  # linked: the alternatives share what comes after them
+_Queue: TypeAlias = "tuple[Item, _Queue] | None"  # linked: alternatives share the rest
 
-LENIENT_HINT = "or preview it as it is with `jitlto expand --lenient`"
+LENIENT_HINT = "or preview the matrix with `jitlto expand --lenient`"
 
 
 @dataclass
@@ -33,7 +33,7 @@ class DocumentError(Exception):
 
 
 class DuplicateMembers(dict[str, object]):
-    """An object that has two members of one name; ``duplicate`` is the name. Only the compiler knows where it is."""
+    """An object with two members named ``duplicate``; its place is known only in :func:`compile_tree`."""
 
     def __init__(self, value: dict[str, object], duplicate: str) -> None:
         super().__init__(value)
@@ -72,11 +72,11 @@ def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
     """Compile a document into its tree, counted and cut.
 
     Returns:
-        An array around the document, so that the top is no special case; every member of every object, those of cut
-        branches too.
+        An array around the document, so that the top is not a special case, and every member of every object, including
+        those of cut branches.
 
     Raises:
-        DocumentError: The document has a leaf without a name, or a value, name or duplicate that is not allowed.
+        DocumentError: If the document has a leaf without a name, or an invalid value, name or duplicate.
     """
     root = Node(False)
     members: list[Member] = []
@@ -109,7 +109,7 @@ def compile_tree(value: object, lenient: bool) -> tuple[Node, list[Member]]:
 
 
 def _count(node: Node) -> None:
-    """Count a node's combinations and cut its empty branches; an empty node keeps them, for the message."""
+    """Count a node's combinations and cut its empty branches, which an empty node keeps for the error message."""
     counts = [item.count if isinstance(item, Node) else 1 for item in node.items]
     node.count = math.prod(counts) if node.is_object else sum(counts)
     if node.count and not all(counts):

@@ -1,4 +1,4 @@
-"""A package's database that CI has built and merged before: ``JITLTO_PREBUILT`` names it, and nothing is compiled."""
+"""Prebuilt databases: ``JITLTO_PREBUILT`` names a package's database, which is checked and copied, not compiled."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from jitlto.storage.declaration import FamilyDeclaration
 
 
 def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration], output: Path) -> BuildReport | None:
-    """Copy the database that ``JITLTO_PREBUILT`` names, if it is what the package declares.
+    """Copy the database that ``JITLTO_PREBUILT`` names, if it matches the declared ``families`` of the package.
 
-    The families are the package's, as they would be compiled. Return None if ``JITLTO_PREBUILT`` is not set.
+    Return None if ``JITLTO_PREBUILT`` is not set.
 
     Raises:
-        ProjectError: There is no such database, or it does not hold what is declared.
-        DatabaseError: It is damaged, or cannot be written to ``output``.
+        ProjectError: If the database does not exist, or does not match.
+        DatabaseError: If it is damaged, or cannot be written to ``output``.
     """
     prebuilt = config.current().prebuilt
     if prebuilt is None:
@@ -43,7 +43,7 @@ def copy_prebuilt(package: PackageConfig, families: Sequence[FamilyDeclaration],
 
 
 def _find(prebuilt: Path, package: PackageConfig) -> Path:
-    """Find the file, or in a directory the one with the path or name that the database has in the wheel."""
+    """Find the file; in a directory, the one with the database's path or name in the wheel."""
     candidates: tuple[Path, ...] = (prebuilt,)
     if prebuilt.is_dir():
         candidates = (prebuilt / package.database, prebuilt / package.database.name)
@@ -52,18 +52,18 @@ def _find(prebuilt: Path, package: PackageConfig) -> Path:
             return path
     hint = f"looked for {' and '.join(map(str, candidates))}; give an absolute path, because build front ends change "
     hint += "the directory"
-    what = "JITLTO_PREBUILT: no such database"
+    what = "JITLTO_PREBUILT: database does not exist"
     raise ProjectError(what, code="project-prebuilt-missing", where=str(prebuilt), hint=hint)
 
 
 def check_prebuilt(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> None:
-    """Check that a database is what a build of these families would give, as far as can be told without compiling.
+    """Check that a database matches what a build of these families would make, as far as possible without compiling.
 
-    That is: the families, what each declares, every fragment, and its images for every architecture, made by the
-    declared compiler. A device function whose body has changed since cannot be told.
+    It compares the families, their declarations, all fragments, and their images by architecture and compiler. A changed
+    body of a device function is not noticed.
 
     Raises:
-        ProjectError: At the first difference.
+        ProjectError: For the first difference.
     """
     rebuild = "build it from these sources, e.g. jitlto build --project . -o DB, or unset JITLTO_PREBUILT"
     for difference in _find_differences(opened, families):
@@ -86,7 +86,7 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
             yield f"was not built for {', '.join(arch.compute for arch in lacking)}, which {family.name} declares"
         expected = replace(expected, architectures=record.architectures)
         if other := [n for n in expected.__struct_fields__ if getattr(expected, n) != getattr(record, n)]:
-            yield f"was built from another declaration of {family.name}: {', '.join(other)} differ"
+            yield f"was built from a different declaration of {family.name}: {', '.join(other)} differ"
         keys = {rendered.key for rendered in render_family(family)}
         held = {fragment.key for fragment in opened.fragments(family.name)}
         if keys != held:
@@ -96,11 +96,11 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
         for fragment in opened.fragments(family.name):
             compiled = {image.architecture for image in fragment.images_of(ImageKind.LTOIR)}
             if not compiled.issuperset(family.architectures):
-                yield f"lacks LTO-IR of {fragment.key} for an architecture that is declared"
+                yield f"lacks LTO-IR of {fragment.key} for a declared architecture"
             if {image.kind for image in fragment.images} != set(family.images):
                 yield f"does not hold {fragment.key} as {' and '.join(family.images)}, as declared"
             if {image.toolchain for image in fragment.images} != {family.toolchain}:
-                yield f"holds {fragment.key} by another compiler than {family.toolchain}"
+                yield f"holds {fragment.key} from a different compiler than {family.toolchain}"
 
 
 def _copy(path: Path, output: Path) -> None:

@@ -20,13 +20,13 @@ from jitlto.model.headers import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import FamilyDeclaration
 
-# Left by builds at the top of a project, where a family may be too.
+# Directories that builds leave at the top of a project.
 _BUILD_OUTPUTS = ("build", "dist")
 
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package's ``[tool.jitlto]``, and its families with the toolchain, architectures and options set there."""
+    """A package's ``[tool.jitlto]``, and its families with the toolchain, architectures and options from there."""
 
     config: PackageConfig
     families: tuple[FamilyDeclaration, ...]
@@ -36,8 +36,8 @@ def load_package(project: Path) -> Package:
     """Read ``[tool.jitlto]`` and the families of a ``pyproject.toml``, or of the directory that holds it.
 
     Raises:
-        ProjectError: The table is invalid, or does not match the package's entry points.
-        FamilyError: A family's declaration is invalid.
+        ProjectError: If the table is invalid, or does not match the package's entry points.
+        FamilyError: If a family's declaration is invalid.
     """
     package_config = load_config(project)
     families = tuple(_load_family(path, package_config) for path in package_config.families)
@@ -68,12 +68,12 @@ def build_package(
     Args:
         pyproject: The package's ``pyproject.toml``, or the directory that holds it.
         output: The database file. It is written after all checks, or not at all.
-        jobs: Number of compilers at once; by default as many as cores and memory allow.
+        jobs: Number of parallel compilers; by default as many as cores and memory allow.
         cache: The build cache; by default the user's.
-        observer: Notified of what happens.
+        observer: Receives the events of the build.
 
     Raises:
-        JitltoError: The first error, from ``pyproject.toml`` to the file.
+        JitltoError: The first error.
     """
     package = load_package(pyproject)
     report = copy_prebuilt(package.config, package.families, output)
@@ -81,17 +81,17 @@ def build_package(
 
 
 def summarize(report: BuildReport) -> str:
-    """Describe the result of :func:`build_package` in a line."""
+    """Describe the result of :func:`build_package` in one line."""
     prebuilt = config.current().prebuilt
     how = f"taken from {prebuilt}" if prebuilt else f"{report.compiled or 'none'} compiled, {report.seconds:.1f} s"
     return f"{len(report.fragments)} fragments ({how}), digest {report.digest}"
 
 
 def list_sources(package: Package) -> list[Path]:
-    """List every file that building a package's families may read, sorted, for an sdist to hold.
+    """List every file that building a package's families may read, sorted, for its sdist.
 
     Raises:
-        ProjectError: One of them is outside the project.
+        ProjectError: If one of them is outside the project.
     """
     sources: set[Path] = set()
     for family in package.families:
@@ -107,14 +107,14 @@ def list_sources(package: Package) -> list[Path]:
     files = sorted({Path(os.path.normpath(path)) for path in sources})
     for path in files:
         if not path.is_relative_to(root):
-            what = f"{path} is outside the project, so that an sdist cannot hold it"
+            what = f"{path} is outside the project and cannot be part of an sdist"
             hint = "move it into the project, or build the wheel from the source tree: python -m build --wheel"
             raise ProjectError(what, code="project-outside-file", where=str(package.config.path), hint=hint)
     return [path for path in files if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
 
 
 def _find_headers_beside(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Path]:
-    """Find headers outside the include directories, included as ``../common.cuh``."""
+    """Find headers outside the include directories, which are included like ``../common.cuh``."""
     search = HeaderSearch(family.include)
     texts = [rendered.source.encode() for rendered in render_family(family)]
     texts += [path.read_bytes() for path in sorted(sources)]

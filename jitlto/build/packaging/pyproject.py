@@ -34,7 +34,7 @@ class PackageConfig:
     architectures: tuple[Architecture, ...] | None  # None: as each family declares
     toolchain: str | None  # None: as each family declares
     options: tuple[str, ...]  # after those of each family
-    #: The entry points of the group ``jitlto.fragments``; None if another file than ``pyproject.toml`` declares them.
+    #: The entry points of the group ``jitlto.fragments``; None if they are not declared in ``pyproject.toml``.
     entry_points: Mapping[str, str] | None
 
     @property
@@ -49,15 +49,15 @@ class PackageConfig:
 
 
 def has_config(pyproject: Path) -> bool:
-    """Return whether a file is a ``pyproject.toml`` that holds ``[tool.jitlto]``."""
+    """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
     tool = _read_quietly(pyproject).get("tool")
     return isinstance(tool, Mapping) and "jitlto" in tool
 
 
 def find_missing_config(pyproject: Path) -> str | None:
-    """Describe the fault of a ``pyproject.toml`` with entry points for families, but without ``[tool.jitlto]``.
+    """Describe the error in a ``pyproject.toml`` with entry points for families, but without ``[tool.jitlto]``.
 
-    Return None if the package ships its databases as files in its source tree.
+    Return None if the databases are files of the source tree.
     """
     document = _read_quietly(pyproject)
     try:
@@ -71,7 +71,7 @@ def find_missing_config(pyproject: Path) -> str | None:
     near = difflib.get_close_matches("jitlto", tools, 1)
     return (
         f"the package will lack {missing[0]}, which an entry point of the group {GROUP} names: missing table [{_TABLE}]"
-        + (f", is it [tool.{near[0]}]?" if near else "")
+        + (f"; [tool.{near[0]}] may be a misspelling" if near else "")
     )
 
 
@@ -86,7 +86,7 @@ def load_config(project: Path) -> PackageConfig:
     """Read ``[tool.jitlto]`` of a ``pyproject.toml``, or of the directory that holds it.
 
     Raises:
-        ProjectError: The file cannot be read, or has no ``[tool.jitlto]``, or an invalid one.
+        ProjectError: If the file cannot be read, or ``[tool.jitlto]`` is missing or invalid.
     """
     path = project / "pyproject.toml" if project.is_dir() else project
     document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
@@ -118,11 +118,11 @@ def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Pat
     if names is None:
         found = sorted(root.glob("fragments/*/family.toml"))
         if not found:
-            hint = 'write families = ["FOLDER"], or put them under fragments/ beside this file'
+            hint = 'write families = ["FOLDER"], or create them under fragments/ beside this file'
             raise table.error("no families", hint, case="no-families")
         return tuple(found)
     if not names:
-        raise table.error("families is empty", "leave the key out for all under fragments/", case="no-families")
+        raise table.error("families is empty", "remove the key to use all under fragments/", case="no-families")
     found = []
     for name in names:
         try:
@@ -165,10 +165,10 @@ def _read_entry_points(document: TomlTable) -> Mapping[str, str] | None:
 
 
 def check_entry_points(config: PackageConfig, families: Iterable[str]) -> None:
-    """Check that the package's entry points name its families and the database, and that the wheel holds that.
+    """Check that the package's entry points name its families and the database, and that the wheel will hold it.
 
     Raises:
-        ProjectError: They do not; the hint has the lines to write.
+        ProjectError: If they do not; the hint has the lines to write.
     """
     _check_not_in_src(config)
     declared, expected = config.entry_points, dict.fromkeys(sorted(families), config.entry_point)

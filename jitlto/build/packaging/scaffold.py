@@ -1,7 +1,7 @@
-"""A new package that carries a family, for ``jitlto new``.
+"""A new package with a family, for ``jitlto new``.
 
-``new_package/`` holds its files, each with the suffix ``.in``. ``@package@`` and other names between @ are filled in,
-also in their paths.
+The directory ``new_package/`` holds its files with the suffix ``.in``. ``@package@`` and other names between @ are
+replaced, also in paths.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jitlto.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "new_package"
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
-# Imported by the package's own modules and tests, besides the standard library.
+# Modules that the new package or its tests import, beside the standard library.
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
 
 
@@ -25,7 +25,7 @@ def derive_import_name(name: str) -> str:
     """Derive the import name of a distribution: ASCII letters, digits, ``.``, ``-`` and ``_``, beginning with a letter.
 
     Raises:
-        ProjectError: The name is invalid, or its import name is taken.
+        ProjectError: If the name is invalid, or its import name is taken.
     """
     # PyPA's rule for names, with a letter at the beginning, since import names begin with one.
     if not re.fullmatch(r"[A-Za-z](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", name) or len(name) > 100:
@@ -39,7 +39,7 @@ def derive_import_name(name: str) -> str:
 
 
 def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
-    """Write a new package, whole or not at all, and return its files, sorted.
+    """Write a new package, completely or not at all, and return its files, sorted.
 
     Args:
         name: The distribution's name.
@@ -47,9 +47,9 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
         cuda: The CUDA major that its wheel is compiled with.
 
     Raises:
-        ProjectError: The name is invalid, or the directory is not empty or cannot be written.
+        ProjectError: If the name is invalid, or the directory is not empty or cannot be written.
     """
-    # A newer CUDA links what an older one has made, if only as PTX; not the other way round.
+    # A newer CUDA links what an older one has compiled (as PTX across majors), but not vice versa.
     majors = [major for major in _CUDA_MAJORS if major >= cuda]
     values = {
         "name": name,
@@ -66,7 +66,7 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
-            # A directory within it, because the temporary one is readable by its owner only.
+            # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
             for template in _TEMPLATES.rglob("*.in"):
                 path = root / _fill(str(template.relative_to(_TEMPLATES).with_suffix("")), values)

@@ -286,7 +286,7 @@ def test_a_setuptools_project_that_promises_families_and_declares_none_is_warned
     (tmp_path / "pyproject.toml").write_text(points + table)
     hooks.add_to_build(hooks.Distribution())
     assert ("a/fragments.fragdb" in caplog.text) == ("jitlto" not in table)
-    assert ("is it [tool.jitlo]?" in caplog.text) == ("jitlo]" in table)
+    assert ("[tool.jitlo] may be" in caplog.text) == ("jitlo]" in table)
     # A database that is a file of the package is not a mistake.
     caplog.clear()
     (tmp_path / "src" / "a").mkdir(parents=True)
