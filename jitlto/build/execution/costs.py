@@ -1,6 +1,6 @@
-"""The cost of compiling a fragment: recorded times where a file has them, else an estimate from the source.
+"""The cost of compiling a fragment: the recorded time if a file has it, else an estimate from the source.
 
-Whole milliseconds, for shards must be cut alike on every machine.
+Costs are whole milliseconds, so that shards are the same on every machine.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from jitlto.model.headers import Source
 from jitlto.storage import files
 
 # Fitted to NVRTC 12.9 and 13 on the shipped families (0.1 to 0.2 s) and on sources that include CCCL (2 to 4 s). The
-# size of headers predicts little, for the toolkit's own are large and mostly skipped; the number of templates that the
-# front end meets predicts the time within half.
+# size of headers predicts little, because the toolkit's own are large and mostly skipped; the number of templates
+# predicts the time to within half.
 _START = 60
 _TENTHS_PER_TEMPLATE = 11
 _BYTES_OF_TEXT_PER_MILLISECOND = 8
@@ -29,11 +29,11 @@ class _TimingsFile(msgspec.Struct):
 
 
 def estimate(source: Source, architectures: int) -> int:
-    """Estimate the milliseconds that a source takes to compile; good for comparing fragments, not for a clock.
+    """Estimate the milliseconds that a source takes to compile; meant for comparing fragments.
 
     Args:
-        source: With the closure of its headers.
-        architectures: For how many it is compiled, one after the other.
+        source: The source, with the closure of its headers.
+        architectures: The number of architectures, which are compiled one after the other.
     """
     templates = _count_templates(source.text) + sum(map(_count_templates, source.headers.values()))
     text = len(source.text) // _BYTES_OF_TEXT_PER_MILLISECOND
@@ -46,22 +46,22 @@ def _count_templates(text: bytes) -> int:
 
 
 def read_costs(paths: Iterable[Path]) -> dict[str, int]:
-    """Read compile times in milliseconds by fragment key; of several for one key, that of the last file counts.
+    """Read compile times in milliseconds by fragment key; for each key, the last file that has it counts.
 
     Raises:
         BuildError: If a file cannot be read or has no timings.
     """
-    # None is free: shards of nothing but cache hits are still to be even.
+    # At least 1, so that shards are balanced even if everything is cached.
     return {key: max(1, round(1000 * seconds)) for path in paths for key, seconds in read_seconds(path).items()}
 
 
 def read_seconds(path: Path) -> dict[str, float]:
-    """Read the seconds that each fragment took, by the text form of its key, from timings written as JSON.
+    """Read the compile time of each fragment in seconds, by the text form of its key, from JSON timings.
 
     Raises:
         BuildError: If the file cannot be read or has no timings.
     """
-    hint = "write it with jitlto build --timings FILE.json"
+    hint = "create it with `jitlto build --timings FILE.json`"
     try:
         return msgspec.json.decode(files.read(path), type=_TimingsFile).fragments
     except OSError as error:
@@ -75,9 +75,9 @@ def read_seconds(path: Path) -> dict[str, float]:
 
 
 def costs(estimates: Mapping[str, int], recorded: Mapping[str, int]) -> dict[str, int]:
-    """Return the cost of each fragment by key: the recorded one, else its estimate on the scale of the recorded.
+    """Return the cost of each fragment by key: the recorded cost, else its estimate scaled to the recorded costs.
 
-    Both are in milliseconds and at least 1. Recorded costs of other fragments are ignored.
+    All are in milliseconds and at least 1. Recorded costs of other fragments are ignored.
     """
     known = estimates.keys() & recorded.keys()
     if not known:

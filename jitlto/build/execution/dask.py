@@ -1,4 +1,4 @@
-"""A Dask cluster as an executor: jobs are sent by content, so that a worker needs only jitlto and a toolchain."""
+"""A Dask cluster as an executor. Jobs are sent by content, so a worker needs only jitlto and a toolchain."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _ADDRESS = re.compile(r"dask://((?:[^\s:/@\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5})/?")
-_PATIENCE = 10  # seconds for a scheduler to answer and to have a worker
-_MOST_LOSSES = 3  # each of them several dead workers: the scheduler itself tries a call again on others
+_PATIENCE = 10  # seconds to wait for a scheduler's answer and for its first worker
+_MOST_LOSSES = 3  # each after several dead workers, because the scheduler itself retries
 
 
 class DaskExecutor(Executor):
-    """Runs calls in the workers of a Dask cluster; made by :func:`connect`.
+    """Runs calls in the workers of a Dask cluster; created by :func:`connect`.
 
-    A call whose worker is lost runs again on another. The cluster is the user's: closing this leaves it as it is.
+    A call whose worker is lost runs again on a different one. Closing the executor leaves the user's cluster running.
     """
 
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
-        # Not pure: a call that has failed runs again when it is submitted again.
+        # Not pure: a failed call that is submitted again runs again.
         self._executor = client.get_executor(pure=False)
 
     @property
@@ -45,7 +45,7 @@ class DaskExecutor(Executor):
         """Call ``fn`` in a worker.
 
         Raises:
-            BuildError: By the future: if workers die over the call again and again, or the scheduler is lost.
+            BuildError: Through the future, if workers die repeatedly, or the scheduler is lost.
         """
         from distributed import KilledWorker  # an extra
 
@@ -56,7 +56,7 @@ class DaskExecutor(Executor):
             nonlocal losses
             if isinstance(error, CancelledError):
                 what = "the cluster cancelled a job, or its scheduler is gone"
-                hint = "check that the scheduler runs, and see its log"
+                hint = "check the scheduler and its log"
                 raise BuildError(what, code="build-cluster-lost", where=self._address, hint=hint)
             if not isinstance(error, KilledWorker):
                 return None
@@ -72,11 +72,11 @@ class DaskExecutor(Executor):
         return with_substitute(self._executor.submit(call, *args), resubmit)
 
     def check(self, identities: Mapping[str, str]) -> None:
-        """Check that every worker has the compilers of this process, by name; else ToolchainError names both."""
+        """Check that every worker has the same compilers as this process; ToolchainError if not."""
         self._check_workers(partial(_identities, tuple(identities)), identities)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Disconnect: after what was submitted is done, or at once if ``cancel_futures`` or not ``wait``."""
+        """Disconnect: after the submitted calls are done, or at once if ``cancel_futures`` or not ``wait``."""
         self._executor.shutdown(wait=wait and not cancel_futures)
         self._client.close()
 
@@ -85,7 +85,7 @@ class DaskExecutor(Executor):
             if isinstance(theirs, JitltoError):
                 raise ToolchainError(theirs.what, code=theirs.code, where=f"worker {worker}", hint=theirs.hint)
             if isinstance(theirs, OSError):
-                continue  # it has just gone; others do its work
+                continue  # the worker is gone; others take over
             if not isinstance(theirs, dict):
                 what = f"worker {worker} cannot run jitlto: {theirs!r}"
                 hint = f"install jitlto {versions()['jitlto']} on every worker"
@@ -100,17 +100,17 @@ def connect(url: str) -> DaskExecutor:
         url: ``dask://HOST:PORT`` of the scheduler.
 
     Returns:
-        To be closed, best by ``with``.
+        The executor, a context manager.
 
     Raises:
         BuildError: If ``url`` is malformed, or no scheduler with workers answers there within ten seconds.
-        ToolchainError: If the package ``distributed`` is missing, or the scheduler or a worker has another jitlto or
+        ToolchainError: If the package ``distributed`` is missing, or a worker has a different version of jitlto or
             Python.
     """
     match = _ADDRESS.fullmatch(url)
     if match is None or int(match[1].rpartition(":")[2]) > 65535:
-        hint = "write dask://HOST:PORT, the scheduler's"
-        raise BuildError(f"invalid address of a cluster {url!r}", code="build-cluster-address", hint=hint)
+        hint = "write dask://HOST:PORT of the scheduler"
+        raise BuildError(f"invalid cluster address {url!r}", code="build-cluster-address", hint=hint)
     try:
         from distributed import Client  # an extra, which takes a second to import
     except ImportError as error:
@@ -123,7 +123,7 @@ def connect(url: str) -> DaskExecutor:
             client = make(f"tcp://{match[1]}", timeout=_PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:  # a time-out is an OSError
         what = f"no Dask scheduler answers: {error}"
-        hint = "check that it runs, and that no firewall is between"
+        hint = "check that it is running and reachable from here"
         raise BuildError(what, code="build-cluster-unreachable", where=match[1], hint=hint) from error
     try:
         _check_python(client, match[1])
@@ -136,21 +136,21 @@ def connect(url: str) -> DaskExecutor:
 
 
 def _check_answers(address: str) -> None:
-    """Raise OSError if no scheduler answers: Dask itself waits for ever for one that accepts and is silent."""
+    """Raise OSError if no scheduler answers; Dask would wait forever for a program that accepts and stays silent."""
     host, _, port = address.rpartition(":")
     with socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE) as connection:
-        # Dask's side of a connection begins with the size of a short greeting.
+        # A Dask scheduler first sends the size of a short greeting.
         size = connection.recv(8, socket.MSG_WAITALL)
     if len(size) != 8 or int.from_bytes(size, "little") > 1 << 16:
-        raise OSError("another program is listening there")
+        raise OSError("a different program is listening there")
 
 
 def _check_python(client: Any, address: str) -> None:
-    """Check the Python of workers, which may have no jitlto."""
+    """Check the workers' Python version, which needs no jitlto there."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError as error:
-        hint = f"start some: dask worker tcp://{address}"
+        hint = f"start one with `dask worker tcp://{address}`"
         raise BuildError("the cluster has no workers", code="build-cluster-empty", where=address, hint=hint) from error
     ours = {"Python": versions()["Python"]}
     for worker, installed in sorted(client.get_versions()["workers"].items()):
@@ -165,7 +165,7 @@ def _identities(names: tuple[str, ...]) -> dict[str, str]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence Dask's log of a connection that fails, which the error repeats."""
+    """Silence Dask's log about a failed connection, which the error repeats."""
     logger = logging.getLogger("distributed")
     level = logger.level
     logger.setLevel(logging.CRITICAL)

@@ -1,4 +1,4 @@
-"""The events of a build, and the interface of those who observe them: :class:`Observer`. Nothing is printed here."""
+"""The events of a build, and :class:`Observer`, the interface for receiving them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ class Span:
 
 
 class Observer:
-    """Receives the events of a build, in one thread. The methods do nothing; override those that you need."""
+    """Receives the events of a build, in one thread. The methods do nothing; override the ones needed."""
 
     def phase(self, name: str) -> None:
-        """The phase ``name`` begins, and the one before ends."""
+        """The phase ``name`` begins, and the previous phase ends."""
 
     def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
         """Rendering is done; one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows for each key.
 
-        ``costs`` are the known expected seconds by the text form of the key, possibly of other fragments too; see
-        :func:`jitlto.build.execution.costs.read_seconds`.
+        ``costs`` has the known compile times in seconds by the text form of the key, possibly of other fragments too.
         """
 
     def cached(self, key: FragmentKey) -> None:
-        """A fragment needs no compile: the build cache has it, or another fragment has the same source."""
+        """A fragment needs no compile: it is in the build cache, or a different fragment has the same source."""
 
     def compiled(self, span: Span) -> None:
         """A fragment was compiled."""

@@ -1,7 +1,7 @@
-"""The build scheduler: each distinct source once, from the cache or a compiler, the most expensive first.
+"""The build scheduler: takes each distinct source from the cache or compiles it, the most expensive first.
 
-It owns no process: it submits jobs to any :class:`concurrent.futures.Executor`, and no more at a time than the executor
-runs in parallel, so that another build with the same cache can claim the rest.
+It submits jobs to any :class:`concurrent.futures.Executor`, never more than the executor runs in parallel, so that
+other builds with the same cache can claim the rest.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from jitlto.model.headers import Source, split_leading_includes
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job
-_MOST_DEATHS = 2  # workers that may die over one job: the first death may be a different job's fault
+_MOST_DEATHS = 2  # worker deaths until a job fails: the first may be a different job's fault
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +70,7 @@ class Outcome:
     """The results of the requests."""
 
     sources: dict[int, CompiledSource] = field(default_factory=dict)  # by position of the request
-    failures: list[tuple[int, Failure]] = field(default_factory=list)  # the others, in order of positions
+    failures: list[tuple[int, Failure]] = field(default_factory=list)  # with positions of requests, in their order
     compiled: int = 0  # compiles that were run
 
 
@@ -91,7 +91,7 @@ class _Task:
 
     @property
     def key(self) -> str:
-        """The key of the compiler's whole input, which two builds should not compile at the same time."""
+        """The key of the compiler's whole input, so that only one build compiles it at a time."""
         return keys.entry_key(self.source_key, self.source.sha256)
 
     def job(self) -> CompileJob:
@@ -113,8 +113,8 @@ class Scheduler:
     width: int  # number of jobs to run in parallel, at least 1
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
-    begin: float  # time.perf_counter() when the build began
-    #: Continue after a failure. If False, the outcome has the failure of the first failing request, in their order.
+    begin: float  # time.perf_counter() at the start of the build
+    #: Continue after a failure. If False, the outcome's first failure is that of the first failing request.
     keep_going: bool = False
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _requests: Sequence[CompileRequest] = field(default=(), init=False)
@@ -152,7 +152,7 @@ class Scheduler:
         return self._outcome
 
     def _find_tasks(self) -> list[_Task]:
-        """Take results from the cache, and create tasks for the other requests, one for all equal ones."""
+        """Take results from the cache, and create a task for each distinct source among the other requests."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
         for position, request in enumerate(self._requests):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
@@ -175,7 +175,7 @@ class Scheduler:
         return list(tasks.values())
 
     def _start_tasks(self) -> None:
-        """Submit as many tasks as can run in parallel, without those that another build is compiling."""
+        """Submit as many tasks as can run in parallel, except those that another build is compiling."""
         for task in list(self._claimed):
             if len(self._running) < self.width and self._claim(task):
                 self._claimed.remove(task)
@@ -188,7 +188,7 @@ class Scheduler:
                 self._claimed.append(task)
 
     def _claim(self, task: _Task) -> bool:
-        """Return whether this build may compile a task: no other build is compiling it, or has done so for too long."""
+        """Return whether to compile a task: no other build is compiling it, or one has been for too long."""
         if self.cache is None or task.claim is not None:
             return True
         task.claim = self.cache.store.claim(task.key)
@@ -214,7 +214,7 @@ class Scheduler:
         try:
             result = future.result()
         except CompileError as error:
-            # An include through a macro cannot be found by reading the text: send that header too.
+            # A header included through a macro is not in the textual closure: send it too.
             config = task.request.config
             name = diagnostics.find_further_header(error, config.search, task.extra)
             if name is None:
@@ -267,7 +267,7 @@ class Scheduler:
             self._outcome.failures.append((position, Failure(rendered, described)))
             self.observer.failed(rendered.key, described)
         if not self.keep_going:
-            # Go on with earlier requests: the reported failure must not depend on the order of compiles.
+            # Finish earlier requests, so that the reported failure does not depend on the order of compiles.
             first = min(position for position, _ in self._outcome.failures)
             self._waiting = [t for t in self._waiting if t.positions[0] < first]
             self._claimed = [t for t in self._claimed if t.positions[0] < first]

@@ -1,6 +1,6 @@
-"""The time profile of a build: recorded, and written to a file of its own (JSON, SVG, HTML), never the database.
+"""The time profile of a build: recorded, and written as JSON, SVG or HTML; never stored in the database.
 
-The plot and the page, which needs no network and no library, are laid out by the templates beside this module.
+The templates beside this module define the plot and the page, which loads nothing.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from jitlto.errors import BuildError, JitltoError
 from jitlto.model.fragment import FragmentKey
 
 _DIGITS = 6  # microseconds
-_SHORTEST = 1e-6  # seconds; even an empty build has an axis
+_SHORTEST = 1e-6  # seconds of the time axis, even of an empty build
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of a build; times are in seconds from the start of the build. A name may occur again."""
+    """A phase of a build; times are in seconds from the start of the build. Phases may share a name."""
 
     name: str
     start: float
@@ -42,18 +42,18 @@ class Timings:
     """The time profile of a build; times are in seconds."""
 
     phases: tuple[Phase, ...]
-    spans: tuple[Span, ...]  # of each fragment that was compiled, in the order in which they ended
-    cached: int  # how many fragments needed no compile
+    spans: tuple[Span, ...]  # one per compiled fragment, in the order of their ends
+    cached: int  # number of fragments that needed no compile
     total_seconds: float
     earlier: Mapping[str, float] = field(default_factory=dict)  # known compile times of the cached ones, by key
 
 
 class Recorder(Observer):
-    """Records the timings of a build, which begins when the recorder is made.
+    """Records the timings of a build, which begins when the recorder is created.
 
     Args:
-        clock: Seconds, from any origin.
-        next_observer: Notified of everything too.
+        clock: Returns seconds, from any origin.
+        next_observer: Receives all events too.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Recorder(Observer):
         self._next.failed(key, error)
 
     def timings(self) -> Timings:
-        """The timings up to now; the last phase ends now."""
+        """Return the timings up to now, which ends the last phase."""
         now = self._clock() - self._begin
         ends = [start for _, start in self._phases[1:]] + [now]
         phases = tuple(Phase(name, start, end - start) for (name, start), end in zip(self._phases, ends, strict=False))
@@ -121,7 +121,7 @@ def to_json(timings: Timings) -> str:
 
 
 def to_svg(timings: Timings) -> str:
-    """Draw a lane for each phase and for each worker over the time of the build, as an SVG document."""
+    """Return an SVG document with a lane for each phase and each worker over the time of the build."""
     workers = defaultdict(list)
     for span in sorted(timings.spans, key=lambda span: span.start):
         bar = f"{span.key}: {_format_seconds(span.seconds)}", span.start, span.start + span.seconds
@@ -130,7 +130,7 @@ def to_svg(timings: Timings) -> str:
         (name, [("", p.start, p.start + p.seconds) for p in several], _format_seconds(sum(p.seconds for p in several)))
         for name, several in _phases_by_name(timings).items()
     ]
-    # A worker of another machine has another clock, which may run ahead of ours.
+    # The clock of a different machine may run ahead of ours.
     parts: list[Phase | Span] = [*timings.phases, *timings.spans]
     end = max([timings.total_seconds, _SHORTEST, *(part.start + part.seconds for part in parts)])
     return _template("timings.svg.jinja").render(
@@ -139,7 +139,7 @@ def to_svg(timings: Timings) -> str:
 
 
 def to_html(timings: Timings) -> str:
-    """Write the plot, and tables of phases, groups and fragments, as a page that loads nothing."""
+    """Return an HTML page that loads nothing, with the plot and tables of phases, groups and fragments."""
     groups = defaultdict(list)
     for span in timings.spans:
         groups[f"{span.key.family}/{span.key.group}"].append(span.seconds)
@@ -168,7 +168,7 @@ def _phases_by_name(timings: Timings) -> dict[str, list[Phase]]:
 
 
 def _round_numbers(end: float) -> list[float]:
-    """From 0 to ``end``, five to thirteen of them."""
+    """Return five to thirteen round numbers from 0 to ``end``."""
     power = 10.0 ** math.floor(math.log10(end / 5) + 1e-9)
     step = next(s * power for s in (5, 2, 1) if end / (s * power) >= 4.999)
     return [round(n * step, 9) for n in range(math.floor(end / step + 1e-9) + 1)]
@@ -200,15 +200,15 @@ _WRITERS: dict[str, Callable[[Timings], str]] = {".json": to_json, ".html": to_h
 
 
 def check_writable(path: Path) -> None:
-    """Check that :func:`write` can write a file, before a build takes its time.
+    """Check before a build that :func:`write` can write a file.
 
     Raises:
-        BuildError: If its ending is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be
+        BuildError: If its suffix is not ``.json``, ``.html`` or ``.svg``, its directory does not exist, or it cannot be
             written.
     """
     if path.suffix.lower() not in _WRITERS:
         what = f"unknown format of timings {path.suffix!r}"
-        hint = "end the name with .json (for a program), .html (a page) or .svg (its plot)"
+        hint = "end the name with .json (for programs), .html (a page) or .svg (a plot)"
         raise BuildError(what, code="build-timings-format", where=str(path), hint=hint)
     if not path.parent.is_dir():
         what = f"the directory {path.parent} does not exist"
@@ -216,18 +216,17 @@ def check_writable(path: Path) -> None:
     with _report_unwritable(path):
         file = os.path.realpath(path)  # resolved, so that a link is kept and its target written
         exists = os.path.lexists(file)
-        # Open it the way `write` will, because permission bits are not conclusive. A FIFO without a reader fails at
-        # once instead of blocking.
+        # Open it like `write`, because permission bits are not conclusive; without blocking on a FIFO.
         os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666))
         if not exists:
             os.unlink(file)  # noqa: PTH108 - a string
 
 
 def write(timings: Timings, path: Path) -> None:
-    """Write timings in the form that the file's ending names.
+    """Write timings in the format of the file's suffix.
 
     Raises:
-        BuildError: As :func:`check_writable`, or if the file cannot be written.
+        BuildError: As :func:`check_writable`.
     """
     check_writable(path)
     text = _WRITERS[path.suffix.lower()](timings)
@@ -240,5 +239,5 @@ def _report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what, hint = f"cannot be written: {error.strerror}", "name a file that you may write"
+        what, hint = f"cannot be written: {error.strerror}", "use a path that you may write to"
         raise BuildError(what, code="build-unwritable-timings", where=str(path), hint=hint) from error

@@ -1,9 +1,8 @@
-"""Sending jobs to any executor: a set of headers, megabytes that most jobs share, is sent to a worker once.
+"""Sending jobs to any executor. Headers, megabytes that most jobs share, are sent to each worker once.
 
-A job is sent with the SHA-256 of its headers in their place. A worker that does not have that set answers
-:class:`MissingHeaders` and is sent the job again, with the set. The worker may be one of our processes, or a thread or
-process of another executor, here or on another machine; those compile in worker processes of their own, so that the
-bytes are the same.
+A job is sent with the SHA-256 of its headers in their place. A worker that lacks them answers :class:`MissingHeaders`
+and is sent the job again with them. The worker may be a process of ours, or a thread or process of a different
+executor, here or on another machine, which then starts worker processes of ours, so that the bytes are the same.
 """
 
 from __future__ import annotations
@@ -33,15 +32,15 @@ T = TypeVar("T")
 Headers = Mapping[str, bytes]
 
 
-class MissingHeaders(Exception):  # noqa: N818 - a request to be sent them, which never leaves this module
-    """A worker does not have the set of headers with this SHA-256, or no longer."""
+class MissingHeaders(Exception):  # noqa: N818 - a request for them, which never leaves this module
+    """A worker lacks the set of headers with this SHA-256, or has discarded it."""
 
 
 class HeaderStore:
-    """The sets of headers that a process has, the most recently used ones; thread-safe.
+    """The most recently used sets of headers of a process; thread-safe.
 
     Args:
-        limit: Bytes to store at most, besides the set that was put last.
+        limit: The most bytes to store; the newest set may exceed it.
     """
 
     def __init__(self, limit: int) -> None:
@@ -74,19 +73,19 @@ _store = HeaderStore(_STORE_BYTES)
 
 def _after_fork() -> None:
     global _store
-    _store = HeaderStore(_STORE_BYTES)  # its lock may have been held by a thread that the fork does not have
+    _store = HeaderStore(_STORE_BYTES)  # a thread that the fork lacks may have held the lock
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that must be the same on both sides: jitlto's and Python's."""
+    """Return the versions of jitlto and Python, which client and worker must share."""
     return {"jitlto": __version__, "Python": ".".join(map(str, sys.version_info[:2]))}
 
 
 def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, str]) -> None:
-    """Check that a worker has the client's versions, or identities, of components by name; else ToolchainError."""
+    """Check that a worker's versions or identities of components, by name, are the client's; else ToolchainError."""
     for name, version in ours.items():
         if theirs.get(name) != version:
             what = f"worker {worker} has {_spell(name, theirs.get(name))}, the client has {_spell(name, version)}"
@@ -94,7 +93,7 @@ def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, st
 
 
 def _spell(name: str, version: str | None) -> str:
-    # An identity may be several lines, and begin with the name.
+    # An identity may have several lines and may begin with the name.
     text = "; ".join((version or "none").splitlines())
     return text if text.startswith(name) else f"{name} {text}"
 
@@ -104,7 +103,7 @@ def compile_job(job: CompileJob) -> CompileResult:
 
     Raises:
         CompileError: If the compiler refuses the source.
-        ToolchainError: If the compiler is missing here, or is not the one that the job was made for.
+        ToolchainError: If the compiler is missing, or differs from the client's.
     """
     compiler = _find_toolchain(job.toolchain)
     check_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
@@ -119,7 +118,7 @@ def _find_toolchain(name: str) -> Toolchain:
 
 
 def capacity(executor: Executor) -> int:
-    """Return how many jobs an executor runs at once: the number of its workers, if it reports one."""
+    """Return the number of jobs that an executor runs in parallel: its workers, or a default if it reports none."""
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
     return workers if isinstance(workers, int) else default_jobs()
 
@@ -128,15 +127,15 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     """Submit a job to an executor.
 
     Args:
-        executor: A :class:`ProcessExecutor`, whose processes compile, or any other executor, whose threads or processes
-            pass the job on to worker processes of their own.
-        job: The job; its headers are sent only if the worker does not have them.
+        executor: A :class:`ProcessExecutor`, whose processes run the job, or any other executor, whose threads or
+            processes pass it on to a :class:`ProcessExecutor`.
+        job: The job; its headers are sent only if the worker lacks them.
         run: A function that takes the job, such as :func:`compile_job`; pickled by reference.
 
     Returns:
-        Future: The outcome of ``run``. ToolchainError if the worker has a different jitlto, Python or compiler;
-            WorkerDied if the compiling process died. Cancelling before completion always succeeds, but a compile that
-            another executor's worker has started still runs to its end.
+        Future: The result of ``run``. It raises ToolchainError if the worker has a different jitlto, Python or
+            compiler, and WorkerDied if the process died. It can be cancelled until it is done, but a compile that a
+            different executor's worker has started runs to its end.
     """
     headers = digest_headers(job.source.headers)
     payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
@@ -152,10 +151,10 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
 
 
 def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
-    """Return a future that ends as ``first`` does, or as its substitute when it fails.
+    """Return a future with the result of ``first``, or of its substitute if it fails.
 
-    ``substitute`` takes the error (CancelledError if the executor cancelled the attempt), and returns the next attempt,
-    or None for none, or raises the error to end with.
+    ``substitute`` gets the error (CancelledError if the executor cancelled the attempt). It returns the next attempt,
+    or None to keep the error, or raises a different one.
     """
     outer: Future[T] = Future()
     current = first
@@ -167,7 +166,7 @@ def with_substitute(first: Future[T], substitute: Callable[[BaseException], Futu
         if error is not None and not outer.cancelled():
             try:
                 following = substitute(error)
-            except Exception as failure:  # noqa: BLE001 - it is what the future is to raise
+            except Exception as failure:  # noqa: BLE001 - the future raises it
                 error = failure
         if following is not None:
             current = following
@@ -191,8 +190,8 @@ def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> Any
 
 
 def _receive(client: Mapping[str, str], headers: str, payload: bytes, contents: Headers | None) -> Any:
-    # In a worker of another executor. The arguments are of built-in types only, so that another version of
-    # jitlto can read them and refuse.
+    # In a worker of a different executor. The arguments have built-in types only, so that a different version of
+    # jitlto can read and reject them.
     check_versions(socket.gethostname(), versions(), client)
     run, job = _open(headers, payload, contents)
     return submit(local_executor(), job, run).result()

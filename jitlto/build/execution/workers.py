@@ -1,8 +1,8 @@
-"""Worker processes: an executor whose workers import nothing of the program that uses it.
+"""Worker processes: an executor whose workers do not import the program that uses it.
 
 ``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script
 without ``if __name__ == "__main__":``, or one read from standard input, fails obscurely. Here a worker is a fresh
-interpreter that receives calls over a socket of its own, and that ends when its parent does.
+interpreter that receives calls over a socket and ends with its parent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ T = TypeVar("T")
 Call = Callable[..., Any]
 
 _COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.execution.workers import serve; serve(*sys.argv[1:])"
-_BYTES_PER_JOB = 2 << 30  # on the heaviest CCCL headers NVRTC takes half a GiB, and snapshots of them three times that
+_BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _STOP = b""
 
@@ -75,16 +75,16 @@ class ProcessExecutor(Executor):
     """Runs calls in worker processes that stay alive between calls.
 
     Functions, arguments, results and exceptions are pickled. A call whose worker dies raises :class:`WorkerDied`; the
-    next call gets a new worker. Workers end with the process that started them, however that ends.
+    next call gets a new worker. Workers end with the process that started them, even if it is killed.
 
     Args:
-        workers: The largest number of processes; they are started on demand.
+        workers: The maximum number of processes, which are started on demand.
     """
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._shared: str | None = None
-        self._threads = ThreadPoolExecutor(workers)  # one a worker: it waits for the worker's answers
+        self._threads = ThreadPoolExecutor(workers)  # one per worker, waiting for its answers
         self._own = threading.local()
         self._started: set[_Worker] = set()
         self._lock = threading.Lock()
@@ -99,9 +99,9 @@ class ProcessExecutor(Executor):
         return self._threads.submit(fn, self._call, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Stop the workers: when they are idle, or at once if ``cancel_futures``."""
+        """Stop the workers when they are idle, or at once if ``cancel_futures``."""
         if os.getpid() != self._owner:
-            return  # a copy in a forked process, which does not own the workers
+            return  # a fork's copy, which does not own the workers
         if cancel_futures:
             with self._lock:
                 self._closed = True
@@ -146,14 +146,14 @@ class _Gone(Exception):  # noqa: N818 - never leaves this module
 
 
 class _Worker:
-    """One worker process and our end of the socket to it; for one thread at a time, except :meth:`kill`."""
+    """A worker process and our end of its socket; for one thread at a time, except :meth:`kill`."""
 
     def __init__(self, shared: str) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
         self._pipe, theirs = Pipe()
         with theirs:
-            # NVRTC writes its working directory into LTO-IR, so it is the same in every build. What libraries print
-            # goes to standard error. In a process group of its own, so that compilers which it starts end with it.
+            # NVRTC writes its working directory into LTO-IR, so it is the same in every build. Output of libraries goes
+            # to standard error. The process group is new, so that compilers started by the worker end with it.
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _COMMAND.format(path=path), str(theirs.fileno()), str(os.getpid()), shared],
                 stdin=subprocess.DEVNULL,
@@ -167,7 +167,7 @@ class _Worker:
         request = pickle.dumps((fn, args, kwargs))
         try:
             self._pipe.send_bytes(request)
-            # The socket alone does not tell: a fork made while we started may have their end open.
+            # The socket alone does not show it: a fork made during the start may hold the other end open.
             while not self._pipe.poll(1):
                 if self._process.poll() is not None:
                     raise _Gone
@@ -181,13 +181,13 @@ class _Worker:
         return result
 
     def kill(self) -> None:
-        """End the process and those that it has started, at once."""
-        if self._process.returncode is None:  # not reaped: the number is still its own
+        """Kill the process and those that it has started."""
+        if self._process.returncode is None:  # not reaped, so the process id is still valid
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
 
     def stop(self) -> int:
-        """End an idle process, and return its exit status, negative for a signal."""
+        """End an idle process and return its exit status, negative for a signal."""
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(_STOP)
         try:
@@ -199,21 +199,21 @@ class _Worker:
         return status
 
 
-#: In a worker, the directory of small files that the workers of one executor share; elsewhere None.
+#: In a worker, a directory that the workers of one executor share; elsewhere None.
 shared_directory: Path | None = None
 
 
 def serve(socket: str, parent: str, shared: str) -> None:
-    """Answer calls on the descriptor ``socket`` until told to stop, or the process ``parent`` ends: a worker's side."""
+    """In a worker, answer calls on the descriptor ``socket`` until told to stop or the process ``parent`` ends."""
     global shared_directory
     shared_directory = Path(shared)
-    # The program that we work for decides what an interrupt means; the compilers that we start inherit this.
+    # The parent handles interrupts; compilers started here inherit this.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     descriptor = int(socket)
     os.set_inheritable(descriptor, False)
     threading.Thread(target=_end_with, args=(descriptor, int(parent)), daemon=True).start()
     pipe = Connection(descriptor)
-    with contextlib.suppress(EOFError, ConnectionError):  # our parent is gone, and we shall be in a moment
+    with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
         while request := pipe.recv_bytes():
             pipe.send_bytes(_answer(request))
 
@@ -231,8 +231,8 @@ def _answer(request: bytes) -> bytes:
 
 
 def _end_with(socket: int, parent: int) -> None:
-    # Compilers release the interpreter's lock while they work, so this runs then too. The parent's number is needed
-    # where a fork of the parent holds the other end of the socket open.
+    # Runs during compiles too, which release the interpreter's lock. The parent's process id is needed because a fork
+    # of the parent may hold the other end of the socket open.
     poll = select.poll()
     poll.register(socket, 0)  # errors and hang-ups, which are always reported
     while not poll.poll(500) and os.getppid() == parent:
@@ -245,9 +245,9 @@ _local_lock = threading.Lock()
 
 
 def local_executor() -> ProcessExecutor:
-    """Return the executor of this process for the threads and processes of other executors; it ends at exit.
+    """Return the executor of this process for workers of other executors; it ends at exit.
 
-    Its workers share neither working directory nor threads with this process, and a crash ends a worker alone.
+    Its workers share neither working directory nor threads with this process, and a crash ends only a worker.
     """
     global _local
     with _local_lock:
@@ -257,7 +257,7 @@ def local_executor() -> ProcessExecutor:
 
 
 def close_local() -> None:
-    """End the executor that :func:`local_executor` made, at once."""
+    """End the executor of :func:`local_executor` at once."""
     if _local is not None:
         _local.shutdown(cancel_futures=True)
 
