@@ -9,8 +9,8 @@ tree is built; warnings about names come from ``document``. The rules here:
 - No two combinations are identical. If no object writes a name twice, each combination splits into its members' parts
   in exactly one way, so identical combinations exist exactly if two alternatives of one array have a combination in
   common. Each array is checked separately: its alternatives are partitioned by the value that they give to a name,
-  until each partition holds one. Memory is bounded by the size of the document, not by the count. (Time is not bounded: the
-  problem is NP-hard. In practice one name distinguishes all alternatives, so that the first partition is the last.)
+  until each partition holds one. Memory is bounded by the size of the document, not by the count. (Time is not bounded:
+  the problem is NP-hard. In practice one name distinguishes all alternatives, so that one partition decides.)
 
 Every leaf is a string here, because the tree was compiled strictly, so None can mean "does not write the name".
 """

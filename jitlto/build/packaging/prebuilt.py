@@ -59,8 +59,8 @@ def _find(prebuilt: Path, package: PackageConfig) -> Path:
 def check_prebuilt(opened: FragmentDatabase, families: Sequence[FamilyDeclaration]) -> None:
     """Check that a database matches what a build of these families would make, as far as possible without compiling.
 
-    It compares the families, their declarations, all fragments, and their images by architecture and compiler. A changed
-    body of a device function is not noticed.
+    It compares the families, their declarations, all fragments, and their images by architecture and compiler, but does
+    not notice a changed body of a device function.
 
     Raises:
         ProjectError: For the first difference.
