@@ -1,4 +1,4 @@
-"""Look a plan's linked kernel up in all caches, and compare it with the nearest entry if it is missing."""
+"""Look up a plan's linked kernel in all caches, and compare it with the nearest entry if it is missing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,9 @@ class Source:
 
     Args:
         layer: ``pack`` or ``disk``.
-        title : str
-        path : Path
+        title: Its description.
         files: Digest → file.
-        get: Digest → entry, None if it is missing or damaged.
+        get: Digest → entry; None if it is missing or damaged.
     """
 
     layer: str
@@ -32,7 +31,7 @@ class Source:
     get: Callable[[str], bytes | None]
 
     def holds(self, digest: str) -> bool:
-        """Return whether a program would use the entry: whether it exists and is not damaged."""
+        """Return whether the entry exists and is not damaged, so that a program would use it."""
         payload = self.get(digest) if digest in self.files else None
         return payload is not None and decode_entry(digest, payload, 0.0, self.layer) is not None
 
@@ -45,7 +44,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field in which two linked kernels differ; ``fragment`` is the key if it concerns a single fragment."""
+    """One field in which two linked kernels differ; ``fragment`` is the key if only one fragment is concerned."""
 
     field: str
     there: object
@@ -79,7 +78,7 @@ class Lookup:
     Args:
         sources: The places where a program would look, in order.
         hit: The source that has the kernel; None for a miss.
-        problem: The reason why the user's cache is not among the sources; None if it is.
+        problem: Why the user's cache is not among the sources; None if it is.
         nearest: The nearest entry; only for a miss.
     """
 
@@ -90,7 +89,7 @@ class Lookup:
 
 
 def look_up(plan: Plan) -> Lookup:
-    """Look for the linked kernel of a plan where a program would: packs beside the database, then the user's cache."""
+    """Look for a plan's linked kernel where a program would: packs beside the database, then the user's cache."""
     sources, problem = _sources(plan.database.location)
     hit = next((source for source in sources if source.holds(plan.digest)), None)
     return Lookup(tuple(sources), hit, problem, None if hit else _nearest(plan, sources))
@@ -103,7 +102,7 @@ def _sources(database: Path) -> tuple[list[Source], str | None]:
     ]
     place = user_caches()[0]
     if place.setting == "off":
-        return found, f"the user's cache is not looked at: {CACHE_OFF}"
+        return found, f"the user's cache is not searched: {CACHE_OFF}"
     if problem := place.problem():
         return found, f"the user's cache cannot be used: {place.directory}: {problem}"
     try:
@@ -117,7 +116,7 @@ def _sources(database: Path) -> tuple[list[Source], str | None]:
 
 
 def _nearest(plan: Plan, sources: Iterable[Source]) -> Nearest | None:
-    """Return the entry with the fewest differences: of the same kernel and configuration, else of the same group."""
+    """Return the entry with the fewest differences, preferably of the same kernel and configuration."""
     own = plan.link_key
     best: tuple[tuple[bool, bool, int, str], Nearest] | None = None
     for source in sources:
@@ -140,7 +139,7 @@ def _differences(plan: Plan, there: LinkKey) -> Iterator[Difference]:
     own, theirs = plan.link_key.inputs, there.inputs
     for name in sorted(own.keys() | theirs.keys()):
         here, cached = own.get(name), theirs.get(name)
-        # A different configuration implies different fragments and mostly a different entry: not worth listing.
+        # A different configuration implies different fragments and mostly a different entry: do not list them.
         if here == cached or (chosen != other and name in ("images", "entry")):
             continue
         if name == "images" and isinstance(cached, list):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Dispatcher:
-    """Chooses a launcher by values that are passed with each call: one dict look-up once the kernel has been linked.
+    """Chooses a launcher by values that are passed with each call; a known kernel costs one dict look-up.
 
     Created by :meth:`KernelFamily.dispatcher`. Thread-safe.
     """
@@ -71,19 +71,19 @@ class Dispatcher:
         self._typed = any(_alike(family.parameters[name]) for name in names)
         self._family = family
         self._fixed = dict(fixed)
-        # Copied, so that a later change by the caller has no effect.
+        # Copied, so that callers can change their dict later.
         self._how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
 
     def __call__(self, *values: object) -> Launcher:
         """Return the launcher for these values, one for each name.
 
         Raises:
-            PlanError, LinkError, NoDeviceError: As :meth:`KernelFamily.launcher`.
+            JitltoError: As :meth:`KernelFamily.launcher`.
         """
         request = (*values, *map(type, values)) if self._typed else values
         try:
             return self.tables[kind()][request]
-        except (KeyError, TypeError):  # TypeError: a value that cannot be hashed; planning will report it
+        except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning reports
             launcher = self._find(values)
         self.tables[kind()][request] = launcher
         return launcher
@@ -94,13 +94,13 @@ class Dispatcher:
                 f"{len(values)} values given for {len(self.names)} parameters",
                 code="plan-value-count",
                 where=self._family.name,
-                hint=f"one each for {', '.join(self.names)}",
+                hint=f"give one value for each of {', '.join(self.names)}",
             )
         chosen = dict(zip(self.names, values, strict=True))
         return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
 
 
 def _alike(values: Sequence[str]) -> bool:
-    """Return whether a parameter has values that are equal in Python, such as ``1`` and ``true``."""
+    """Return whether some of a parameter's values are equal in Python, such as ``1`` and ``true``."""
     numbers = [{"true": "1", "false": "0"}.get(value, value) for value in values]
     return len({float(n) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", n) else n for n in numbers}) < len(values)

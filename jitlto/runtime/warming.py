@@ -1,4 +1,4 @@
-"""Linking ahead: recorded kernels, or all kernels of a family, are linked into the user's cache or a pack."""
+"""Linking ahead of time: recorded kernels, or all kernels of a family, into the user's cache or a pack."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from jitlto.errors import JitltoError
 from jitlto.model import enumeration
@@ -24,13 +23,10 @@ from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan, Request
 from jitlto.storage.user_caches import user_caches
 
-#: Finds a family by its name.
-FindFamily: TypeAlias = Callable[[str], KernelFamily]
-
 
 @dataclass(frozen=True, slots=True)
 class WarmJob:
-    """One plan to link, for the current device if ``arch`` is None; ``family`` is the error if it was not found."""
+    """One plan to link, for the current device if ``arch`` is None; ``family`` is an error if it was not found."""
 
     request: Request
     arch: Architecture | None
@@ -44,7 +40,7 @@ class WarmJob:
 
 @dataclass(frozen=True, slots=True)
 class WarmJobs:
-    """Plans to link, and the number of plans that were left out, with the reason."""
+    """Plans to link, and the number of plans left out, with the reason."""
 
     jobs: list[WarmJob]
     left_out: int = 0
@@ -65,7 +61,7 @@ class WarmOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WarmResult:
-    """All outcomes, each digest once; ``packed`` is the number of kernels in the pack that was written."""
+    """All outcomes, each digest once; ``packed`` is the number of kernels in the written pack."""
 
     outcomes: list[WarmOutcome] = field(default_factory=list)
     packed: int = 0
@@ -84,15 +80,15 @@ class WarmResult:
 
 
 def recorded_jobs(
-    path: Path, find: FindFamily, targets: Sequence[Architecture] = (), database: Path | None = None
+    path: Path, find: Callable[[str], KernelFamily], targets: Sequence[Architecture] = (), database: Path | None = None
 ) -> WarmJobs:
     """Return jobs for the plans in a file that ``JITLTO_RECORD`` wrote.
 
     Args:
         path: The file.
-        find: Finds a family; an error that it raises becomes the outcome of the family's jobs.
+        find: Finds a family by name; an error that it raises becomes the outcome of the family's jobs.
         targets: Target architectures for all plans; by default each plan's own.
-        database: If given, plans of families that it does not hold are left out.
+        database: If given, plans of families that this database does not hold are left out.
 
     Raises:
         JitltoError: If the file holds no plan, or no plan of the database's families.
@@ -100,10 +96,10 @@ def recorded_jobs(
     used = recording.read(path)
     if not used:
         raise JitltoError(
-            "holds no plan",
+            "the file holds no plan",
             code="jitlto-nothing-recorded",
             where=str(path),
-            hint="run the program with JITLTO_RECORD=FILE",
+            hint=f"record one: JITLTO_RECORD={path} PROGRAM",
         )
     held = session.default.registry.open(database).families if database else None
     own = [plan for plan in used if held is None or plan.request.family in held]
@@ -135,11 +131,11 @@ def family_jobs(
 
     Args:
         family: The family.
-        settings: Parameters and their allowed values, separated by commas; values of a repeated name are combined.
-        targets: Target architectures; None for that of the current device.
+        settings: Parameters and their allowed values, separated by commas; values of a repeated name add up.
+        targets: Target architectures; None stands for the current device.
 
     Raises:
-        JitltoError: If no kernel has such values.
+        JitltoError: If no kernel has these values.
     """
     allowed = _allowed_values(family, settings)
     jobs: list[WarmJob] = []
@@ -159,10 +155,10 @@ def family_jobs(
         jobs += [WarmJob(request, target, family) for target in targets]
     if not jobs and not waiting:
         raise JitltoError(
-            "no kernel has these values together",
+            "no kernel has this combination of values",
             code="jitlto-no-such-kernel",
             where=family.name,
-            hint="`jitlto ls DB` lists the fragments",
+            hint="list the fragments: jitlto ls DB",
         )
     return WarmJobs(jobs, waiting, "that need callers' code; record a program that uses them")
 
@@ -170,7 +166,7 @@ def family_jobs(
 def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
     allowed: dict[str, set[str]] = {}
     for parameter, text in settings:
-        # A comma may be part of a value, as in the name of a template's instance.
+        # A comma may be part of a value, as in a template's arguments.
         several = [text] if text in family.parameters.get(parameter, ()) else text.split(",")
         for value in several:
             spelled = normalize_configuration({parameter: value}, family.parameters, family.name)
@@ -181,7 +177,7 @@ def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -
 class WarmTarget:
     """The destination of kernels: the user's cache, or the pack at ``output``, which then holds exactly these kernels.
 
-    Create it before loading a family: loading only warns about a cache that cannot be used, this raises an error.
+    Create it before loading a family: it raises an error for an unusable cache, but loading only warns.
 
     Raises:
         JitltoError: If the cache is off or cannot be used, or the pack cannot be written.
@@ -201,7 +197,7 @@ class WarmTarget:
     def link(
         self, jobs: Sequence[WarmJob], workers: int | None = None, on_job: Callable[[int], object] = lambda _: None
     ) -> WarmResult:
-        """Link all jobs, several in parallel and each digest once; kernels that are already there are not linked again.
+        """Link all jobs in parallel, each digest once; kernels that the destination already holds are not linked again.
 
         Raises:
             JitltoError: If the pack cannot be written.
@@ -211,7 +207,7 @@ class WarmTarget:
         def work(job: WarmJob) -> WarmOutcome | None:
             plan = job.plan()
             claim = object()
-            if claimed.setdefault(plan.digest, claim) is not claim:  # one step for all threads
+            if claimed.setdefault(plan.digest, claim) is not claim:  # setdefault is atomic
                 return None
             kernel = self._to_cache(plan) if self._output is None else self._to_pack(plan)
             return WarmOutcome(job, plan.target.sm, plan.link_key, plan.database.path, kernel.layer)
@@ -234,7 +230,7 @@ class WarmTarget:
         return self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
 
     def _to_pack(self, plan: Plan) -> LinkedKernel:
-        """Take a kernel from the pack that is replaced or from a cache, else link it; add it to the new pack."""
+        """Take a kernel from the replaced pack or a cache, or link it; add it to the new pack."""
         digest = plan.digest
         payload = self._replaced.get(digest) if self._replaced else None
         found = decode_entry(digest, payload, 0.0, "pack") if payload else None
@@ -243,7 +239,7 @@ class WarmTarget:
         return kernel
 
     def _verified(self, outcome: WarmOutcome) -> WarmOutcome:
-        """Return the outcome, or a failure if the kernel was linked but is not in the cache."""
+        """Return the outcome, or a failure if the kernel was linked but the cache does not hold it."""
         if outcome.key is None or outcome.database is None or outcome.layer == "pack":
             return outcome
         if self._cache.find(outcome.key.digest, outcome.database) is not None:
@@ -252,11 +248,11 @@ class WarmTarget:
         refused = self._cache.store.write_error if self._cache.store else None
         if refused:
             reason = f"{place.directory}: {refused}"
-            hint = "free some space, set JITLTO_CACHE_DIR to a different directory, or write a pack: -o PACK"
+            hint = "free disk space, set JITLTO_CACHE_DIR to a different directory, or write a pack: -o PACK"
         else:
-            reason = f"its bound of {place.bound} bytes is too low"
+            reason = f"its size limit of {place.bound} bytes is too low"
             hint = "raise JITLTO_CACHE_SIZE, or write a pack: -o PACK"
-        error = JitltoError(f"linked, but not kept in the cache: {reason}", code="jitlto-cache-full", hint=hint)
+        error = JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
         return replace(outcome, layer="", error=error)
 
     def _write(self) -> None:
@@ -264,11 +260,11 @@ class WarmTarget:
         try:
             packs.write(self._output, self._entries)
         except OSError as error:
-            raise _unwritable(self._output, error.strerror or str(error), "make room there") from None
+            raise _unwritable(self._output, error.strerror or str(error), "free disk space") from None
 
 
 def _unwritable(output: Path, reason: str, remedy: str) -> JitltoError:
-    hint = f"{remedy}, or name another file: -o PACK"
+    hint = f"{remedy}, or name a different file: -o PACK"
     return JitltoError(f"cannot be written: {reason}", code="jitlto-unwritable-file", where=str(output), hint=hint)
 
 
@@ -276,10 +272,10 @@ def _writable_cache() -> KernelCache:
     place = user_caches()[0]
     if place.setting != "on":
         raise JitltoError(
-            f"JITLTO_CACHE={place.setting}: nothing is added to the cache of linked kernels",
+            f"JITLTO_CACHE={place.setting} keeps kernels from being cached",
             code="jitlto-unusable-cache",
             where=str(place.directory),
-            hint="leave JITLTO_CACHE unset, or write a pack: -o PACK",
+            hint="unset JITLTO_CACHE, or write a pack: -o PACK",
         )
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
     return KernelCache(place.open())
@@ -288,9 +284,9 @@ def _writable_cache() -> KernelCache:
 def _require_writable(output: Path) -> None:
     parent = output.absolute().parent
     if not parent.is_dir():
-        raise _unwritable(output, "its directory does not exist", "make it")
+        raise _unwritable(output, "its directory does not exist", "create it")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise _unwritable(output, "no permission to write its directory", "change that")
+        raise _unwritable(output, "no permission to write to its directory", "change the permissions")
 
 
 def _existing_pack(output: Path) -> Pack | None:
@@ -299,6 +295,6 @@ def _existing_pack(output: Path) -> Pack | None:
     try:
         if not output.is_file():
             raise ValueError("not a file")
-        return Pack(output.absolute())  # as a family's own packs are named, for warnings that are given once
+        return Pack(output.absolute())  # like packs beside a database, because warnings are given once per path
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise _unwritable(output, f"not a pack that can be replaced: {error}", "remove it") from error

@@ -1,9 +1,9 @@
 """Databases of packages that are installed editable: built from the source tree, into the user's cache.
 
-The package's ``[tool.jitlto]`` says what its database is made of; ``jitlto build --project`` makes it, in a process of
-its own, for the run side never imports the build side. A digest of its sources is stored beside it: as long as that
-stays the same, nothing is started. Sources are taken by directory, so that too much may count and nothing is missed;
-the build then finds in its own cache what has not changed.
+The package's ``[tool.jitlto]`` declares what the database is made of. ``jitlto build --project`` builds it, in a
+separate process because the run side never imports the build side. A digest of the sources is stored beside the
+database; while it stays the same, no build is started. The digest covers whole directories: it may change without need,
+but it misses no change, and the build takes unchanged sources from its own cache.
 """
 
 from __future__ import annotations
@@ -33,23 +33,22 @@ if TYPE_CHECKING:
 
 #: Below the user's cache directory.
 DIRECTORY = "editable"
-_SILENT, _PATIENCE = 1.0, 600.0  # seconds of waiting for another process: not worth a word on the log, and at most
-# The same modules as in this process, wherever it has them from.
+_SILENT, _PATIENCE = 1.0, 600.0  # seconds of waiting for a concurrent build: without a warning, and at most
+# The build imports the same modules as this process.
 _COMMAND = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); from jitlto.cli import main; main()"
 
 
 def ensure_database(installed: InstalledFamily, source: Path, settings: Config) -> Path:
-    """The database of a distribution that is installed editable, built now if its sources have changed.
+    """Return the database of a distribution that is installed editable, and build it first if its sources have changed.
 
-    Without ``[tool.jitlto]`` it is the file in the source tree, which somebody else makes.
+    Without ``[tool.jitlto]`` it is a file in the source tree, which is not built here.
 
     Args:
-        installed : InstalledFamily
         source: The distribution's source tree.
-        settings: Where databases are built.
+        settings: Determine the directory for such databases.
 
     Raises:
-        DatabaseError: If it cannot be built, or is not there.
+        DatabaseError: If it cannot be built or does not exist.
     """
     table = _read_table(installed, source)
     if table is None:
@@ -62,10 +61,10 @@ def ensure_database(installed: InstalledFamily, source: Path, settings: Config) 
 
 
 def locate_database(installed: InstalledFamily, source: Path, settings: Config) -> Path:
-    """The path at which :func:`ensure_database` has it, or will have it; nothing is built.
+    """Return the path that :func:`ensure_database` would return, without building anything.
 
     Raises:
-        DatabaseError: If the source tree is gone, or does not say how it is built and has none.
+        DatabaseError: If the source tree does not exist, or has neither ``[tool.jitlto]`` nor a database.
     """
     if _read_table(installed, source) is None:
         return _in_tree(installed, source)
@@ -73,7 +72,7 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
 
 
 def built_databases(settings: Config) -> dict[Path, int]:
-    """The databases that were built for such packages and are still there, with their bytes."""
+    """Return the existing databases that were built for such packages, with their bytes."""
     sizes = {}
     for folder in _folders(settings):
         for path in folder.glob(f"*{SUFFIX}"):
@@ -83,9 +82,9 @@ def built_databases(settings: Config) -> dict[Path, int]:
 
 
 def clear(settings: Config) -> int:
-    """Remove these databases, each with the record of its sources; returns how many there were.
+    """Remove these databases and the records of their sources; return their number.
 
-    Locks stay: another process may wait at one.
+    Lock files stay, because a process may be waiting for one.
     """
     removed = 0
     for path in built_databases(settings):
@@ -97,23 +96,23 @@ def clear(settings: Config) -> int:
 
 
 def _folders(settings: Config) -> list[Path]:
-    """The folders of databases; nothing else of what lies in a cache directory."""
+    """Return the folders of such databases."""
     try:
         directory = CacheDir(settings.cache_dir / DIRECTORY, 0, readonly=True).directory
         return [path for path in sorted(directory.iterdir()) if path.is_dir() and not path.is_symlink()]
     except OSError:
-        return []  # nothing was built, or it is not this user's own
+        return []  # nothing was built, or the directory belongs to a different user
 
 
 def _built(installed: InstalledFamily, source: Path, settings: Config) -> Path:
-    # A process with another environment has another compiler.
+    # A different environment has a different compiler.
     of = json.dumps([os.path.realpath(source), sys.prefix, installed.distribution])
     name = hashlib.sha256(of.encode("utf-8", "surrogateescape")).hexdigest()
     return settings.cache_dir / DIRECTORY / name / installed.location.name
 
 
 def _read_table(installed: InstalledFamily, source: Path) -> dict[str, object] | None:
-    """The package's ``[tool.jitlto]``; empty if only the build can say what is wrong with it."""
+    """Return the package's ``[tool.jitlto]``, or None; an invalid table is returned empty and left to the build."""
     try:
         table = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig")).get("tool", {}).get("jitlto")
         return table if isinstance(table, dict | None) else {}
@@ -121,10 +120,10 @@ def _read_table(installed: InstalledFamily, source: Path) -> dict[str, object] |
         if source.is_dir():
             return None
         raise DatabaseError(
-            f"{installed.title} is installed editable, and its source tree is gone",
+            f"{installed.title} is installed editable, but its source tree does not exist",
             code="database-source-gone",
             where=str(source),
-            hint=f"install it again: pip install -e SOURCES, or pip uninstall {installed.distribution}",
+            hint=f"pip install -e SOURCES, or pip uninstall {installed.distribution}",
         ) from None
     except (OSError, ValueError, RecursionError, AttributeError):
         return {}
@@ -137,16 +136,16 @@ def _in_tree(installed: InstalledFamily, source: Path) -> Path:
         if path.is_file():
             return path
     raise DatabaseError(
-        f"{installed.title} is installed editable, and has no database for the family {installed.family!r}",
+        f"{installed.title} is installed editable, but has no database for the family {installed.family!r}",
         code="database-not-built",
         where=str(path),
-        hint=f"declare [tool.jitlto] in {source / 'pyproject.toml'}, and it is built when it is needed; or build it "
-        f"there: jitlto build FAMILY -o {path}",
+        hint=f"declare [tool.jitlto] in {source / 'pyproject.toml'}, to have it built when needed; or build it: "
+        f"jitlto build FAMILY -o {path}",
     )
 
 
 def _require_own(directory: Path, installed: InstalledFamily) -> None:
-    """Make a directory of this user alone, or see that it is one: what lies in it becomes code."""
+    """Create a directory that only this user can write to, or check it, because its content becomes code."""
     try:
         CacheDir(directory, 0)
     except OSError as error:
@@ -155,14 +154,14 @@ def _require_own(directory: Path, installed: InstalledFamily) -> None:
             f"{error.strerror or error}",
             code="database-unusable-directory",
             where=str(directory),
-            hint="set JITLTO_CACHE_DIR to another directory, one that belongs to this user",
+            hint="set JITLTO_CACHE_DIR to a directory that only you can write to",
         ) from error
 
 
 def _state(source: Path, table: dict[str, object], settings: Config) -> str | None:
-    """SHA-256 of all that the database is made from; None where only the build knows what that is."""
+    """Return the SHA-256 of everything that the database is made from; None if only the build knows what that is."""
     if settings.prebuilt:
-        return None  # what the build takes instead of sources is its own affair
+        return None  # the build takes prebuilt databases instead of sources
     try:
         families = _families(source, table)
         digest = hashlib.sha256(json.dumps(lookup_cache.linker_surroundings()).encode("utf-8", "surrogateescape"))
@@ -176,10 +175,10 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
 
 
 def _families(source: Path, table: dict[str, object]) -> list[Path]:
-    """The declarations that ``families`` names, by their folders.
+    """Return the declarations that ``families`` names.
 
     Raises:
-        FamilyError: If one is not there.
+        FamilyError: If one is not found.
     """
     names = table.get("families")
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -188,7 +187,7 @@ def _families(source: Path, table: dict[str, object]) -> list[Path]:
 
 
 def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes]]:
-    """Names and contents of what a family is made from: all below its directories, and headers beyond them."""
+    """Yield names and contents of a family's sources: all files in its directories, and headers outside them."""
     folders = {family.path.parent, *family.include}
     for group in family.groups:
         folders.update(path.parent for path in (group.matrix, group.template) if path)
@@ -202,9 +201,9 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
                     continue
                 content = path.read_bytes()
                 yield str(path), content
-                # Of a header that is beside the directories, the text alone says so: "../common.cuh".
-                beyond = search.closure(content).headers
-                yield from ((name, beyond[name]) for name in sorted(beyond) if name.startswith(".."))
+                # Headers outside the directories, such as "../common.cuh", are found by the includes.
+                headers = search.closure(content).headers
+                yield from ((name, headers[name]) for name in sorted(headers) if name.startswith(".."))
 
 
 def _record(path: Path) -> Path:
@@ -212,19 +211,19 @@ def _record(path: Path) -> Path:
 
 
 def _is_current(path: Path, state: str | None) -> bool:
-    """True if there is a database made from sources in this state."""
+    """Return whether the database exists and was built from sources in this state."""
     if state is None:
         return False
     try:
         recorded = json.loads(_record(path).read_bytes())
     except (OSError, ValueError, RecursionError):
         return False
-    # Of the file too: a build that was stopped may have left the new one with the old record.
+    # The digest of the file too: an interrupted build may leave a new database with an old record.
     return bool(recorded == [state, digest_of(path)])
 
 
 def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: Config) -> None:
-    """Build, unless another process that was before us has."""
+    """Build the database, unless a concurrent process has just built it."""
     import logging
 
     import filelock
@@ -232,33 +231,27 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
     log = logging.getLogger(__name__)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     lock = filelock.FileLock(path.with_suffix(".lock"), thread_local=False)
-    begin = time.monotonic()
     try:
         try:
             lock.acquire(timeout=_SILENT)
         except filelock.Timeout:
-            log.warning("waiting for another process that builds the fragments of %s", installed.title)
+            log.warning("waiting for a concurrent build of the fragments of %s", installed.title)
             lock.acquire(timeout=_PATIENCE)
     except filelock.Timeout:
-        waited = time.monotonic() - begin
-        log.warning(
-            "another process has been building the fragments of %s for %.0f s; building them too",
-            installed.title,
-            waited,
-        )
+        log.warning("waited %.0f s for the fragments of %s: building them too", _SILENT + _PATIENCE, installed.title)
     except (OSError, NotImplementedError):
-        log.debug("no lock at %s", lock.lock_file)  # which would only have saved work
+        log.debug("no lock at %s", lock.lock_file)  # it would only save work
     try:
         state = _state(source, _read_table(installed, source) or {}, settings)
         if _is_current(path, state):
             return
-        why = "its sources or its compiler have changed" if path.exists() else "it is used for the first time"
-        why = why if state else "only a build can tell what it is made from"
-        log.warning("%s is installed editable from %s, and %s: building its fragments", installed.title, source, why)
+        why = "its sources or compiler have changed" if path.exists() else "this is its first use"
+        why = why if state else "its sources are known only to the build"
+        log.warning("%s is installed editable from %s and %s: building its fragments", installed.title, source, why)
         begin = time.monotonic()
         if digest_of(path) is None:
             with contextlib.suppress(OSError):
-                path.unlink()  # damaged: a build replaces databases alone
+                path.unlink()  # damaged: a build replaces only databases
         _build(installed, source, path)
         log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
@@ -281,8 +274,8 @@ def _build(installed: InstalledFamily, source: Path, path: Path) -> None:
     message = done.stderr.decode("utf-8", "replace").strip().removeprefix("error: ") or f"exit status {done.returncode}"
     lines = "\n".join(f"    {line}" for line in message.splitlines())
     raise DatabaseError(
-        f"{installed.title} is installed editable from here, and its fragments cannot be built:\n{lines}",
+        f"cannot build the fragments of {installed.title}, which is installed editable from here:\n{lines}",
         code="database-build-failed",
         where=str(source),
-        hint="correct it and try again; the same by hand: " + " ".join(["jitlto", *arguments[:3], "-o DB"]),
+        hint="correct the error; to repeat the build: " + " ".join(["jitlto", *arguments[:3], "-o DB"]),
     )

@@ -1,11 +1,11 @@
-"""The families that installed packages bring, found by their metadata: no package is imported for it.
+"""The families of installed packages, found by metadata without importing any package.
 
 A distribution names its families as entry points of the group ``jitlto.fragments``; a value is the dotted path of the
 database without its suffix: ``search = mypackage.fragments`` means the file ``mypackage/fragments.fragdb``.
 
-What counts as installed is what :mod:`importlib.metadata` sees in the directories and archives of ``sys.path``: of two
-distributions of one name the first, as Python would import it. That module is not used, for its import takes 13 ms,
-as long as finding a family among a hundred. Nothing is remembered: packages may come and go while a process runs.
+Installed distributions are those that :mod:`importlib.metadata` finds in the directories and archives of ``sys.path``;
+of several with the same name, the first counts. That module is not used because its import takes 13 ms, as long as
+finding a family among a hundred. Nothing is cached: packages may be installed and removed while a process runs.
 
 Sources: PyPA specifications, «Recording installed projects», «Entry points», «Direct URL data structure», «Name
 normalization»; for eggs, setuptools, «The internal structure of Python eggs».
@@ -29,12 +29,12 @@ class InstalledFamily(Frozen):
 
     Args:
         family: The family's name.
-        distribution, version: As its metadata spell them.
+        distribution, version: As spelled in its metadata.
         value: The dotted path of the database.
         metadata: The path of the distribution's metadata.
-        root: The path of what the distribution is installed into: a directory, or an archive.
-        zipped: Whether it is an archive.
-        source: The source tree, if it is installed editable.
+        root: The path of the directory or archive that contains the distribution.
+        zipped: Whether ``root`` is an archive.
+        source: The source tree, if the distribution is installed editable.
     """
 
     family: str
@@ -53,8 +53,8 @@ class InstalledFamily(Frozen):
 
     @property
     def reinstall(self) -> str:
-        """The remedy where its database is missing or damaged."""
-        return f"the package is not whole: {reinstall_command(self.distribution)}"
+        """The remedy if its database is missing or damaged."""
+        return f"reinstall the package: {reinstall_command(self.distribution)}"
 
     @property
     def parts(self) -> list[str]:
@@ -69,14 +69,14 @@ class InstalledFamily(Frozen):
                 f"{self.title} has an invalid entry point: {self.family} = {self.value}",
                 code="registry-invalid-entry-point",
                 where=f"{self.metadata}/entry_points.txt",
-                hint=f'tell its author: FAMILY = "package.fragments" in the group {GROUP} names the file '
+                hint=f'report it to its author: FAMILY = "package.fragments" in the group {GROUP} names the file '
                 f"package/fragments{SUFFIX}",
             )
         return parts
 
     @property
     def location(self) -> Path:
-        """The path of the database; for an editable install, the path that it would have in an ordinary one.
+        """The path of the database; for an editable install, the path that it would have in a regular install.
 
         Raises:
             RegistryError: If the entry point is invalid.
@@ -84,28 +84,28 @@ class InstalledFamily(Frozen):
         return Path(f"{self.root}/{'/'.join(self.parts)}{SUFFIX}")
 
     def require_location(self) -> Path:
-        """The database's path, if a file is there.
+        """Return the path of the database, which exists.
 
         Raises:
             RegistryError: If the entry point is invalid.
-            DatabaseError: If the database is missing, or lies in an archive.
+            DatabaseError: If the database is missing or inside an archive.
         """
         location = self.location
         if self.zipped:
-            # SQLite reads files, and a copy would be a file beside the package, or one to check at every start.
+            # SQLite reads only files, and an extracted copy would have to be checked at every start.
             raise DatabaseError(
                 f"cannot be read: {self.title} is installed as an archive",
                 code="database-in-archive",
                 where=str(location),
-                hint=f"install it unpacked: pip install {self.distribution}",
+                hint=f"install it as a directory: pip install {self.distribution}",
             )
         if not os.path.isfile(location):  # noqa: PTH113 - Path.is_file raises on a name that is too long
-            raise self._lost(location)
+            raise self._not_found(location)
         return location
 
-    def _lost(self, location: Path) -> DatabaseError:
-        """The error for a database that is not there: its wheel did not hold it, or it has gone since."""
-        named = f"{self.title} names this database for the family {self.family!r}, and"
+    def _not_found(self, location: Path) -> DatabaseError:
+        """Return the error for a missing database: its wheel did not contain it, or it has been removed since."""
+        named = f"{self.title} names this database for the family {self.family!r}, but"
         try:
             record = Path(self.metadata, "RECORD").read_text("utf-8", "replace")
         except OSError:
@@ -115,11 +115,11 @@ class InstalledFamily(Frozen):
                 f"{named} its wheel was built without it",
                 code="database-not-packaged",
                 where=str(location),
-                hint="tell its author, who is to check that pyproject.toml has [tool.jitlto] and, with hatchling, "
-                "[tool.hatch.build.hooks.jitlto]; installing it again would not help",
+                hint="report it to its author: pyproject.toml needs [tool.jitlto] and, with hatchling, "
+                "[tool.hatch.build.hooks.jitlto]; reinstalling does not help",
             )
         return DatabaseError(
-            f"{named} there is no such file",
+            f"{named} the file does not exist",
             code="database-not-found",
             where=str(location),
             hint=self.reinstall,
@@ -127,22 +127,15 @@ class InstalledFamily(Frozen):
 
 
 def reinstall_command(distribution: str) -> str:
-    """The command that installs a package again."""
+    """Return the command that reinstalls a package."""
     return f"pip install --force-reinstall --no-deps {distribution}"
 
 
 def families(family: str | None = None) -> list[InstalledFamily]:
-    """Find the families of installed distributions.
-
-    Args:
-        family: A name; by default all families.
-
-    Returns:
-        list of InstalledFamily: In the order of ``sys.path``.
-    """
+    """Return the families of installed distributions, or those with one name, in the order of ``sys.path``."""
     installed: list[InstalledFamily] = []
     seen: set[str] = set()
-    # A source tree, in which a build has left an egg-info, may come before the directory with the real metadata.
+    # A source tree with an egg-info of a build may come before the directory with the actual metadata.
     for metadata in sorted(_all_metadata(), key=lambda each: each.is_egg):
         if metadata.name not in seen:
             seen.add(metadata.name)
@@ -151,7 +144,7 @@ def families(family: str | None = None) -> list[InstalledFamily]:
 
 
 def canonical_name(name: str) -> str:
-    """A distribution's name in the one spelling that stands for all (PEP 503)."""
+    """Return the normalized spelling of a distribution's name (PEP 503)."""
     words = name.lower().replace("_", "-").replace(".", "-").split("-")
     return "-".join(word for word in words if word)
 
@@ -201,7 +194,7 @@ def _is_metadata(name: str, root: str) -> bool:
     stem, _, suffix = name.rpartition(".")
     if suffix.lower() not in ("dist-info", "egg-info"):
         return False
-    # pip leaves ~name where it cannot remove
+    # pip leaves ~name if it cannot remove a package.
     return stem[:1].isalnum() or (not stem and root.lower().endswith(".egg"))
 
 
@@ -214,7 +207,7 @@ def _read_file(directory: str, name: str) -> str | None:
 
 
 def _in_archive(path: str) -> Iterator[_Metadata]:
-    import zipfile  # of which few environments have one on their path
+    import zipfile  # imported lazily: few environments have an archive on their path
     import zlib
 
     try:
@@ -229,20 +222,20 @@ def _in_archive(path: str) -> Iterator[_Metadata]:
                     }
                     yield _Metadata(directory, path, texts.get, zipped=True)
     except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile, zlib.error):
-        return  # no archive that Python could import from
+        return  # not an archive that Python could import from
 
 
 def _editable_source(direct_url: str | None) -> Path | None:
-    """The source tree of an editable install."""
+    """Return the source tree of an editable install, or None."""
     if direct_url is None or "editable" not in direct_url:
         return None
-    import json  # which few distributions need
+    import json  # imported lazily: few distributions need it
 
     try:
         content = json.loads(direct_url)
         url, editable = content["url"], content.get("dir_info", {}).get("editable", False)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None  # somebody else's
+        return None  # not written by a known installer
     if editable is not True or not isinstance(url, str) or not url.startswith("file://"):
         return None
     from urllib.parse import unquote, urlsplit
@@ -251,7 +244,7 @@ def _editable_source(direct_url: str | None) -> Path | None:
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:
-    """Names and values in our group; a line that is no entry point has no value."""
+    """Yield names and values of our group; a line that is not an entry point has an empty value."""
     inside = False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
@@ -262,7 +255,7 @@ def _entries(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _headers(text: str) -> dict[str, str]:
-    """The first Name and Version of a distribution's metadata."""
+    """Return the first Name and Version of a distribution's metadata."""
     headers: dict[str, str] = {}
     for line in text.splitlines():
         name, _, value = line.partition(": ")

@@ -1,8 +1,8 @@
-"""The fast path of launches: code generated for a signature, which does what ``launcher.bind(...)()`` does, in place.
+"""The fast path of launches: a function generated for one signature, equivalent to ``launcher.bind(...)()``.
 
-Walking a list of converters costs one call per parameter. The function generated here tests each argument itself: an
-array of the right dtype gives its address, a Python number in range is passed as it is, and anything else goes to the
-parameter's converter (:mod:`jitlto.runtime.launch.arguments`), which knows all cases. Launch configurations are kept.
+A list of converters costs one call per parameter. The generated function tests each argument inline: an array of the
+right dtype gives its address, a Python number in range is passed as it is, and everything else goes to the parameter's
+converter (:mod:`jitlto.runtime.launch.arguments`), which handles all cases. Launch configurations are reused.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
 from jitlto.runtime.launch.streams import as_stream
 
-# Above this, cuda.core does not take a Python int: it sends it as 8 bytes, signed.
+# The largest Python int that cuda.core takes: it sends all of them as 8 bytes, signed.
 _LARGEST = (1 << 63) - 1
 
 _TEMPLATE = """
 def make({constants}):
-    Array = None  # the first type of array that came and whose address is cheap
-    seen = None  # the type that came last
+    Array = None  # the first type of argument that has a cheap address
+    seen = None  # the type of the last argument that was converted
 
     def convert_array(convert, argument):
         nonlocal Array, seen
@@ -77,7 +77,7 @@ def compile_call(
         constants=", ".join(constants), unpacked=arguments or "()", conversions="\n".join(lines), arguments=arguments
     )
     made: dict[str, Any] = {}
-    exec(_compile(source), namespace, made)  # noqa: S102 - nothing but the text above and numbers
+    exec(_compile(source), namespace, made)  # noqa: S102 - the text above, with numbers
     call: Callable[..., None] = made["make"](**constants)
     return call
 
@@ -87,7 +87,7 @@ def _compile(source: str) -> CodeType:
 
 
 def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) -> list[str]:
-    """Return the lines that convert one argument; add what they refer to to ``constants``."""
+    """Return the lines that convert one argument, and add the objects that they use to ``constants``."""
     name = f"a{number}"
     slow = f"{name} = convert{number}({name})"
     target = pointed_type(parameter)
@@ -115,7 +115,7 @@ def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) ->
     make = constants[f"type{number}"] = np.dtype(known.typestr).type
     if known.typestr[0] in "iu":
         limits = np.iinfo(make)
-        # A Python int is sent as 8 bytes, of which the kernel reads the lowest.
+        # A Python int is sent as 8 bytes; the kernel reads only as many of the lowest as its type has.
         return [
             f"if type({name}) is int:",
             f"    if not {int(limits.min)} <= {name} <= {min(int(limits.max), _LARGEST)}:",
@@ -133,5 +133,5 @@ def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) ->
 
 
 def _has_cheap_address(kind: type) -> bool:
-    """Tell CuPy's arrays, whose address costs a tenth of what ``__cuda_array_interface__`` does."""
+    """Return whether a type is CuPy's array: ``data.ptr`` takes a tenth of the time of ``__cuda_array_interface__``."""
     return kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray" and hasattr(kind, "_c_contiguous")

@@ -24,7 +24,7 @@ class Residency:
 
     Args:
         limit: The largest number of kernels loaded at once.
-        events: Counts evictions.
+        events: Where evictions are emitted.
     """
 
     def __init__(self, limit: int, events: Events) -> None:

@@ -1,4 +1,4 @@
-"""Conversion of any library's streams to what ``cuda.core.launch`` takes."""
+"""Conversion of other libraries' streams for ``cuda.core.launch``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from cuda.core import Stream
 
 from jitlto.cuda import device
 
-# Attributes with a stream's handle in CuPy, PyTorch and Numba, for versions without __cuda_stream__.
+# The attributes of CuPy, PyTorch and Numba that hold a stream's handle, for versions without __cuda_stream__.
 _HANDLES = ("ptr", "cuda_stream", "handle")
 _known: weakref.WeakKeyDictionary[Any, Stream] = weakref.WeakKeyDictionary()
 
 
 def as_stream(stream: Any) -> Any:
-    """Convert another library's stream, a handle or None for ``cuda.core``; leave other objects for it to judge.
+    """Convert a stream of a different library, a handle or None for ``cuda.core``; return other objects unchanged.
 
     Args:
-        stream (object): A ``cuda.core`` stream or graph builder, anything with ``__cuda_stream__``, a stream of CuPy,
-            PyTorch or Numba, a stream handle as an int (1 is the legacy default stream, 2 the per-thread one); None or
-            0 for the device's default stream.
+        stream (object): A ``cuda.core`` stream or graph builder, an object with ``__cuda_stream__``, a stream of CuPy,
+            PyTorch or Numba, or a stream handle as an int (1 is the legacy default stream, 2 the per-thread default
+            stream); None or 0 for the device's default stream.
     """
     if stream is None or (type(stream) is int and stream == 0):
         return device.current().default_stream
@@ -29,7 +29,7 @@ def as_stream(stream: Any) -> Any:
         return Stream.from_handle(stream)
     try:
         return _known[stream]
-    except (KeyError, TypeError):  # TypeError: no weak reference to it is possible
+    except (KeyError, TypeError):  # TypeError: the object cannot be hashed or weakly referenced
         pass
     handle = _handle(stream)
     if handle is None:
@@ -45,9 +45,9 @@ def as_stream(stream: Any) -> Any:
 def _handle(stream: Any) -> int | None:
     protocol = getattr(stream, "__cuda_stream__", None)
     if type(stream).__module__.partition(".")[0] == "cuda":
-        return None  # cuda.core's own: streams and graph builders
+        return None  # a stream or graph builder of cuda.core itself
     if protocol is not None:
-        # The second field of the protocol is the handle; cuda.core wants foreign streams converted outright.
+        # The protocol returns a version and the handle.
         return int(protocol()[1])
     for name in _HANDLES:
         handle = getattr(stream, name, None)

@@ -1,1 +1,1 @@
-"""A caller's own device code: sources, binaries and Python functions that join a plan."""
+"""Callers' own device code: sources, binaries and Python functions that join a plan."""

@@ -1,7 +1,7 @@
 """Adapters in CUDA C++ between a family's interface and a caller's Python function.
 
-An adapter defines the symbol that the kernel requires and calls the Python function under a name of its own. It is
-compiled with the family's interface headers before it, so that the types that cross are the compiler's, not guesses.
+An adapter defines the symbol that the kernel requires, and calls the Python function by a name of its own. It includes
+the family's interface headers, so that the compiler determines the types that cross.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 
-#: The way out where a Python function cannot stand for a C++ one.
+#: The remedy if a Python function cannot define a C++ function.
 USE_CPP = "write the function in CUDA C++ and pass it to planner.add_source(text)"
 # Numba passes 16-bit floats as integers of their bits, returns None as a pointer, and does not extend the sign of a
 # small result.
@@ -86,10 +86,10 @@ template <typename... P> struct adapt<void, P...> {
 def compile_adapter(
     symbol: Symbol, group: str, where: str, family: FamilyRecord, base: Architecture, store: CacheDir | None
 ) -> tuple[nvrtc.Compiled, Symbol]:
-    """Compile the adapter for a symbol of a group; return it and the symbol that the Python function is to define.
+    """Compile the adapter for a symbol of a group; return it and the symbol that the Python function must define.
 
     Raises:
-        PlanError: If the group's interface does not declare the symbol, or it cannot be defined beside it.
+        PlanError: If the group's interface does not declare the symbol, or conflicts with its definition.
     """
     name = "f_" + re.sub(r"\W", "_", symbol.name)
     record = family.group(group)
@@ -99,8 +99,8 @@ def compile_adapter(
         compiled = compile_once(text.encode(), family.headers, base, family.options, store)
     except CompileError as error:
         reason = re.search(r"error: (.*)", error.log)
-        what = f"{demangle(symbol.name)} cannot be defined beside the interface of {group}"
-        what = f"{what}: {reason[1] if reason else error.what}"
+        conflict = f"a definition of {demangle(symbol.name)} conflicts with the interface of {group}"
+        what = f"{conflict}: {reason[1] if reason else error.what}"
         raise PlanError(what, code="plan-python-interface", where=where, hint=USE_CPP) from error
     inner = next((s for s in compiled.module.requires if name in s.name), None)
     if inner is None or symbol.name not in {s.name for s in compiled.module.provides}:
@@ -112,7 +112,7 @@ def compile_adapter(
 def _definition(symbol: Symbol) -> str:
     """Return C++ that defines a symbol by calling the Python function."""
     types = parameter_types(symbol.name)
-    if types is None:  # C linkage: the interface knows the types
+    if types is None:  # C linkage: the interface declares the types
         count = len(split_top_level(symbol.layout.rpartition("(")[2].rstrip(")")))
         parts = f"jitlto_python::parts<decltype({symbol.name})>"
         types = [f"{parts}::parameter<{n}>" for n in range(count)]

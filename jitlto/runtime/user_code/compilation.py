@@ -1,6 +1,6 @@
-"""Callers' device code compiled once per content: kept in this process, and for other processes in the user's cache.
+"""Compilation of callers' device code, once per content: kept in this process, and in the user's cache for others.
 
-Entries are JSON under the SHA-256 of everything that determines them. An entry that cannot be read is a miss.
+Entries are JSON, filed under the SHA-256 of everything that determines them. An unreadable entry is a miss.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SCHEMA = 2  # of the entries
 
 
 class Entry(Struct):
-    """Base of cached values; ``key`` stands in the entry too, since a file may have been given another's name."""
+    """Base of cached values; ``key`` is part of the entry, because a file may have been renamed."""
 
     key: str
 
@@ -36,12 +36,12 @@ _E = TypeVar("_E", bound=Entry)
 
 
 def entry_key(inputs: Mapping[str, object]) -> str:
-    """Return the key of the entry made from some inputs, which are plain JSON values."""
+    """Return the key of the entry made from these inputs, which are plain JSON values."""
     return hashlib.sha256(json.dumps({"schema": _SCHEMA, **inputs}, sort_keys=True).encode()).hexdigest()
 
 
 def load_entry(store: CacheDir | None, kind: type[_E], key: str) -> _E | None:
-    """Return an entry of the user's cache; None if there is none or it cannot be read."""
+    """Return an entry of the user's cache; None if it is missing or cannot be read."""
     payload = store.get(ENTRIES, key) if store else None
     if payload is None:
         return None
@@ -77,10 +77,12 @@ def compile_once(
     options: tuple[str, ...],
     store: CacheDir | None,
 ) -> nvrtc.Compiled:
-    """Compile CUDA C++ with NVRTC, or return what this or another process made of the same text, headers and options.
+    """Compile CUDA C++ with NVRTC, or return the earlier result for the same text, headers and options.
 
-    Headers are those beside the toolkit's, by name and text. Raises :class:`~jitlto.errors.CompileError`, whose ``log``
-    names the source ``<sha256>.cu``.
+    ``headers`` are names and texts, in addition to the toolkit's.
+
+    Raises:
+        CompileError: If it does not compile; the log names the source ``<sha256>.cu``.
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
     key = entry_key(
@@ -98,7 +100,7 @@ def compile_once(
     if cached is not None:
         return cached
     compiled = nvrtc.compile_closure(search, text, [architecture], options)
-    # Headers looked for and not found count too: where one of them comes, another source would be compiled.
+    # Headers that were searched for and not found count too: if one appears, the result changes.
     looked_up = search.looked_up(text, search.last_headers) | search.last_headers
     save_entry(
         store,
@@ -117,7 +119,7 @@ def compile_once(
 
 
 def _from_entry(entry: _SourceEntry, search: HeaderSearch, architecture: Architecture) -> nvrtc.Compiled | None:
-    """Return what an entry holds; None if the toolkit's headers have changed since, or its code cannot be read."""
+    """Return the content of an entry; None if the toolkit's headers have changed since, or its PTX cannot be read."""
     if any(search.sha256(name) != digest for name, digest in entry.headers.items()):
         return None
     try:
@@ -129,7 +131,7 @@ def _from_entry(entry: _SourceEntry, search: HeaderSearch, architecture: Archite
 
 
 class _RecordingSearch(HeaderSearch):
-    """Remembers which headers the last closure had, those that had to be named for it too."""
+    """A search that records the headers of the last closure, including those named explicitly."""
 
     last_headers: frozenset[str] = frozenset()
 

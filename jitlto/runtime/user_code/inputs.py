@@ -1,4 +1,4 @@
-"""Inputs that callers add to a plan beside fragments: CUDA C++, LTO-IR, PTX, fatbins, cubins, objects, libraries."""
+"""Inputs that callers add to a plan's fragments: CUDA C++, LTO-IR, PTX, fatbins, cubins, objects, libraries."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class UserInput(Struct, frozen=True):
 
     Args:
         symbols: The symbols that it provides and requires.
-        images: What is linked in each mode, ``lto`` and ``ptx``; an input that can serve only one has only that.
-        version: The toolkit that made it, where known.
-        architecture: What it was compiled for, where known.
-        identity: SHA-256 of its content, or of what it was compiled from; it stands for the input in a plan's digest.
+        images: The input to link in each mode that it supports, ``lto`` and ``ptx``.
+        version: The toolkit that made it, if known.
+        architecture: The architecture that it was compiled for, if known.
+        identity: SHA-256 of its content or of its sources; it represents the input in a plan's digest.
     """
 
     symbols: UserSymbols
@@ -40,17 +40,17 @@ class UserInput(Struct, frozen=True):
 
 
 def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> UserInput:
-    """Compile a caller's device function, with the family's interface headers put before it.
+    """Compile a caller's device function, preceded by the family's interface headers.
 
     Args:
         text: CUDA C++.
         name: The source's name in messages.
         family: The family whose interfaces it implements.
-        store: The user's cache, where there is one.
+        store: The user's cache, if any.
 
     Raises:
-        CompileError: If it does not compile, in terms of its own lines. A definition that contradicts the interface
-            does not.
+        CompileError: If it does not compile, for example because a definition contradicts the interface; line numbers
+            are those of ``text``.
         PlanError: If it defines nothing that a kernel could call.
     """
     try:
@@ -64,7 +64,7 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
     functions = [s for s in module.provides if s.kind is not SymbolKind.KERNEL]
     if not functions:
         raise PlanError(
-            "defines nothing that a kernel could call",
+            "the source defines nothing that a kernel could call",
             code="plan-empty-input",
             where=name,
             hint="define a non-static __device__ function; a template needs an explicit instantiation",
@@ -83,7 +83,7 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
 
 
 def base_architecture(family: FamilyRecord) -> Architecture:
-    """Return what callers' code is compiled for: the lowest base, which links upward like the fragments."""
+    """Return the architecture for callers' code: the lowest base, which links upward like the fragments."""
     plain = [a for a in family.architectures if not a.suffix] or list(family.architectures)
     return min(plain)
 
@@ -91,7 +91,7 @@ def base_architecture(family: FamilyRecord) -> Architecture:
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
     prelude = "".join(f'#include "{interface}"\n' for interface in family.interfaces)
     quoted = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-    # The interface stands before the caller's text without moving its lines.
+    # #line keeps the caller's own line numbers.
     whole = f'{prelude}#line 1 "{quoted}"\n{text}\n'.encode()
     try:
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
@@ -100,7 +100,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
 
 
 def from_ptx(data: bytes | str, name: str) -> UserInput:
-    """Take relocatable PTX; what it provides and requires is read from it.
+    """Take relocatable PTX, and read the symbols that it provides and requires.
 
     Raises:
         PlanError: If it is not PTX.
@@ -110,20 +110,20 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
         module = ptx.parse_ptx(text)
     except Exception as error:
         raise PlanError(
-            "invalid PTX", code="plan-unreadable-input", where=name, hint="pass the text that a compiler wrote"
+            "invalid PTX", code="plan-unreadable-input", where=name, hint="pass the unchanged output of a compiler"
         ) from error
     symbols = UserSymbols(name, module.provides, module.requires, module.weak)
     item = LinkInput(InputKind.PTX, text.encode(), name)
-    # The toolkit of a PTX text does not matter, its ISA does; the linker checks that.
+    # The ISA of PTX matters, not its toolkit; the linker checks it.
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
 
 
 def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol], store: CacheDir | None) -> UserInput:
     """Take LTO-IR, a fatbin, a cubin, an object or a library.
 
-    Which of the ``wanted`` symbols LTO-IR provides, with which layout, and what it requires in turn, is read from what
-    nvJitLink makes of it together with a stub that takes their addresses. Other kinds, and fatbins without LTO-IR, are
-    trusted: the link itself says whether they define what is missing.
+    LTO-IR is linked with a stub that takes the addresses of the ``wanted`` symbols; the result shows which of them it
+    provides, their layouts, and what it requires. Other kinds, and fatbins without LTO-IR, are trusted: the link fails
+    if they do not define what is missing.
 
     Raises:
         PlanError: If nvJitLink cannot read it.
@@ -137,7 +137,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
                 Symbol(d.name, d.kind, d.layout) for d in module.declarations.values() if d.defined and d.name in names
             )
             requires = tuple(s for s in module.requires if s.name not in names)
-            # PTX and SASS in a fatbin beside LTO-IR serve links without it.
+            # A fatbin with PTX or SASS can also be linked without LTO.
             plain = any(image.kind in (FatbinKind.PTX, FatbinKind.CUBIN) for image in _images(item))
             modes = ("lto", "ptx") if plain else ("lto",)
             images = tuple((mode, item) for mode in modes)
@@ -151,7 +151,7 @@ def _identity(item: LinkInput) -> str:
 
 
 def _read_ltoir(item: LinkInput, wanted: tuple[Symbol, ...], store: CacheDir | None) -> ptx.Module | None:
-    """Return what LTO-IR declares, from its PTX; None for a fatbin without LTO-IR."""
+    """Return the declarations of LTO-IR, read from the PTX it links to; None for a fatbin without LTO-IR."""
     functions = [s.name for s in wanted if s.kind is SymbolKind.FUNCTION]
     declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in functions)
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(functions))
@@ -181,8 +181,8 @@ def _read_ltoir(item: LinkInput, wanted: tuple[Symbol, ...], store: CacheDir | N
 def _targets(item: LinkInput) -> Iterator[Architecture]:
     """Yield targets for which nvJitLink may read an input.
 
-    The newest takes bare LTO-IR of every architecture, suffixes too. From a fatbin it takes LTO-IR with a suffix only
-    for a target that runs it.
+    For the newest target it reads bare LTO-IR of every architecture, with or without suffix. From a fatbin it reads
+    LTO-IR with a suffix only for a target that runs it.
     """
     version = nvjitlink.version()
     yield Architecture(max(linkable_architectures(version)))

@@ -1,6 +1,6 @@
-"""Compilation of callers' Python functions by numba-cuda, once per function if it can be compared by content.
+"""Compilation of callers' Python functions by numba-cuda: once per content if it can be compared, else per object.
 
-Numba is imported when a function has to be compiled, and not before.
+Numba is imported only when a function has to be compiled.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from types import FunctionType, ModuleType
+from types import FunctionType
 from typing import Any
 
 from jitlto.cuda import toolkit
@@ -39,21 +39,21 @@ _RELEASE = re.compile(r"^// Cuda compilation tools, release (\d+\.\d+)", re.M)
 
 @dataclass(frozen=True, slots=True)
 class PythonFunction:
-    """A caller's function and the group whose place it takes."""
+    """A caller's function and the group that it replaces."""
 
     function: FunctionType
     group: str
 
     @property
     def where(self) -> str:
-        """Its name, file and line, as messages show them."""
+        """Its name, file and line, for messages."""
         code = self.function.__code__
         return f"{self.function.__qualname__} ({code.co_filename}:{code.co_firstlineno})"
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Numba's names of the types of a function: ``void``, ``float32``, ``float32*``, ``void*``."""
+    """A function's types by Numba's names: ``void``, ``float32``, ``float32*``, ``void*``."""
 
     result: str
     parameters: tuple[str, ...]
@@ -64,7 +64,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """The code that Numba made of a function."""
+    """The code that Numba generated for a function."""
 
     ltoir: bytes
     ptx: str
@@ -89,7 +89,7 @@ class _FunctionEntry(Entry):
 def compile_function(
     function: PythonFunction, symbol: Symbol, base: Architecture, store: CacheDir | None
 ) -> CompiledFunction:
-    """Compile a Python function for the types of the symbol that its adapter calls, and under that symbol's name.
+    """Compile a Python function with the name and types of the symbol that its adapter calls.
 
     Raises:
         InterfaceMismatchError: If the function takes a different number of arguments, or Numba lacks one of the types.
@@ -98,14 +98,12 @@ def compile_function(
     """
     signature = _signature(function, symbol.name)
     content = fingerprint(function.function)
-    if content is None:  # cannot be compared with others: compiled in this process, for this object
-        return _compile_here(function, symbol.name, signature, base)
-    text = json.dumps(content, sort_keys=True)
+    text = None if content is None else json.dumps(content, sort_keys=True)
     return _compile_once(function, text, symbol.name, signature, base, store)
 
 
 def _signature(function: PythonFunction, inner: str) -> Signature:
-    """Numba's signature of the function that the adapter calls, from the template arguments that its name spells."""
+    """Return Numba's signature of the function that the adapter calls, from the template arguments in its name."""
     called = qualified_name(demangle(inner))
     result, *parameters = split_top_level(called.partition("<")[2].removesuffix(">"))
     signature = Signature(
@@ -134,25 +132,27 @@ def _numba_type(function: PythonFunction, type_name: str, *, result: bool = Fals
     scalar = types.find_scalar(type_name)
     if scalar is None or scalar.typestr not in _NUMBA_TYPES:
         raise InterfaceMismatchError(
-            f"{'returns' if result else 'takes'} {type_name}, which Numba has no type for",
+            f"{'returns' if result else 'takes'} {type_name}, which has no Numba type",
             code="plan-interface-mismatch-type",
             where=function.where,
             hint=USE_CPP,
         )
     if result and scalar.typestr in ("b1", "i1", "u1", "i2", "u2"):
-        return "int32"  # the adapter makes it smaller
+        return "int32"  # the adapter narrows it
     return _NUMBA_TYPES[scalar.typestr]
 
 
 @lru_cache(maxsize=256)
 def _compile_once(
     function: PythonFunction,
-    content: str,
+    content: str | None,
     name: str,
     signature: Signature,
     base: Architecture,
     store: CacheDir | None,
 ) -> CompiledFunction:
+    if content is None:  # cannot be compared with other functions: compiled for this object, in this process
+        return _compile(function, name, signature, base)
     key = entry_key(
         {
             "function": hashlib.sha256(content.encode()).hexdigest(),
@@ -175,19 +175,14 @@ def _compile_once(
     return compiled
 
 
-@lru_cache(maxsize=256)
-def _compile_here(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
-    return _compile(function, name, signature, base)
-
-
 @cache
 def _compiler_versions() -> dict[str, str]:
-    """Return the versions of everything that decides what Numba makes."""
+    """Return the versions of everything that determines the code that Numba generates."""
     try:
         versions = {name: version(name) for name in _PACKAGES}
     except PackageNotFoundError as error:
         raise ToolchainError(
-            f"{error.name}, which compiles Python functions, is not installed",
+            f"{error.name}, which is needed to compile Python functions, is not installed",
             code="toolchain-missing",
             hint=_INSTALL,
         ) from None
@@ -203,7 +198,11 @@ def _compiler_versions() -> dict[str, str]:
 
 def _compile(function: PythonFunction, name: str, signature: Signature, base: Architecture) -> CompiledFunction:
     _compiler_versions()
-    cuda = _import("numba.cuda")
+    try:
+        cuda = import_module("numba.cuda")
+    except ImportError as error:
+        what = f"cannot import numba.cuda: {error}"
+        raise ToolchainError(what, code="toolchain-missing", hint=_INSTALL) from error
     numba_types: Any = cuda.types
 
     def numba_type(text: str) -> Any:
@@ -239,17 +238,10 @@ def _compile_error(function: PythonFunction, signature: Signature, error: Except
     hint = "use only what numba.cuda supports in a device function"
     if type(error).__name__ == "CudaSupportError":
         hint = (
-            "Numba needs a device to compile a function that calls another compiled function; without one, "
-            "write everything in one function"
+            "Numba needs a device to compile a function that calls a different compiled function; without a device, "
+            "use a single function"
         )
     elif isinstance(error, AttributeError):
         hint = _INSTALL
-    what = f"Numba cannot compile it as {signature}\n{indented}"
+    what = f"Numba cannot compile the function as {signature}\n{indented}"
     return CompileError(what, code="compile-python", where=function.where, hint=hint, log=log)
-
-
-def _import(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ToolchainError(f"cannot import {name}: {error}", code="toolchain-missing", hint=_INSTALL) from error

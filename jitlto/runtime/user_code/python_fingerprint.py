@@ -1,7 +1,7 @@
 """Fingerprints of Python functions: bytecode, constants and everything that they refer to, as plain values.
 
-Two functions with equal fingerprints compile to the same code under one version of Python and of the libraries that
-they use. Where that cannot be decided, there is no fingerprint.
+Two functions with equal fingerprints compile to the same code, given the same versions of Python and of the libraries
+that they use. A function for which this cannot be decided has no fingerprint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 import sys
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 
-#: Objects of these libraries are identified by name: the libraries' versions stand for their content.
+#: Objects of these libraries are identified by name; the libraries' versions represent their content.
 _LIBRARIES = frozenset({"builtins", "math", "cmath", "operator", "numpy", "numba"})
 
 
@@ -23,9 +23,8 @@ class _OpaqueError(Exception):
 def fingerprint(function: FunctionType) -> object | None:
     """Return everything that determines a function's behaviour, as plain JSON values; None if that is not possible.
 
-    Code, constants, defaults, closure and global values can be described; so can functions, types and modules of the
-    standard library's ``math``, ``cmath`` and ``operator``, of NumPy and of Numba. Other functions, objects and modules
-    cannot.
+    Code, constants, defaults, closure and global values can be described, and so can functions, types and modules of
+    ``math``, ``cmath``, ``operator``, NumPy and Numba. Other functions, objects and modules cannot.
     """
     try:
         return _function(function)
@@ -104,8 +103,8 @@ def _of_library(value: object) -> object:
     elif numpy is not None and isinstance(value, numpy.ufunc):
         owner, name = "numpy", value.__name__
     else:
-        owner, name = "numba.core.types", str(value)  # what is called int32 there is one object
-    # The library must know the very same thing by that name.
+        owner, name = "numba.core.types", str(value)  # singletons such as int32
+    # The library must have the same object under that name.
     if owner.partition(".")[0] in _LIBRARIES and getattr(sys.modules.get(owner), name, None) is value:
         return ["of", owner, name]
     raise _OpaqueError

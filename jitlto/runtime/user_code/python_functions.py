@@ -1,8 +1,7 @@
-"""Callers' device functions in Python: each takes the place of a group, by an adapter to the group's interface."""
+"""Callers' device functions in Python: each replaces a group, through an adapter to the group's interface."""
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 import re
@@ -16,6 +15,7 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index, UserSymbols, is_compatible, resolve
+from jitlto.model.text import suggest
 from jitlto.model.versions import Version
 from jitlto.runtime.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.runtime.user_code.inputs import UserInput, base_architecture
@@ -24,7 +24,7 @@ from jitlto.storage.cache_dir import CacheDir
 
 
 def python_function(function: object, group: str | None = None) -> PythonFunction:
-    """Take a function that :meth:`~jitlto.runtime.planning.planner.Planner.add_function` is given.
+    """Check a function for :meth:`~jitlto.runtime.planning.planner.Planner.add_function`.
 
     Parameters, defaults and errors are those of that method.
     """
@@ -34,7 +34,7 @@ def python_function(function: object, group: str | None = None) -> PythonFunctio
             f"expected a Python function, got {type(function).__name__}",
             code="plan-invalid-input",
             where=getattr(function, "__name__", None) or repr(function)[:40],
-            hint="pass a function written with def or lambda; for CUDA C++ there is add_source",
+            hint="pass a function written with def or lambda; pass CUDA C++ to add_source",
         )
     return PythonFunction(plain, group or plain.__name__)
 
@@ -58,12 +58,12 @@ def from_functions(
         fragments: All fragments of the family.
         configuration, entry_group, pinned: As :func:`~jitlto.model.resolve.resolve` takes them.
         supplied: The caller's other inputs.
-        store: The user's cache, where there is one.
+        store: The user's cache, if any.
 
     Raises:
-        PlanError: If the configuration does not lead to one kernel, or that kernel requires nothing of a function's
+        PlanError: If the configuration does not select one kernel, or that kernel requires nothing of a function's
             group.
-        InterfaceMismatchError: If a function has another number of parameters than the interface, or the interface a
+        InterfaceMismatchError: If a function's number of parameters differs from the interface, or the interface has a
             type unknown to Numba.
         CompileError: If Numba cannot compile a function for the interface's types.
         ToolchainError: If numba-cuda is not installed.
@@ -90,17 +90,16 @@ def from_functions(
 def _defined_by(
     function: PythonFunction, family: FamilyRecord, fragments: Sequence[Fragment], index: Index
 ) -> list[Symbol]:
-    """Return the functions that a group defines as the family requires them, and overloads that nobody defines."""
+    """Return the functions of a group that the family requires, and their overloads that no fragment defines."""
     group = family.group(function.group)
     if group is None:
         names = [g.name for g in family.groups]
-        near = difflib.get_close_matches(function.group, names, 1)
         raise PlanError(
             f"{family.name} has no group {function.group!r}",
             code="plan-unknown-group",
             where=function.where,
-            hint=(f"did you mean {near[0]!r}? " if near else "")
-            + f"name the function like a group, or pass group=; the groups are {', '.join(names)}",
+            hint=f"{suggest(function.group, names)} name the function after a group, or pass group=; "
+            f"the groups are {', '.join(names)}".lstrip(),
         )
     if group.interface is None:
         raise PlanError(
@@ -120,7 +119,7 @@ def _defined_by(
         for name, symbol in sorted(required.items())
         if name in provided | left or (not index.providers.get(name) and base_name(name) in overloaded)
     ]
-    # Of several functions of a group, the one with the Python function's name.
+    # A group may have several functions: choose by the Python function's name.
     return [s for s in symbols if base_name(s.name) == function.function.__name__] or symbols
 
 
@@ -131,10 +130,10 @@ def _from_function(
     names = sorted({base_name(symbol.name) for symbol in symbols})
     if len(names) > 1:
         raise PlanError(
-            f"{function.group} has several functions, and none is called {function.function.__name__}",
+            f"{function.group} has several functions, none of them named {function.function.__name__}",
             code="plan-python-name",
             where=where,
-            hint=f"name the Python function like the one that it defines: {', '.join(names)}",
+            hint=f"name the Python function after one of them: {', '.join(names)}",
         )
     base = base_architecture(family)
     images: list[tuple[str, LinkInput]] = []

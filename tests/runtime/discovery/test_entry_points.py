@@ -170,7 +170,7 @@ def test_two_packages_with_one_family_are_reached_by_distribution_and_the_plain_
     rewritten(mini_path, second, options=("-DOTHER",))
     with pytest.raises(RegistryError) as caught:
         jitlto.family("mini")
-    assert "several installed packages bring the family 'mini': First.Package 1.0, second 2.1" in str(caught.value)
+    assert "several installed packages provide the family 'mini': First.Package 1.0, second 2.1" in str(caught.value)
     assert "jitlto.family('mini', distribution='First.Package')" in str(caught.value)
     assert "First.Package:mini" in str(caught.value)
     for spelled in ("First.Package", "first-package", "FIRST__PACKAGE", "first.-_package"):
@@ -277,7 +277,7 @@ def test_a_damaged_database_of_a_package_is_to_be_had_by_installing_it_again(
     with pytest.raises(DatabaseError) as refused:
         jitlto.family("mini")
     assert refused.value.where == str(path)
-    assert refused.value.hint == "the package is not whole: pip install --force-reinstall --no-deps my-package"
+    assert "pip install --force-reinstall --no-deps my-package" in str(refused.value.hint)
 
 
 def test_a_bad_file_on_the_search_path_is_named_with_the_package_that_has_the_family_too(

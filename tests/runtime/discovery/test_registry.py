@@ -60,7 +60,7 @@ def test_families_are_found_in_files_and_in_directories(mini_path: Path, tmp_pat
 
 
 def test_an_unknown_family_names_the_nearest_and_those_seen(mini_path: Path) -> None:
-    with raises(RegistryError, "registry-unknown-family", "'mimi'", "seen: mini", hint="did you mean 'mini'?"):
+    with raises(RegistryError, "registry-unknown-family", "'mimi'", "families: mini", hint="did you mean 'mini'?"):
         Registry((mini_path,)).find("mimi")
 
 
