@@ -12,6 +12,9 @@ from jitlto.model.types import cpp_name, find_scalar, from_numpy_name, is_same_v
 if TYPE_CHECKING:
     from jitlto.model.fragment import Fragment
 
+#: The ways to link fragments.
+LINK_MODES = ("lto", "ptx")
+
 
 def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
     """Return the key parameters of fragments and the values of each, both sorted."""
@@ -52,10 +55,9 @@ def normalize_configuration(
     return result
 
 
-def check_link_mode(link_mode: str) -> None:
-    """Raise :class:`~jitlto.errors.PlanError` unless ``link_mode`` is ``lto`` or ``ptx``."""
-    if link_mode not in ("lto", "ptx"):
-        raise PlanError(f"unknown link mode {link_mode!r}", code="plan-link-mode", hint="use lto or ptx")
+def unknown_link_mode(link_mode: str) -> PlanError:
+    """Return the error for a link mode that is none of :data:`LINK_MODES`."""
+    return PlanError(f"unknown link mode {link_mode!r}", code="plan-link-mode", hint="use lto or ptx")
 
 
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.runtime.linking import kernel_cache, packs
-from jitlto.runtime.linking.cache_entry import LinkKey, decode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.user_caches import CACHE_OFF, user_caches
 
@@ -33,12 +33,12 @@ class Source:
     def holds(self, digest: str) -> bool:
         """Return whether the entry exists and is not damaged, so that a program would use it."""
         payload = self.get(digest) if digest in self.files else None
-        return payload is not None and decode_entry(digest, payload, 0.0, self.layer) is not None
+        return payload is not None and LinkedKernel.decode(digest, payload, 0.0, self.layer) is not None
 
     def link_keys(self) -> Iterator[LinkKey]:
         for digest in sorted(self.files):
             payload = self.get(digest)
-            if payload and decode_entry(digest, payload, 0.0, self.layer):
+            if payload and LinkedKernel.decode(digest, payload, 0.0, self.layer):
                 yield LinkKey.from_entry(payload)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
-from jitlto.model.configuration import check_link_mode, normalize_configuration
+from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -53,7 +53,8 @@ class Dispatcher:
             raise PlanError(
                 f"parameter {twice[0]!r} is given twice", code="plan-duplicate-parameter", where=family.name
             )
-        check_link_mode(link_mode)
+        if link_mode not in LINK_MODES:
+            raise unknown_link_mode(link_mode)
         groups = family.entrypoints
         if entry is not None and entry not in groups:
             raise PlanError(

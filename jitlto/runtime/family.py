@@ -18,8 +18,7 @@ from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.events import Kind
-from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER
-from jitlto.runtime.linking.single_flight import raise_copy
+from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, raise_copy
 from jitlto.runtime.session import Session
 from jitlto.storage.files import digest_of
 
@@ -144,7 +143,7 @@ class KernelFamily:
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        return self._file.database
+        return self._file.database or self._file.open()
 
     @property
     def in_place(self) -> bool:
@@ -166,7 +165,7 @@ class KernelFamily:
         if self._opened is None:
             from jitlto.model.resolve import Index  # imported lazily: a cache hit does not need it
 
-            database = self._file.database
+            database = self.database
             self._opened = (database, database.families[self.name], Index(database.fragments(self.name)))
         return self._opened
 
@@ -289,7 +288,7 @@ class KernelFamily:
     ) -> str | None:
         """Return the key of a request in the lookup cache; None if a value cannot be part of a key."""
         try:
-            values = {name: cpp_name(value) for name, value in configuration.items()}
+            values = {n: value if type(value) is str else cpp_name(value) for n, value in configuration.items()}
         except TypeError:
             return None
         return request_key(self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability)

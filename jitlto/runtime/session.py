@@ -20,8 +20,7 @@ from jitlto.runtime import events as runtime_events
 from jitlto.runtime.discovery.lookup_cache import LookupCache
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.events import Events
-from jitlto.runtime.linking.kernel_cache import KernelCache
-from jitlto.runtime.linking.single_flight import SingleFlight
+from jitlto.runtime.linking.kernel_cache import KernelCache, SingleFlight
 from jitlto.storage.cache_dir import open_cache_dir
 
 if TYPE_CHECKING:

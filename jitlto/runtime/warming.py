@@ -15,7 +15,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey, decode_entry, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.linking.parallel import run_parallel
@@ -233,9 +233,9 @@ class WarmTarget:
         """Take a kernel from the replaced pack or a cache, or link it; add it to the new pack."""
         digest = plan.digest
         payload = self._replaced.get(digest) if self._replaced else None
-        found = decode_entry(digest, payload, 0.0, "pack") if payload else None
+        found = LinkedKernel.decode(digest, payload, 0.0, "pack") if payload else None
         kernel = found or self._cache.find(digest, plan.database.location) or plan.link(use_cache=False)
-        self._entries[digest] = encode_entry(plan.link_key, kernel)
+        self._entries[digest] = plan.link_key.encode(kernel)
         return kernel
 
     def _verified(self, outcome: WarmOutcome) -> WarmOutcome:

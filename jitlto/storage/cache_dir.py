@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.model.frozen import Frozen
-from jitlto.storage.files import open_regular
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -95,9 +94,11 @@ class CacheDir:
         """Return the payload stored under ``key`` (hexadecimal); None if it is missing or damaged."""
         path = self._path(kind, key)
         try:
-            with open_regular(path, follow=False) as (file, status):
+            flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
+            with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
+                status = os.fstat(file.fileno())
                 # Another user who replaces the directory cannot create entries that belong to this user.
-                if status.st_uid != self._owner or status.st_mode & 0o022:
+                if not stat.S_ISREG(status.st_mode) or status.st_uid != self._owner or status.st_mode & 0o022:
                     return None
                 data = file.read()
                 age = time.time() - status.st_mtime

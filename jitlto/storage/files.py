@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import site
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -32,17 +31,13 @@ def identity(status: os.stat_result) -> Identity:
 
 
 @contextmanager
-def open_regular(path: Path, *, follow: bool = True) -> Iterator[tuple[BinaryIO, os.stat_result]]:
+def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     """Open a regular file for reading, and yield it with its status, without blocking on a FIFO.
-
-    Args:
-        follow: Whether symbolic links are followed.
 
     Raises:
         OSError: If it cannot be opened, or is not a regular file.
     """
-    flags = os.O_RDONLY | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
-    with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a regular file", str(path))
@@ -89,11 +84,6 @@ def beside(path: Path, suffix: str) -> list[Path]:
         return []
     begin = f"{path.stem}."
     return [path.with_name(n) for n in sorted(names) if n.startswith(begin) and n.endswith(suffix)]
-
-
-def site_packages() -> list[str]:
-    """Return the directories into which packages of this interpreter are installed."""
-    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
 
 
 def is_database(path: Path) -> bool:

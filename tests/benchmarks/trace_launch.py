@@ -44,15 +44,13 @@ TITLES = {
     "build": "One fragment through a build",
 }
 #: A cold launch enters fewer modules than this, of the whole package and of a folder.
-LIMITS = {"found": {"": 14}, "linked": {"": 28, "runtime.": 14}}
+LIMITS = {"found": {"": 9}, "linked": {"": 15, "runtime.": 9}}
 
 #: Why a module is entered again, by caller and module, both without ``jitlto.``; ``*`` stands for every other caller.
 REASONS = {
     # Values and pure rules, which are asked where they are needed.
     ("*", "model.types"): "values: each C++ type is looked up, of configurations and of parameters",
     ("*", "model.fragment"): "values: a fragment is asked for its key, its images or its symbols",
-    ("*", "model.versions"): "values: versions and architectures are compared and written out",
-    ("*", "model.options"): "values: the family's options, with the caller's over them, are checked and become flags",
     ("*", "model.resolve"): "values: the resolution is asked for its fragments, in link order",
     (
         "*",
@@ -62,7 +60,6 @@ REASONS = {
     ("*", "model.type_spelling"): "each parameter's type is compared with the kernel's",
     ("*", "model.compatibility"): "rules: target, link mode and image of each fragment are decided one after the other",
     ("*", "model.ptx"): "each PTX that a compile makes is parsed: the image's, and the unoptimised one's",
-    ("*", "storage.declaration"): "values: the declaration is asked for the options of its sources and of the compiler",
     ("*", "storage.files"): "every file is opened by the same rules",
     ("*", "storage.serialization"): "one encoding for each record: the families', then the fragments'",
     ("*", "storage.cache_dir"): "one read or write for each entry; after a claim it is looked for again",
@@ -76,7 +73,6 @@ REASONS = {
     ("runtime.discovery.lookup_cache", "cuda.nvjitlink"): "a new answer names the nvJitLink that was found",
     ("runtime.family", "runtime.planning.planner"): "a planner is made, and then asked for its plan",
     ("runtime.planning.planner", "runtime.family"): "a family opens its database when it is first planned from",
-    ("runtime.planning.planner", "model.configuration"): "the values are normalised, then the link mode is checked",
     (
         "*",
         "storage.database",
@@ -87,20 +83,20 @@ REASONS = {
     ("*", "storage.database_writer"): "whether it may be written is checked before the work, and it is written after",
     (
         "*",
-        "runtime.linking.cache_entry",
-    ): "an entry of the cache is named by the digest of its key, decoded and encoded",
-    ("runtime.linking.kernel_cache", "runtime.linking.single_flight"): "one thread links what several ask for",
-    ("runtime.linking.single_flight", "*"): "the one thread that computes calls back what it is to compute",
+        "runtime.linking.kernel_cache",
+    ): "one thread loads a kernel that several ask for, and looks for it or links it",
+    (
+        "runtime.linking.kernel_cache",
+        "runtime.family",
+    ): "called back by the one thread, to find, link and load the kernel",
     (
         "runtime.family",
         "runtime.launch.launcher",
     ): "a class of its own for each launcher, then its instance",
-    ("runtime.launch.launcher", "runtime.launch.arguments"): "one converter for each parameter",
     # A build.
     ("build.matrix.rules", "build.matrix.tree"): "the strict rules walk the tree of the document",
     ("build.templates", "build.matrix.document"): "the matrix is loaded, then asked for its combinations",
     ("build.templates", "build.matrix.tree"): "the tree is asked for its combinations",
-    ("*", "build.templates"): "a rendered source is asked for its text, and for its place in messages",
     ("*", "build.cache.keys"): "the key without headers, for the look-up; with them, for the entry that is written",
     ("*", "build.cache.cache"): "looked up before a compile, once more after the claim, and written after it",
     (
@@ -112,8 +108,6 @@ REASONS = {
     ("*", "build.compilers.snapshot"): "each run of a compile may go on from a snapshot: LTO-IR, PTX, unoptimised PTX",
     ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
-    ("build.pipeline", "build.execution.scheduler"): "a scheduler is made, then run",
-    ("build.rendered_families", "build.execution.scheduler"): "each source becomes a request to compile it",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
     ("build.pipeline", "build.validate"): "interfaces are checked first, then everything across fragments",
 }

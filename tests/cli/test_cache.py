@@ -14,7 +14,7 @@ import pytest
 from jitlto.cli.cache import cache as command_group
 from jitlto.model.text import format_bytes
 from jitlto.runtime.family import load
-from jitlto.runtime.linking.cache_entry import LinkKey, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkKey
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto
@@ -216,7 +216,7 @@ def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict
     older = json.dumps({**plan.link_key.inputs, "nvjitlink": "12.0"}, sort_keys=True).encode()
     recipe = LinkKey(older, plan.link_key.kernel, plan.link_key.configuration, hashlib.sha256(older).hexdigest())
     CacheDir(tmp_path / "cache" / "cubins", 1 << 20).put(
-        "kernels", recipe.digest, encode_entry(recipe, plan.link(use_cache=False))
+        "kernels", recipe.digest, recipe.encode(plan.link(use_cache=False))
     )
     here = plan.link_key.inputs["nvjitlink"]
     assert f"nvjitlink: 12.0 there, {here} here" in _why(mini_copy, own)

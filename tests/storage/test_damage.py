@@ -19,7 +19,7 @@ import pytest
 from jitlto.errors import JitltoError
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.runtime.linking.kernel_cache import ENTRIES, KernelCache
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import database_writer
@@ -97,7 +97,7 @@ class Sample:
     kernels: dict[str, LinkedKernel]
 
     def entry(self, plan: Plan) -> bytes:
-        return encode_entry(plan.link_key, self.kernels[plan.digest])
+        return plan.link_key.encode(self.kernels[plan.digest])
 
 
 @pytest.fixture(scope="module")

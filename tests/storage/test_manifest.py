@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from jitlto.cli import cli
 from jitlto.errors import DatabaseError, ManifestError
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage import manifest
 from jitlto.storage.manifest import Manifest
 from tests.support.errors import raises
@@ -35,7 +35,7 @@ def release(mini_path: Path, tmp_path: Path) -> Path:
         content := b'{"arch": "sm_90", "entry": "kern"}', "mini/kern[]", (), hashlib.sha256(content).hexdigest()
     )
     kernel = LinkedKernel(b"kernel", "kern", "sm_90", "", 0.0)
-    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: encode_entry(recipe, kernel)})
+    packs.write(tmp_path / "release" / "pkg" / "mini.sm_90.pack", {recipe.digest: recipe.encode(kernel)})
     return tmp_path / "release"
 
 

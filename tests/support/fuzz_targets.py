@@ -36,7 +36,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.fast_path import compile_call
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.cache_entry import LinkKey, decode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import from_ptx
@@ -102,7 +102,7 @@ class Ground:
     @cached_property
     def cubins(self) -> list[bytes]:
         """The machine code in them."""
-        found = [decode_entry(digest, payload, 0.0, "disk") for digest, payload in self.kernels.items()]
+        found = [LinkedKernel.decode(digest, payload, 0.0, "disk") for digest, payload in self.kernels.items()]
         return [kernel.cubin for kernel in found if kernel]
 
     @cached_property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning.plan import Plan
 
@@ -17,4 +17,4 @@ def get_or_link(cache: KernelCache, plan: Plan, database: Path | None = None) ->
 
 def entry(plan: Plan) -> bytes:
     """The entry of a plan's kernel, linked now."""
-    return encode_entry(plan.link_key, plan.link(use_cache=False))
+    return plan.link_key.encode(plan.link(use_cache=False))

@@ -14,13 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import site
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from jitlto.model.frozen import Frozen
 from jitlto.model.types import Parameter
 from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.files import site_packages
 from jitlto.version import __version__
 
 if TYPE_CHECKING:
@@ -200,6 +200,11 @@ def linker_surroundings() -> tuple[object, ...]:
     conda, loader, *toolkits = (os.environ.get(name, "") for name in _VARIABLES)
     places = [*site_packages(), f"{conda}/lib", *loader.split(os.pathsep), "/etc/ld.so.cache"]
     return (toolkits, [(place, _size_and_time(place)) for place in places])
+
+
+def site_packages() -> list[str]:
+    """Return the directories into which packages of this interpreter are installed."""
+    return [*site.getsitepackages(), *([site.getusersitepackages()] if site.ENABLE_USER_SITE else [])]
 
 
 def _size_and_time(path: str) -> tuple[int, int] | None:

@@ -25,7 +25,7 @@ class DatabaseFile:
         path: As the caller names it.
         location: The absolute path, which a later change of the working directory does not affect.
         contents : Contents
-        database: The open database; None to open it when it is first needed.
+        database: The open database; None until :meth:`open` is called.
         open_database: Opens a database; required if ``database`` is None.
     """
 
@@ -40,7 +40,7 @@ class DatabaseFile:
         self.path = path
         self.location = location
         self.contents = contents
-        self._database = database
+        self.database = database
         self._open = open_database
 
     @classmethod
@@ -48,14 +48,13 @@ class DatabaseFile:
         """Wrap an open database."""
         return cls(database.path, database.location, Contents.from_database(database), database)
 
-    @property
-    def database(self) -> FragmentDatabase:
-        """The database, opened on first use.
+    def open(self) -> FragmentDatabase:
+        """Open the database, or return the open one.
 
         Raises:
             DatabaseError: If it can no longer be read, or was replaced by a different database.
         """
-        if self._database is None:
+        if self.database is None:
             assert self._open is not None  # noqa: S101 - without `database`, the caller passes it
             database = self._open(self.location)
             if database.digest != self.contents.digest:
@@ -65,8 +64,8 @@ class DatabaseFile:
                     where=str(self.path),
                     hint="load the family again",
                 )
-            self._database = database
-        return self._database
+            self.database = database
+        return self.database
 
 
 class Registry:

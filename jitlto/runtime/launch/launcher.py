@@ -75,7 +75,7 @@ class Launcher:
             raise LaunchError(what, code="launch-load", where=chosen.kernel, hint=hint) from error
         #: Duration of loading, in seconds.
         self.load_seconds = time.perf_counter() - begin
-        self._convert = ArgumentConverter(chosen.kernel, chosen.signature)
+        self._converter: ArgumentConverter | None = None
         self._config_maker = ConfigMaker(self.kernel, chosen.kernel)
         self._configs: dict[object, LaunchConfig] = {}
 
@@ -104,6 +104,13 @@ class Launcher:
     def signature(self) -> Sequence[Parameter]:
         """The kernel's parameters."""
         return self.chosen.signature
+
+    @property
+    def _convert(self) -> ArgumentConverter:
+        """The converter of arguments, made at the first launch: a kernel may be loaded ahead and never be launched."""
+        if self._converter is None:
+            self._converter = ArgumentConverter(self.chosen.kernel, self.signature)
+        return self._converter
 
     @property
     def cubin(self) -> bytes:

@@ -33,9 +33,15 @@ class LinkKey(Frozen):
         inputs: dict[str, object] = json.loads(self.content)
         return inputs
 
+    def encode(self, kernel: LinkedKernel) -> bytes:
+        """Encode the entry of a kernel: the content, a line of JSON, the cubin."""
+        about = {"kernel": self.kernel, "configuration": self.configuration, "log": kernel.log}
+        line = json.dumps(about, sort_keys=True).encode()
+        return b"\n".join([self.content, line, kernel.cubin])
+
     @classmethod
     def from_entry(cls, payload: bytes) -> LinkKey:
-        """Read the key of an entry that :func:`decode_entry` accepts."""
+        """Read the key of an entry that :meth:`LinkedKernel.decode` accepts."""
         content, line, _ = payload.split(b"\n", 2)
         about = json.loads(line)
         configuration = tuple((name, value) for name, value in about["configuration"])
@@ -61,6 +67,24 @@ class LinkedKernel(Frozen):
     seconds: float
     layer: str = "link"
 
+    @classmethod
+    def decode(cls, digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
+        """Decode an entry; None if its digest is a different one, as in a renamed file."""
+        content, _, rest = payload.partition(b"\n")
+        if _sha256(content) != digest:
+            return None
+        line, _, cubin = rest.partition(b"\n")
+        try:
+            about, inputs = json.loads(line), json.loads(content)
+            entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
+            number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
+            pairs = all(len(pair) == 2 for pair in about["configuration"])
+            if not (number.isdigit() and pairs and isinstance(about["kernel"], str)):
+                return None
+            return cls(cubin, entry, target, log, seconds, layer)
+        except (ValueError, KeyError, TypeError, RecursionError):
+            return None
+
     @property
     def architecture(self) -> Architecture:
         """The architecture that it runs on."""
@@ -84,34 +108,6 @@ class LinkedKernel(Frozen):
 
     def __repr__(self) -> str:
         return f"<LinkedKernel {self.entry} for {self.target}, {len(self.cubin)} bytes, from {self.layer}>"
-
-
-def encode_entry(key: LinkKey, kernel: LinkedKernel) -> bytes:
-    """Encode an entry: the key's content, a line of JSON, the cubin."""
-    about = {"kernel": key.kernel, "configuration": key.configuration, "log": kernel.log}
-    line = json.dumps(about, sort_keys=True).encode()
-    return b"\n".join([key.content, line, kernel.cubin])
-
-
-def decode_entry(digest: str, payload: bytes, seconds: float, layer: str) -> LinkedKernel | None:
-    """Decode an entry; None if its digest is a different one, as in a renamed file.
-
-    :meth:`LinkKey.from_entry` then reads its key.
-    """
-    content, _, rest = payload.partition(b"\n")
-    if _sha256(content) != digest:
-        return None
-    line, _, cubin = rest.partition(b"\n")
-    try:
-        about, inputs = json.loads(line), json.loads(content)
-        entry, target, log = str(inputs["entry"]), str(inputs["arch"]), str(about["log"])
-        number = target.removeprefix("sm_").removeprefix("compute_").rstrip("af")
-        pairs = all(len(pair) == 2 for pair in about["configuration"])
-        if not (number.isdigit() and pairs and isinstance(about["kernel"], str)):
-            return None
-        return LinkedKernel(cubin, entry, target, log, seconds, layer)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def _sha256(content: bytes) -> str:

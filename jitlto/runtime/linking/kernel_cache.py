@@ -6,21 +6,23 @@ processes only save work: a process that has waited too long for another links t
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from jitlto.errors import NotCachedError
+from jitlto.errors import JitltoError, NotCachedError
 from jitlto.runtime import events as runtime_events
 from jitlto.runtime.events import Events, Kind
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey, decode_entry, encode_entry
-from jitlto.runtime.linking.single_flight import SingleFlight
-from jitlto.storage import files
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
 if TYPE_CHECKING:  # imported by the store when it takes a lock
     from filelock import BaseFileLock
+
+V = TypeVar("V")
 
 #: Name of the kind of entry, and of the directory, in the user's cache.
 ENTRIES = "kernels"
@@ -60,18 +62,17 @@ class KernelCache:
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up by digest, in packs beside its database, then in the user's directory; None if missing."""
         begin = time.perf_counter()
-        paths = files.beside(database, ".pack")
-        if paths:
+        if _has_packs(database):
             from jitlto.runtime.linking import packs  # imported lazily: most databases have no packs
 
-            for pack in packs.open_packs(paths):
+            for pack in packs.beside(database):
                 payload = pack.get(digest)
                 if payload is not None:
-                    found = decode_entry(digest, payload, time.perf_counter() - begin, "pack")
+                    found = LinkedKernel.decode(digest, payload, time.perf_counter() - begin, "pack")
                     if found is not None:
                         return found
         payload = self.store.get(ENTRIES, digest) if self.store else None
-        return None if payload is None else decode_entry(digest, payload, time.perf_counter() - begin, "disk")
+        return None if payload is None else LinkedKernel.decode(digest, payload, time.perf_counter() - begin, "disk")
 
     def get_or_link(self, key: LinkKey, link: Callable[[], LinkedKernel], database: Path) -> LinkedKernel:
         """Find a kernel, or link it. One thread does the work; others that request the same kernel wait for its result.
@@ -120,7 +121,7 @@ class KernelCache:
             kernel = link()
             _log("info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
             if store is not None:
-                store.put(ENTRIES, digest, encode_entry(key, kernel))
+                store.put(ENTRIES, digest, key.encode(kernel))
             return kernel, waited
         finally:
             if claim is not None:
@@ -148,6 +149,83 @@ class KernelCache:
             time.sleep(pause)
             pause = min(2 * pause, _POLLS[1])
             waited = time.perf_counter() - begin
+
+
+class _Flight:
+    """A computation under way, and its outcome. (`Future` would do, but importing it takes longer than a launch.)"""
+
+    __slots__ = ("ended", "failure", "thread", "value")
+
+    value: Any
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.failure: BaseException | None = None
+        self.thread = threading.get_ident()
+
+
+class SingleFlight:
+    """Computations under way, by key.
+
+    A :class:`~jitlto.errors.JitltoError` is raised in the waiting threads too. Any other failure (an interrupt, a lack
+    of memory) affects only the computing thread; one of the waiting threads then computes instead.
+    """
+
+    def __init__(self) -> None:
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """Forget all computations: in a forked process, the threads that compute do not exist."""
+        self._flights: dict[Hashable, _Flight] = {}
+        self._lock = threading.Lock()
+
+    def run(self, key: Hashable, compute: Callable[[], V]) -> tuple[V, float | None]:
+        """Compute a value, or wait for the thread that computes it.
+
+        Returns:
+            value (object)
+            waited (float or None): Seconds spent waiting for another thread; None if this thread computed the value.
+        """
+        begin = time.perf_counter()
+        while True:
+            with self._lock:
+                flights = self._flights  # kept, because a fork meanwhile would replace the attribute
+                flight = flights.get(key)
+                if flight is None:
+                    mine = flights[key] = _Flight()
+                    break
+            if flight.thread == threading.get_ident():
+                return compute(), None  # requested by the computation itself, e.g. by a subscriber to events
+            flight.ended.wait()
+            if flight.failure is None:
+                return flight.value, time.perf_counter() - begin
+            if isinstance(flight.failure, JitltoError):
+                raise_copy(flight.failure)
+        try:
+            mine.value = compute()
+        except BaseException as error:
+            mine.failure = error
+            raise
+        finally:
+            with self._lock:
+                del flights[key]
+            mine.ended.set()
+        return mine.value, None
+
+
+def raise_copy(failure: JitltoError) -> NoReturn:
+    """Raise a copy of an error: the traceback of one that is raised repeatedly grows with each raise."""
+    import copy  # imported lazily: not needed when a kernel is found
+
+    raise copy.copy(failure) from failure.__cause__
+
+
+def _has_packs(database: Path) -> bool:
+    """Return whether packs lie beside a database, perhaps of another one."""
+    try:
+        return any(name.endswith(".pack") for name in os.listdir(database.parent))  # noqa: PTH208 - names are enough
+    except OSError:
+        return False
 
 
 def _log(level: str, message: str, *values: object) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from jitlto.errors import JitltoError
-from jitlto.runtime.linking.cache_entry import decode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.storage import files
 from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.files import Identity, identity
@@ -110,7 +110,7 @@ def verify(path: Path) -> int:
         with pack._file:
             for digest in pack.digests:
                 payload = pack.read(digest)
-                if payload is None or decode_entry(digest, payload, 0.0, "pack") is None:
+                if payload is None or LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
                     raise ValueError(f"damaged: kernel {digest} does not match its SHA-256")
         return len(pack.digests)
     except OSError as error:

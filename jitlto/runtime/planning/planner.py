@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.errors import JitltoError, PlanError
-from jitlto.model.configuration import check_link_mode, normalize_configuration
+from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.resolve import resolve
 from jitlto.model.versions import Architecture
@@ -66,7 +66,11 @@ class Planner(Generic[Loaded]):
         self._services = services
         self._load = load
         self._entry = entry
-        self._configuration = normalize_configuration(configuration, family.parameters, family.name)
+        known = family.parameters
+        values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
+        if len(values) < len(configuration):  # some have other spellings, or are wrong
+            values = normalize_configuration(configuration, known, family.name)
+        self._configuration = values
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
         self._supplied: list[SuppliedInput] = []
@@ -182,7 +186,8 @@ class Planner(Generic[Loaded]):
             CompileError: If an added source or function does not compile.
             ToolchainError: If the compiler for it is not installed.
         """
-        check_link_mode(link_mode)
+        if link_mode not in LINK_MODES:
+            raise unknown_link_mode(link_mode)
         begin = time.perf_counter()
         family = self._family
         database, record, index = family.open()

@@ -32,7 +32,6 @@ from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import database
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.files import site_packages
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
@@ -504,11 +503,11 @@ def test_a_library_that_another_one_brought_is_believed_if_it_is_a_packages(monk
     for path, elsewhere, believed in (
         ("/opt/linker.so", False, True),
         ("/opt/linker.so", True, False),
-        (f"{site_packages()[0]}/nvidia/linker.so", True, True),
+        (f"{lookup_cache.site_packages()[0]}/nvidia/linker.so", True, True),
     ):
         loaded = SimpleNamespace(abs_path=path, was_already_loaded_from_elsewhere=elsewhere)
         monkeypatch.setattr(cuda.pathfinder, "load_nvidia_dynamic_lib", lambda _, loaded=loaded: loaded)
-        assert nvjitlink.find_installed(site_packages()) == (path if believed else None)
+        assert nvjitlink.find_installed(lookup_cache.site_packages()) == (path if believed else None)
 
 
 def test_what_is_no_name_and_what_are_no_options_is_said(mini: KernelFamily, mini_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey, decode_entry, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
 texts = st.text(max_size=30)
@@ -32,8 +32,8 @@ link_keys = st.builds(
 def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, log: str) -> None:
     inputs = link_key.inputs
     linked = LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), log, 1.5)
-    payload = encode_entry(link_key, linked)
-    found = decode_entry(link_key.digest, payload, 0.25, "disk")
+    payload = link_key.encode(linked)
+    found = LinkedKernel.decode(link_key.digest, payload, 0.25, "disk")
     assert found is not None
     assert found == linked
     assert (found.seconds, found.layer) == (0.25, "disk")
@@ -46,27 +46,27 @@ def test_encoding_is_deterministic(link_key: LinkKey, cubin: bytes) -> None:
     one, other = (
         LinkedKernel(cubin, str(inputs["entry"]), str(inputs["arch"]), "log", seconds) for seconds in (1.0, 2.0)
     )
-    assert encode_entry(link_key, one) == encode_entry(link_key, other)
+    assert link_key.encode(one) == link_key.encode(other)
 
 
 def test_an_entry_is_that_of_no_other_digest() -> None:
     mine, other = link_key("one"), link_key("other")
-    payload = encode_entry(mine, LinkedKernel(b"cubin", "one", "sm_90", "", 1.0))
-    assert decode_entry(mine.digest, payload, 0, "disk") is not None
-    assert decode_entry(other.digest, payload, 0, "disk") is None
+    payload = mine.encode(LinkedKernel(b"cubin", "one", "sm_90", "", 1.0))
+    assert LinkedKernel.decode(mine.digest, payload, 0, "disk") is not None
+    assert LinkedKernel.decode(other.digest, payload, 0, "disk") is None
 
 
 @given(st.binary(max_size=100) | st.lists(st.sampled_from([b"{}", b"[]", b"1", b"null", b"\n", b'{"log":1}', b"\xff"])))
 def test_what_is_no_entry_is_none(data: bytes | list[bytes]) -> None:
     whole = data if isinstance(data, bytes) else b"".join(data)
-    assert decode_entry(hashlib.sha256(whole.partition(b"\n")[0]).hexdigest(), whole, 0, "disk") is None
+    assert LinkedKernel.decode(hashlib.sha256(whole.partition(b"\n")[0]).hexdigest(), whole, 0, "disk") is None
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"arch": "sm_90"}', b'{"arch": "sm_1x", "entry": "k"}'])
 def test_an_entry_that_somebody_else_made_up_is_none(content: bytes) -> None:
     line = b'{"kernel": "f/k[]", "configuration": [], "log": ""}'
     whole = b"\n".join([content, line, b"cubin"])
-    assert decode_entry(hashlib.sha256(content).hexdigest(), whole, 0, "disk") is None
+    assert LinkedKernel.decode(hashlib.sha256(content).hexdigest(), whole, 0, "disk") is None
 
 
 def test_a_link_key_names_the_inputs_of_the_link(mini: KernelFamily, tmp_path: Path) -> None:
@@ -78,8 +78,8 @@ def test_a_link_key_names_the_inputs_of_the_link(mini: KernelFamily, tmp_path: P
     assert plan.digest == plan.link_key.digest == hashlib.sha256(plan.link_key.content).hexdigest()
     # And the entry on the disk carries it all: it can be read without the database.
     store, linked = CacheDir(tmp_path / "store", 1 << 20), plan.link(use_cache=False)
-    store.put("kernels", plan.digest, encode_entry(plan.link_key, linked))
+    store.put("kernels", plan.digest, plan.link_key.encode(linked))
     payload = store.get("kernels", plan.digest)
     assert payload is not None
-    assert decode_entry(plan.digest, payload, 0, "disk") == linked
+    assert LinkedKernel.decode(plan.digest, payload, 0, "disk") == linked
     assert LinkKey.from_entry(payload) == plan.link_key

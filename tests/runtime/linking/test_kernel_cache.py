@@ -29,7 +29,7 @@ from jitlto.model.versions import Version
 from jitlto.runtime import events, session
 from jitlto.runtime.family import KernelFamily, load
 from jitlto.runtime.linking import kernel_cache
-from jitlto.runtime.linking.cache_entry import LinkedKernel, encode_entry
+from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.cache_dir import CacheDir
@@ -874,7 +874,7 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
 def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: Path, mini: KernelFamily) -> None:
     plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90)]
     truth = {plan.digest: plan.link(use_cache=False) for plan in plans}
-    bound = 2 * max(len(encode_entry(plan.link_key, truth[plan.digest])) for plan in plans)
+    bound = 2 * max(len(plan.link_key.encode(truth[plan.digest])) for plan in plans)
     caches = [KernelCache(CacheDir(directory, bound)) for _ in range(3)]
     chance = random.Random(4)  # noqa: S311 - the same order every time
 

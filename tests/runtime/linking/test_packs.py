@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import packs
-from jitlto.runtime.linking.cache_entry import encode_entry
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.planning.plan import Plan
@@ -99,7 +98,7 @@ def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path,
     beside, user = tmp_path / "installed", tmp_path / "user"
     beside.mkdir()
     kernel = plan.link(use_cache=False)
-    packs.write(beside / "mini.pack", {plan.digest: encode_entry(plan.link_key, kernel)})
+    packs.write(beside / "mini.pack", {plan.digest: plan.link_key.encode(kernel)})
     before = {p: (p.stat().st_mtime_ns, p.stat().st_ctime_ns, p.read_bytes()) for p in beside.iterdir()}
     for store in (CacheDir(user, 1 << 30), None):
         cache = KernelCache(store, may_link=False)
@@ -137,7 +136,7 @@ def test_a_damaged_pack_is_left_aside_with_one_warning(
 ) -> None:
     kernel = plan.link(use_cache=False)
     bad, good = tmp_path / "mini.a.pack", tmp_path / "mini.b.pack"
-    packs.write(good, {plan.digest: encode_entry(plan.link_key, kernel)})
+    packs.write(good, {plan.digest: plan.link_key.encode(kernel)})
     bad.write_bytes(damaged(good.read_bytes(), where))
     cache = KernelCache(None, may_link=False)
 
@@ -156,7 +155,7 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     path, kernel = tmp_path / "mini.pack", plan.link(use_cache=False)
-    packs.write(path, {plan.digest: encode_entry(plan.link_key, kernel)})
+    packs.write(path, {plan.digest: plan.link_key.encode(kernel)})
     cache = KernelCache(CacheDir(tmp_path / "user", 1 << 30))
     assert get_or_link(cache, plan, tmp_path / "mini.fragdb").layer == "pack"
     whole = path.read_bytes()

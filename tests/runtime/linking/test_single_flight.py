@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from jitlto.errors import LinkError
-from jitlto.runtime.linking.single_flight import SingleFlight, raise_copy
+from jitlto.runtime.linking.kernel_cache import SingleFlight, raise_copy
 from tests.support.errors import raises
 
 
