@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.fragment import FragmentKey, Name, Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 
@@ -15,9 +15,9 @@ class GroupRecord(Struct, frozen=True):
     ``supplied``: whether callers supply its definition at run time.
     """
 
-    name: str
+    name: Name
     role: Role
-    key: tuple[str, ...]
+    key: tuple[Name, ...]
     interface: str | None
     supplied: bool
 

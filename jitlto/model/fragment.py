@@ -6,17 +6,18 @@ import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated
 from urllib.parse import quote, unquote
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from jitlto.errors import JitltoError
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
-#: Names of families, groups and parameters, as a regular expression.
-NAME_PATTERN = r"[A-Za-z_][A-Za-z0-9_.-]*"
-_NAME = re.compile(NAME_PATTERN)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+#: The name of a family, a group or a parameter; checked when it is decoded.
+Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
 _VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
 # Printable characters are not encoded, except the punctuation of the text form.
 _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")

@@ -1,7 +1,7 @@
-"""JSON in and out of typed values: the one place where the content of files is validated.
+"""Encoding and decoding of JSON: the one place where the content of files is validated.
 
-A file may be damaged or hostile, and the checksums of a forged database are right too. So every value is decoded with a
-check of the type and range that the rest of jitlto relies on, and no option in it may name a file.
+A file may be damaged or hostile, with correct checksums if it is forged. So the type and range of every value that the
+rest of jitlto relies on are checked, and no option may name a file.
 ``docs/database.md`` describes the records of a database.
 """
 
@@ -16,16 +16,14 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
-from jitlto.model.fragment import NAME_PATTERN, Fragment, FragmentKey, Image, ImageKind, Role, Symbol
+from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.model.options import LinkOptions, touches_files
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
 T = TypeVar("T")
-#: An integer that is a number of things or of bytes.
+#: A number of things or bytes.
 Count = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
-#: The name of a family, a group or a parameter.
-Name = Annotated[str, Meta(pattern=rf"\A{NAME_PATTERN}\Z")]
 #: A SHA-256 in hexadecimal.
 Sha256 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
@@ -88,20 +86,12 @@ class _Fragment(Struct):
     images: list[_Image]
 
 
-class _Group(Struct):
-    name: Name
-    role: Role
-    key: tuple[Name, ...]
-    interface: str | None
-    supplied: bool
-
-
 class _Family(Struct):
     name: Name
     options: tuple[str, ...]
     link: dict[str, Any]
     architectures: list[tuple[Count, str]]
-    groups: list[_Group]
+    groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
 
 
@@ -132,7 +122,7 @@ def decode_fragment(record: bytes) -> Fragment:
     """Decode the record of a fragment.
 
     Raises:
-        InvalidRecordError, JitltoError: If no jitlto wrote it.
+        InvalidRecordError, JitltoError: If it is invalid.
     """
     r = decode(_Fragment, record)
     return Fragment(
@@ -148,15 +138,9 @@ def decode_fragment(record: bytes) -> Fragment:
 
 
 def _image(r: _Image) -> Image:
-    return Image(
-        r.kind,
-        Architecture.parse(r.architecture),
-        r.sha256,
-        r.size,
-        r.toolchain,
-        Version(*r.version),
-        None if r.ptx_isa is None else Version(*r.ptx_isa),
-    )
+    isa = None if r.ptx_isa is None else Version(*r.ptx_isa)
+    architecture, version = Architecture.parse(r.architecture), Version(*r.version)
+    return Image(r.kind, architecture, r.sha256, r.size, r.toolchain, version, isa)
 
 
 def encode_family(family: FamilyRecord) -> bytes:
@@ -168,11 +152,10 @@ def decode_family(record: bytes) -> FamilyRecord:
     """Decode the record of a family.
 
     Raises:
-        InvalidRecordError, JitltoError: If no jitlto wrote it, or an option or an interface in it leads out of the
-            family.
+        InvalidRecordError, JitltoError: If it is invalid, or an option or an interface in it leads out of the family.
     """
     try:
-        # Not msgspec's decoder: a header need not be UTF-8, and what is not stands in it as half surrogate pairs.
+        # Not msgspec's decoder: a header may not be UTF-8, and its other bytes are stored as unpaired surrogates.
         values = json.loads(record.decode())
         r = msgspec.convert(values, _Family)
         for name, text in r.headers:
@@ -182,21 +165,17 @@ def decode_family(record: bytes) -> FamilyRecord:
         raise InvalidRecordError(str(error)) from error
     for option in filter(touches_files, r.options):
         raise InvalidRecordError(f"the compiler option {option!r} names files")
+    for name in filter(None, (group.interface for group in r.groups)):
+        if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
+            raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
     return FamilyRecord(
         r.name,
         r.options,
         LinkOptions.from_mapping(r.link),
         tuple(Architecture.parse(f"{number}{suffix}") for number, suffix in r.architectures),
-        tuple(map(_group, r.groups)),
+        r.groups,
         r.headers,
     )
-
-
-def _group(r: _Group) -> GroupRecord:
-    name = r.interface
-    if name is not None and (posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable()):
-        raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
-    return GroupRecord(r.name, r.role, r.key, name, r.supplied)
 
 
 def encode_part(part: PartRecord) -> bytes:
@@ -218,7 +197,7 @@ def decode_part(record: bytes) -> PartRecord:
     """Decode the record of a part of a build.
 
     Raises:
-        InvalidRecordError, JitltoError: If no jitlto wrote it.
+        InvalidRecordError, JitltoError: If it is invalid.
     """
     r = decode(_Part, record)
     return PartRecord(
@@ -233,14 +212,14 @@ def decode_part(record: bytes) -> PartRecord:
 
 
 def encode_gaps(keys: Iterable[FragmentKey]) -> bytes:
-    """Encode the record of what a merge left out."""
+    """Encode the record of the fragments that a merge left out."""
     return encode(_Gaps(list(map(str, keys))))
 
 
 def decode_gaps(record: bytes) -> tuple[FragmentKey, ...]:
-    """Decode the record of what a merge left out.
+    """Decode the record of the fragments that a merge left out.
 
     Raises:
-        InvalidRecordError, JitltoError: If no jitlto wrote it.
+        InvalidRecordError, JitltoError: If it is invalid.
     """
     return tuple(sorted(map(FragmentKey.parse, decode(_Gaps, record).keys)))

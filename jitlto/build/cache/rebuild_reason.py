@@ -5,9 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
-#: The inputs of a fragment by name: a text of lines (``source``), words in a line or a list (``options``), or hashes
-#: by name (``headers``).
-Fields = Mapping[str, object]
+#: The inputs of a fragment by name: a text of lines (``source``), words (``options``), or hashes by name (``headers``).
+Fields = Mapping[str, str | Mapping[str, str]]
 
 _LONGEST_DIFF = 24  # lines
 _MOST_NAMES = 12
@@ -38,23 +37,15 @@ def explain(before: Fields | None, now: Fields, *, is_cached: bool) -> list[str]
 
 def differences(before: Fields, now: Fields) -> list[str]:
     """Return the differences; a field that one side lacks counts as empty."""
-    return [line for field in {**now, **before} for line in _field(field, before.get(field), now.get(field))]
-
-
-def _field(field: str, before: object, now: object) -> list[str]:
-    if isinstance(before, Mapping) or isinstance(now, Mapping):
-        old = before if isinstance(before, Mapping) else {}
-        new = now if isinstance(now, Mapping) else {}
-        return _names(field.removesuffix("s"), old, new)
-    if any(isinstance(value, str) and "\n" in value for value in (before, now)):
-        return _lines(field, str(before or ""), str(now or ""))
-    return _words(field, _split(before), _split(now))
-
-
-def _split(value: object) -> list[str]:
-    if isinstance(value, str):
-        return value.split(" ") if value else []
-    return list(map(str, value)) if isinstance(value, Sequence) else []
+    found: list[str] = []
+    for field in {**now, **before}:
+        old, new = before.get(field, ""), now.get(field, "")
+        if not (isinstance(old, str) and isinstance(new, str)):
+            names = (value if isinstance(value, Mapping) else {} for value in (old, new))
+            found += _names(field.removesuffix("s"), *names)
+        elif old != new:
+            found.append(_lines(field, old, new) if "\n" in old + new else _words(field, old.split(), new.split()))
+    return found
 
 
 def _names(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -68,9 +59,7 @@ def _names(kind: str, before: Mapping[str, str], now: Mapping[str, str]) -> list
     return [*found[:_MOST_NAMES], f"and {len(found) - _MOST_NAMES} more {kind}s"]
 
 
-def _lines(field: str, before: str, now: str) -> list[str]:
-    if before == now:
-        return []
+def _lines(field: str, before: str, now: str) -> str:
     # Unlike a compiler, splitlines() splits at more than line feeds.
     old, new = before.split("\n"), now.split("\n")
     blocks = difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
@@ -78,16 +67,14 @@ def _lines(field: str, before: str, now: str) -> list[str]:
     diff = list(difflib.unified_diff(old, new, "before", "now", n=1, lineterm=""))
     if len(diff) > _LONGEST_DIFF:
         diff = [*diff[:_LONGEST_DIFF], f"... and {len(diff) - _LONGEST_DIFF} more lines of the diff"]
-    return ["\n".join([f"{field}: {count} {'line differs' if count == 1 else 'lines differ'}", *diff])]
+    return "\n".join([f"{field}: {count} {'line differs' if count == 1 else 'lines differ'}", *diff])
 
 
-def _words(field: str, before: Sequence[str], now: Sequence[str]) -> list[str]:
-    if before == now:
-        return []
+def _words(field: str, before: Sequence[str], now: Sequence[str]) -> str:
     gone = [word for word in before if word not in now]
     new = [word for word in now if word not in before]
     if gone and new:
-        return [f"{field}: {' '.join(gone)} → {' '.join(new)}"]
+        return f"{field}: {' '.join(gone)} → {' '.join(new)}"
     if gone or new:
-        return [f"{field}: {' '.join(gone or new)} {'is gone' if gone else 'is new'}"]
-    return [f"{field}: in a different order or number: {' '.join(before)} → {' '.join(now)}"]
+        return f"{field}: {' '.join(gone or new)} {'is gone' if gone else 'is new'}"
+    return f"{field}: in a different order or number: {' '.join(before)} → {' '.join(now)}"

@@ -1,4 +1,4 @@
-"""Explaining a rebuild: every difference is named, and nothing else."""
+"""The reasons for a rebuild are exactly the differences."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from jitlto.build.cache.rebuild_reason import differences, explain
 NOTHING: list[str] = []
 FIELDS: dict[str, Any] = {
     "source": "line 1\nline 2\nline 3\n",
-    "options": ["--std=c++17", "-DN=1"],
-    "architectures": ["75"],
-    "images": ["ltoir", "ptx"],
+    "options": "--std=c++17 -DN=1",
+    "architectures": "75",
+    "images": "ltoir ptx",
     "compiler": "nvrtc 13.0.88",
     "headers": {"search/types.cuh": "aa", "cuda_fp16.h": "bb"},
 }
 
 
-def test_what_was_never_built_is_said() -> None:
+def test_a_fragment_that_was_never_built_has_that_reason() -> None:
     assert explain(None, FIELDS, is_cached=False) == ["never built with this cache"]
 
 
-def test_what_the_cache_has_decides_whether_a_difference_matters() -> None:
+def test_the_reasons_say_whether_the_cache_has_the_result() -> None:
     assert explain(FIELDS, FIELDS, is_cached=True) == ["nothing differs: it would be taken from the cache"]
     (lost,) = explain(FIELDS, FIELDS, is_cached=False)
     assert "the cache entry is gone" in lost
@@ -33,22 +33,15 @@ def test_what_the_cache_has_decides_whether_a_difference_matters() -> None:
     assert "earlier build" in explain(FIELDS, other, is_cached=True)[-1]
 
 
-def test_equal_fields_are_a_hit_whether_lists_or_tuples() -> None:
-    assert differences(FIELDS, FIELDS) == NOTHING
-    assert differences(FIELDS, FIELDS | {"options": tuple(FIELDS["options"])}) == NOTHING
-
-
-def test_an_option_that_is_another_new_gone_or_moved() -> None:
+def test_an_option_that_is_changed_new_gone_or_moved() -> None:
     def options(*now: str) -> list[str]:
-        return differences(FIELDS, FIELDS | {"options": list(now)})
+        return differences(FIELDS, FIELDS | {"options": " ".join(now)})
 
     assert options("--std=c++20", "-DN=1") == ["options: --std=c++17 → --std=c++20"]
     assert options("--std=c++17", "-DN=1", "-lineinfo") == ["options: -lineinfo is new"]
     assert options("--std=c++17") == ["options: -DN=1 is gone"]
     none = FIELDS | {"options": ""}
     assert differences(none, none | {"options": "-a -b"}) == ["options: -a -b is new"]
-    words = FIELDS | {"options": " ".join(FIELDS["options"])}
-    assert differences(words, words | {"options": "--std=c++20 -DN=1"}) == options("--std=c++20", "-DN=1")
     assert options("-DN=1", "--std=c++17") == [
         "options: in a different order or number: --std=c++17 -DN=1 → -DN=1 --std=c++17"
     ]
@@ -84,8 +77,8 @@ def test_a_long_diff_is_cut() -> None:
     assert said.endswith("more lines of the diff")
 
 
-def test_another_compiler_and_several_fields_at_once() -> None:
-    now = FIELDS | {"compiler": "nvrtc 13.1.0", "architectures": ["75", "90"], "images": ["ltoir"]}
+def test_a_different_compiler_and_several_fields_at_once() -> None:
+    now = FIELDS | {"compiler": "nvrtc 13.1.0", "architectures": "75 90", "images": "ltoir"}
     assert differences(FIELDS, now) == [
         "architectures: 90 is new",
         "images: ptx is gone",
@@ -98,7 +91,7 @@ def test_a_field_that_an_older_record_lacks_is_a_difference() -> None:
     assert differences(before, FIELDS) == ["compiler: nvrtc 13.0.88 is new"]
 
 
-_WORDS = st.lists(st.text("a b\n→", max_size=3), max_size=4)
+_WORDS = st.lists(st.text("ab→", min_size=1, max_size=3), max_size=4).map(" ".join)
 _FIELDS = st.fixed_dictionaries(
     {
         "source": st.text("ab\n", max_size=8),

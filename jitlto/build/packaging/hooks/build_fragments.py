@@ -1,9 +1,11 @@
-"""The command of setuptools that builds a package's fragment database, a step of ``build``."""
+"""The setuptools command that builds a package's fragment database, as a step of ``build``."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from setuptools import Command
@@ -36,10 +38,8 @@ class BuildFragments(Command):
             return
         output = self._output(package)
         output.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with _setup_errors():
             report = project.build_package(package.config.path, output)
-        except JitltoError as error:
-            raise SetupError(f"jitlto: {error}") from error
         for advice in report.advice:
             _log.warning("jitlto: %s", advice)
         _log.info("jitlto: %s", project.summarize(report))
@@ -53,10 +53,8 @@ class BuildFragments(Command):
     def get_source_files(self) -> list[str]:
         """List the files that an sdist must hold, relative to the project."""
         package = _load()
-        try:
+        with _setup_errors():
             return [os.path.relpath(path, package.config.root) for path in project.list_sources(package)]
-        except JitltoError as error:
-            raise SetupError(f"jitlto: {error}") from error
 
     def _output(self, package: Package) -> Path:
         assert self.build_lib is not None  # noqa: S101 - setuptools finalises options before it calls this
@@ -64,7 +62,13 @@ class BuildFragments(Command):
 
 
 def _load() -> Package:
-    try:
+    with _setup_errors():
         return project.load_package(Path("pyproject.toml"))
+
+
+@contextlib.contextmanager
+def _setup_errors() -> Iterator[None]:
+    try:
+        yield
     except JitltoError as error:
         raise SetupError(f"jitlto: {error}") from error
