@@ -6,8 +6,8 @@
 
 namespace search {
 
-// Whether `row` may be an answer to query number `query`. `filter_data` is the kernel's parameter, handed through
-// as it is: each filter says what it points to. Threads may ask about any row of the dataset, in any order.
+// Returns whether `row` may be a result of query number `query`. `filter_data` is passed through from the kernel's
+// parameter; each filter documents what it points to. Threads may ask about any row of the dataset, in any order.
 template <typename IdxT>
 extern __device__ bool apply_filter(uint32_t query, IdxT row, const void* filter_data);
 

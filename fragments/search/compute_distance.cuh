@@ -6,7 +6,7 @@
 
 namespace search {
 
-// The contribution of one pair of elements to the distance between a query and a row; the kernel adds up the
+// Returns the contribution of one pair of elements to the distance between a query and a row. The kernel sums the
 // contributions of all elements in its output type. Smaller is closer, so a similarity returns its negative.
 template <typename T>
 extern __device__ float compute_distance(T query, T row);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squared Euclidean distance (L2), without the root: it orders rows the same and costs less.
+// Squared Euclidean distance (L2), without the root, which would cost time and not change the order of rows.
 #pragma once
 
 #include "compute_distance.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One bit a row, the same for all queries: a set bit lets the row through. `filter_data` points to
+// One bit per row, the same for all queries: a row passes if its bit is set. `filter_data` points to
 // ceil(num_rows / 32) words of uint32_t; row r is bit r % 32, counted from the lowest, of word r / 32.
 #pragma once
 

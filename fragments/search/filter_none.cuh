@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets every row through. `filter_data` is not read and may be null.
+// Every row passes. `filter_data` is not read and may be null.
 #pragma once
 
 #include "apply_filter.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nearest neighbour by brute force: the entry point of the family.
+// Nearest neighbours by brute force: the entry point of the family.
 #pragma once
 
 #include "search_optimized.cuh"
@@ -7,23 +7,23 @@
 
 namespace search {
 
-// For each query the row with the smallest distance among those that the filter lets through.
+// Finds, for each query, the row with the smallest distance among those that pass the filter.
 //
 //   dataset      num_rows × dim, row-major, of type T (float or __half)
 //   queries      num_queries × dim, row-major, of type T
-//   indices      num_queries results: the row; of equally close rows the first; -1 (the maximum of an unsigned
-//                type) if there is none: no rows, all filtered out, or none whose distance is a number
-//   distances    num_queries results: the row's distance, added up in OutT; infinity if there is no row
-//   filter_data  what the filter linked in says; null where it reads nothing
+//   indices      num_queries results: the row, the first one if several are equally close; -1 (the maximum of an
+//                unsigned type) if there is none: no rows, all filtered out, or all distances NaN
+//   distances    num_queries results: the distance of that row, summed in OutT; infinity if there is no row
+//   filter_data  as the linked filter documents; null if the filter does not read it
 //
-// Veclen is the number of elements that a thread takes at a time, in accesses of 16 bytes at most. Where a row is not
-// aligned to such an access (an odd dim, a pointer into the middle of a row) elements are read one by one instead.
+// Veclen is the number of elements that a thread processes at a time, in accesses of at most 16 bytes. If rows are not
+// aligned to such an access (an odd dim, a pointer into the middle of a row), elements are read one by one.
 //
-// Launch in one dimension; any grid works, since blocks and threads stride over the queries; no dynamic shared memory.
-//   optimized   a block a query:  grid = num_queries, block = 256 (any multiple of 32; 1024 for a few queries)
-//   standard    a thread a query: grid = ceil(num_queries / block), block = 128 (any)
+// Launch in one dimension; any grid works, because blocks and threads stride over queries. No dynamic shared memory.
+//   optimized   a block per query:  grid = num_queries, block = 256 (any multiple of 32; 1024 for a few queries)
+//   standard    a thread per query: grid = ceil(num_queries / block), block = 128 (any)
 //
-// The bounds keep the registers low enough for a block of 1024 threads, and the compiler from going lower than that.
+// The launch bounds limit registers so that a block of 1024 threads fits, but no further.
 template <typename T, typename OutT, typename IdxT, bool Optimized, int Veclen>
 __global__ void __launch_bounds__(1024, 1)
     search_kernel(const T* __restrict__ dataset, const T* __restrict__ queries, IdxT* __restrict__ indices,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One block a query: every row is read once, in whole 128-byte lines, by a group of lanes that share its elements.
+// One block per query: each row is read once, in whole 128-byte lines, by a group of lanes that share its elements.
 #pragma once
 
 #include "apply_filter.cuh"
@@ -13,12 +13,12 @@ namespace search {
 constexpr uint32_t warp_size = 32;
 constexpr uint32_t all_lanes = 0xffffffffu;
 
-// Rows that a group has in flight at once: enough independent loads to hide the memory's latency, and one read of a
-// query's elements serves all of them.
+// Rows that a group loads at once: enough independent loads to hide the latency of memory, and all of them share one
+// read of the query's elements.
 constexpr int rows_at_once = 4;
 
-// Lanes in a group, a power of two: as few as read a 128-byte line at once, since each doubling costs one more
-// shuffle a row, and no more than a short row has accesses, so that no lane idles.
+// Lanes in a group, a power of two: just enough to read a 128-byte line at once, because each doubling costs one more
+// shuffle per row, and no more than the accesses of a short row, so that no lane is idle.
 template <int Access, typename T>
 __device__ __forceinline__ uint32_t lanes_per_row(uint32_t dim) {
   constexpr uint32_t line = 128 / (Access * sizeof(T));
@@ -28,7 +28,7 @@ __device__ __forceinline__ uint32_t lanes_per_row(uint32_t dim) {
   return lanes;
 }
 
-// The best row of those that this thread's group scans. All lanes of a group return the same.
+// Returns the best of the rows that this thread's group scans, in all lanes of the group.
 template <int Access, typename T, typename OutT, typename IdxT>
 __device__ __forceinline__ candidate<OutT, IdxT> scan_rows(const T* dataset, const T* query_row, uint32_t query,
                                                            IdxT num_rows, uint32_t dim, const void* filter_data) {
@@ -49,8 +49,8 @@ __device__ __forceinline__ candidate<OutT, IdxT> scan_rows(const T* dataset, con
     for (int r = 0; r < rows_at_once; ++r) {
       const uint64_t index = first + r * groups + group;
       passes[r] = index < end && apply_filter<IdxT>(query, static_cast<IdxT>(index), filter_data);
-      // A row that is not wanted reads the query in its place, which is in the cache: no branch around the loads
-      // below, no access out of bounds and no bandwidth for rows that are filtered out.
+      // Instead of an unwanted row, read the query, which is in the cache. This avoids a branch around the loads
+      // below, accesses out of bounds, and bandwidth for rows that are filtered out.
       rows[r] = passes[r] ? dataset + index * dim : query_row;
       sums[r] = 0;
       any_passes |= passes[r];
@@ -72,7 +72,7 @@ __device__ __forceinline__ candidate<OutT, IdxT> scan_rows(const T* dataset, con
       }
     }
 
-    // A butterfly: afterwards all lanes of the group hold the same sum, to the last bit.
+    // A butterfly reduction: all lanes of the group end up with the same sum, to the last bit.
     for (uint32_t offset = lanes / 2; offset > 0; offset /= 2) {
 #pragma unroll
       for (int r = 0; r < rows_at_once; ++r) { sums[r] += __shfl_xor_sync(all_lanes, sums[r], offset); }
@@ -86,7 +86,7 @@ __device__ __forceinline__ candidate<OutT, IdxT> scan_rows(const T* dataset, con
   return best;
 }
 
-// The best candidate of a warp, in all its lanes.
+// Returns the best candidate of a warp, in all its lanes.
 template <typename OutT, typename IdxT>
 __device__ __forceinline__ candidate<OutT, IdxT> reduce_warp(candidate<OutT, IdxT> best) {
 #pragma unroll
@@ -97,7 +97,7 @@ __device__ __forceinline__ candidate<OutT, IdxT> reduce_warp(candidate<OutT, Idx
   return best;
 }
 
-// The best candidate of the block, in its first warp. Ends with a barrier, so it can be called again.
+// Returns the best candidate of the block, in its first warp. Ends with a barrier, so it can be called again.
 template <typename OutT, typename IdxT>
 __device__ __forceinline__ candidate<OutT, IdxT> reduce_block(candidate<OutT, IdxT> best) {
   __shared__ OutT warp_distances[warp_size];  // one for each warp of the largest block, 1024 threads
@@ -119,12 +119,12 @@ __device__ __forceinline__ candidate<OutT, IdxT> reduce_block(candidate<OutT, Id
   return best;
 }
 
-// All rows for the queries of one block.
+// Scans all rows for the queries of one block.
 template <int Access, typename T, typename OutT, typename IdxT>
 __device__ __forceinline__ void search_optimized(const T* dataset, const T* queries, IdxT* indices, OutT* distances,
                                                  IdxT num_rows, uint32_t num_queries, uint32_t dim,
                                                  const void* filter_data) {
-  // A shuffle that waits for lanes that a block does not have is undefined: stop rather than answer wrongly.
+  // A shuffle with lanes that the block does not have is undefined: stop instead of giving a wrong result.
   if (blockDim.x % warp_size != 0) { __trap(); }
   for (uint64_t query = blockIdx.x; query < num_queries; query += gridDim.x) {
     const auto best = reduce_block<OutT, IdxT>(scan_rows<Access, T, OutT, IdxT>(

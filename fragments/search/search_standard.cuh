@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One thread a query: short, and the baseline that `search_optimized.cuh` is measured against.
+// One thread per query: short, and the baseline that `search_optimized.cuh` is measured against.
 #pragma once
 
 #include "apply_filter.cuh"
@@ -9,8 +9,8 @@
 
 namespace search {
 
-// The distance of one row, Veclen elements at a time. The threads of a warp read the same row together, which is one
-// broadcast access; the queries differ, and come out of the L1 cache.
+// Returns the distance of one row, computed Veclen elements at a time. The threads of a warp read the same row in one
+// broadcast access; their queries differ, and come from the L1 cache.
 template <int Veclen, int Access, typename OutT, typename T>
 __device__ __forceinline__ OutT row_distance(const T* query, const T* row, uint32_t dim) {
   OutT sum = 0;
@@ -34,7 +34,7 @@ __device__ __forceinline__ OutT row_distance(const T* query, const T* row, uint3
   return sum;
 }
 
-// All rows for the queries of one thread.
+// Scans all rows for the queries of one thread.
 template <int Veclen, int Access, typename T, typename OutT, typename IdxT>
 __device__ __forceinline__ void search_standard(const T* dataset, const T* queries, IdxT* indices, OutT* distances,
                                                 IdxT num_rows, uint32_t num_queries, uint32_t dim,

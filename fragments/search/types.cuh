@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The names of types that the matrices use as values, so that `uint32_t` and `__half` work as template arguments.
+// The type names that the matrices use as values, so that `uint32_t` and `__half` work as template arguments.
 #pragma once
 
 // NVRTC has no host C++ library: the integer names come from libcu++, whose <cstdint> is quick to parse.

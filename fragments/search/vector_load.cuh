@@ -6,7 +6,7 @@
 
 namespace search {
 
-// The type whose load is one access of so many bytes; 16 is the widest the hardware has.
+// The type whose load is one access of this many bytes; 16 is the widest access of the hardware.
 template <int Bytes>
 struct access_word;
 template <>
@@ -18,8 +18,8 @@ struct access_word<8> { using type = uint2; };
 template <>
 struct access_word<16> { using type = uint4; };
 
-// Whether every row of both matrices starts on a boundary of an access of Access elements. This also makes dim a
-// multiple of Access, so a row has no tail. It is the same for all threads: a kernel branches on it once.
+// Returns whether every row of both matrices is aligned to accesses of Access elements. This also makes dim a
+// multiple of Access, so a row has no tail. It is the same for all threads, so a kernel branches on it once.
 template <int Access, typename T>
 __device__ __forceinline__ bool is_aligned(const T* dataset, const T* queries, uint32_t dim) {
   const uint64_t starts = reinterpret_cast<uintptr_t>(dataset) | reinterpret_cast<uintptr_t>(queries)

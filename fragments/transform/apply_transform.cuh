@@ -10,11 +10,11 @@ namespace transform {
 
 using cuda::std::uint64_t;
 
-// output[i] = user_transform(input[i]) for the first `size` elements. The two arrays may be the same one, which is why
-// the pointers are not __restrict__.
+// output[i] = user_transform(input[i]) for the first `size` elements. The two arrays may be the same, so the
+// pointers are not __restrict__.
 //
-// Launch in one dimension, without dynamic shared memory; any grid and block work, since threads stride over the
-// elements: grid = ceil(size / block), block = 256.
+// Launch in one dimension, without dynamic shared memory; any grid and block work, because threads stride over the
+// elements; for example grid = ceil(size / block), block = 256.
 template <typename T>
 __global__ void apply_transform(const T* input, T* output, uint64_t size) {
   const uint64_t stride = static_cast<uint64_t>(gridDim.x) * blockDim.x;
