@@ -75,7 +75,7 @@ def test_a_kernel_without_parameters() -> None:
     assert make('extern "C" __global__ void k() {}')[0].signature == ()
 
 
-def test_images_are_what_their_hashes_say() -> None:
+def test_images_match_their_hashes() -> None:
     fragment, blobs = make(KERNEL, PARAMS)
     assert [(i.kind, i.architecture.number) for i in fragment.images] == [
         (ImageKind.LTOIR, 75), (ImageKind.LTOIR, 80), (ImageKind.PTX, 75),
@@ -96,17 +96,17 @@ TWO = "namespace a { __global__ void one(int) {} } __global__ void two(int) {}"
 
 
 @pytest.mark.slow
-def test_several_kernels_need_to_be_told_apart() -> None:
+def test_several_kernels_in_a_source_need_an_entry() -> None:
     refuse("build-several-kernels", TWO, "a::one(int)", "two(int)", hint="entry =")
 
 
 @pytest.mark.parametrize(("entry", "name"), [("one", "_ZN1a3oneEi"), ("two", "_Z3twoi")])
-def test_entry_says_which_kernel_is_meant(entry: str, name: str) -> None:
+def test_entry_selects_a_kernel(entry: str, name: str) -> None:
     assert make(TWO, entry=entry)[0].entry == name
 
 
 @pytest.mark.slow
-def test_an_entry_that_is_no_kernel_or_several() -> None:
+def test_an_entry_must_name_exactly_one_kernel() -> None:
     refuse("build-no-kernel", TWO, "'three'", entry="three")
     overloads = "__global__ void k(int) {} __global__ void k(float) {}"
     refuse("build-several-kernels", overloads, "'k'", "k(int)", "k(float)", entry="k")
@@ -132,7 +132,7 @@ def test_a_device_group_that_defines_nothing(text: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_device_group_may_define_a_variable_alone() -> None:
+def test_a_device_group_may_define_only_a_variable() -> None:
     fragment, _ = make("__constant__ float table[4] = {1, 2, 3, 4};", role=Role.DEVICE)
     assert [s.name for s in fragment.provides] == ["table"]
     assert (fragment.entry, fragment.signature) == ("", ())

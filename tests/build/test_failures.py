@@ -94,7 +94,7 @@ def test_a_bug_of_a_header_is_one_cause_for_all_groups(grouped: Grouped) -> None
 
 
 @pytest.mark.slow
-def test_what_the_combinations_have_in_common_is_said(grouped: Grouped) -> None:
+def test_the_extent_names_what_the_combinations_have_in_common(grouped: Grouped) -> None:
     (cause,), sources = grouped(op__cu__jinja=OPERATION + "{% if data_type == 'double' %}wrong{% endif %}")
     assert cause.extent == ("all 2 of mini/op with data_type=double",)
     text = str(FailedFragmentsError([cause], len(sources)))
@@ -154,11 +154,11 @@ ALL = product("g", t="float double __half int", veclen="1 2 4 8 16 32", metric="
         ({"t": "int", "veclen": "4", "metric": "a"}, "the only one of f/g with t=int and veclen=4 and metric=a"),
     ],
 )
-def test_the_extent_is_exact_where_values_decide(values: dict[str, str], said: str) -> None:
+def test_the_extent_is_exact_if_values_decide(values: dict[str, str], said: str) -> None:
     assert extent_of(failing(ALL, **values), ALL) == said
 
 
-def test_the_extent_says_how_many_where_values_do_not_decide() -> None:
+def test_the_extent_counts_fragments_if_values_do_not_decide() -> None:
     assert extent_of(failing(ALL, t="int")[:-1], ALL) == "11 of the 12 of f/g with t=int"
     assert extent_of(ALL[:-1], ALL) == "47 of the 48 of f/g"
 
@@ -172,7 +172,7 @@ def test_a_parameter_outside_the_key_that_goes_with_one_inside_is_left_out() -> 
     assert extent_of(failing(sources, op="twice"), sources) == "all 2 of f/g with op=twice"
 
 
-def test_a_parameter_that_some_combinations_lack_is_said() -> None:
+def test_the_extent_names_a_parameter_that_some_combinations_lack() -> None:
     sources = product("g", t="float int") + product("g", ("t",), t="double", extra="x")
     assert extent_of(sources[2:], sources) in (
         "the only one of f/g with t=double",
@@ -201,13 +201,13 @@ def test_the_number_of_instances_of_a_diagnostic_does_not_split_a_cause() -> Non
     assert len(group_failures([Failure(one, error_of(one, "bad")), Failure(two, twice)], [one, two])) == 1
 
 
-def test_a_second_diagnostic_is_another_cause() -> None:
+def test_a_second_diagnostic_makes_a_different_cause() -> None:
     one, two = product("g", t="float double")
     more = CompileError("x", log=error_of(two, "bad").log + error_of(two, "worse", 2).log)
     assert len(group_failures([Failure(one, error_of(one, "bad")), Failure(two, more)], [one, two])) == 2
 
 
-def test_errors_of_other_tools_are_grouped_by_their_own_words() -> None:
+def test_errors_of_other_tools_are_grouped_by_their_messages() -> None:
     sources = product("g", t="float double int")
     logs = ["ptxas /tmp/a1/x.ptx, line 3; error : bad", "ptxas /tmp/b2/y.ptx, line 77; error : bad", "ptxas fatal: no"]
     failures = [Failure(r, CompileError("x", log=log)) for r, log in zip(sources, logs, strict=True)]
@@ -226,7 +226,7 @@ def test_the_name_of_the_source_does_not_split_a_cause() -> None:
             )
 
 
-def test_errors_without_a_log_are_grouped_by_what_they_say() -> None:
+def test_errors_without_a_log_are_grouped_by_message() -> None:
     sources = product("g", t="float double int")
     died = "a compiler process died with exit status -9"
     errors = [BuildError(died, where="a"), BuildError(died, where="b"), BuildError("another thing")]
@@ -258,7 +258,7 @@ _VALUE = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_siz
 
 
 @given(st.lists(_VALUE, min_size=1, max_size=6, unique=True), st.sampled_from(["", "x ", "\n", "// "]))
-def test_whatever_the_values_are_one_bug_is_one_cause(values: list[str], before: str) -> None:
+def test_one_bug_is_one_cause_for_all_values(values: list[str], before: str) -> None:
     """A template that prints the value, at a line that it shifts, with a message that repeats it."""
     assume(not any(value and value in f", N={number}]" for value in values for number in range(len(values))))
     group_ = declared("g", ("v",))

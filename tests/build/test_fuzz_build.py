@@ -232,7 +232,7 @@ def test_reading_a_fifo_without_a_writer_does_not_block(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_matrix_may_come_from_another_process() -> None:
+def test_a_matrix_may_be_read_from_a_pipe() -> None:
     command = 'import time; time.sleep(0.3); print(\'{"a": ["1", "2"]}\')'
     with subprocess.Popen([sys.executable, "-c", command], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -309,7 +309,7 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()
 
 
-def test_what_only_the_whole_shows_is_checked_at_the_merge(tmp_path: Path) -> None:
+def test_checks_of_the_whole_family_run_at_the_merge(tmp_path: Path) -> None:
     """Kernel and device function meet in no part: only the merge can see that the kernel declares it by itself."""
     unsound = by_hand(tmp_path / "whole.fragdb", include="else.cuh")
     refused(unsound.parts(tmp_path, 5), "build-interface-not-included", "f/kern[t=float]", "op.cuh")
@@ -317,7 +317,7 @@ def test_what_only_the_whole_shows_is_checked_at_the_merge(tmp_path: Path) -> No
     refused(unsound.parts(tmp_path, 5), "build-layout-mismatch", "f/kern[t=float]", "(8)(8)", "(4)(4)")
 
 
-def test_advice_on_the_whole_is_given_at_the_merge(tmp_path: Path) -> None:
+def test_advice_about_the_whole_family_is_given_at_the_merge(tmp_path: Path) -> None:
     lonely = by_hand(tmp_path / "whole.fragdb", requires=Symbol("_Z5otherf", SymbolKind.FUNCTION, "(4)(4)"))
     advice = merge_databases(lonely.parts(tmp_path, 2), tmp_path / "merged").advice
     assert advice[0] == "the matrix is odd"
@@ -361,7 +361,7 @@ def test_nothing_to_merge_is_an_error(tmp_path: Path) -> None:
 # --- The command ---
 
 
-def test_the_command_merges_and_says_what(hand: Whole, tmp_path: Path) -> None:
+def test_the_command_merges_and_prints_a_summary(hand: Whole, tmp_path: Path) -> None:
     one, two = (str(path) for path in hand.parts(tmp_path, 2))
     done = CliRunner().invoke(cli, ["merge", "-o", str(tmp_path / "merged"), two, one])
     assert done.exit_code == 0
@@ -390,7 +390,7 @@ def test_a_part_record_is_small(mini: Whole, tmp_path: Path) -> None:
         assert {names for _, names in opened.part.includes} == {("op.cuh",)}
 
 
-def test_what_a_merge_leaves_out_stays_known_until_it_is_there(hand: Whole, tmp_path: Path) -> None:
+def test_gaps_of_a_merge_are_recorded_until_they_are_filled(hand: Whole, tmp_path: Path) -> None:
     one, two, three = hand.parts(tmp_path, 3)
     held = {fragment.key for path in (one, three) for fragment in FragmentDatabase(path).fragments()}
     gone = tuple(sorted(fragment.key for fragment in hand.fragments if fragment.key not in held))

@@ -27,7 +27,7 @@ def changed(**files: str) -> dict[str, str]:
     return MINI | {name.replace("__", "."): text for name, text in files.items()}
 
 
-def test_what_is_built(mini_path: Path) -> None:
+def test_a_build_writes_every_fragment_with_its_images(mini_path: Path) -> None:
     with FragmentDatabase(mini_path) as database:
         assert database.verify() == 12  # six fragments, LTO-IR and PTX each
         record = database.families["mini"]
@@ -42,7 +42,7 @@ def test_what_is_built(mini_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_bytes_in_another_directory_with_other_jobs(
+def test_the_bytes_do_not_depend_on_directory_and_jobs(
     mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "quite another" / "place"
@@ -99,7 +99,7 @@ class Told(Observer):
 
 
 @pytest.mark.slow
-def test_an_observer_is_told_of_each_fragment_once(tmp_path: Path) -> None:
+def test_an_observer_receives_each_fragment_once(tmp_path: Path) -> None:
     told = Told()
     report = build(
         [declaration.load_family(write_family(tmp_path, MINI))], tmp_path / "x.fragdb", jobs=1, observer=told
@@ -140,7 +140,7 @@ FAILURES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAILURES)
-def test_a_failing_build_leaves_what_was_there(tmp_path: Path, mini_path: Path, name: str) -> None:
+def test_a_failing_build_keeps_the_existing_database(tmp_path: Path, mini_path: Path, name: str) -> None:
     files, error, code, names = FAILURES[name]
     path = write_family(tmp_path / "family", files)
     (tmp_path / "out").mkdir()
@@ -195,7 +195,7 @@ def test_a_header_that_is_not_utf8_travels_with_the_family(tmp_path: Path) -> No
     assert (name, text.encode("utf-8", "surrogateescape")) == ("op.cuh", data)
 
 
-def test_the_record_holds_the_headers_behind_the_interfaces_alone(tmp_path: Path) -> None:
+def test_the_record_holds_only_headers_reachable_from_interfaces(tmp_path: Path) -> None:
     files = changed(op__cuh='#include "sub/part.cuh"\n#include <cuda_fp16.h>\n' + MINI["op.cuh"])
     path = write_family(tmp_path, files | {"sub/part.cuh": '#include "../base.cuh"\n', "base.cuh": "", "other.cuh": ""})
     record = family_record(declaration.load_family(path))
@@ -204,7 +204,7 @@ def test_the_record_holds_the_headers_behind_the_interfaces_alone(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_fragment_whose_helpers_cannot_be_seen_is_built_and_said(build_family: BuildFamily) -> None:
+def test_a_fragment_that_cannot_be_probed_is_built_with_advice(build_family: BuildFamily) -> None:
     dotted = MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + float(__dp4a(int(a), 1, 0))")
     report = build_family(MINI | {"op.cu.jinja": dotted})
     with FragmentDatabase(report.path) as database:
@@ -254,7 +254,7 @@ def test_a_requirer_that_declares_an_interface_for_itself_is_refused(build_famil
         build_family(files)
 
 
-def test_a_file_that_is_no_database_is_not_replaced(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_database_is_not_replaced(tmp_path: Path) -> None:
     path = write_family(tmp_path / "mini", MINI)
     before = path.read_bytes()
     with raises(DatabaseError, "database-overwrite"):
@@ -272,7 +272,7 @@ def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_fa
 
 
 @pytest.mark.parametrize("macro", ["__DATE__", "__TIME__", "__TIMESTAMP__"])
-def test_what_would_make_every_build_another_one_is_refused(build_family: BuildFamily, macro: str) -> None:
+def test_sources_that_use_the_clock_are_rejected(build_family: BuildFamily, macro: str) -> None:
     files = dict(MINI)
     files["op.cuh"] += f"__device__ const char built[] = {macro};\n"
     with raises(BuildError, "build-not-reproducible", macro, where="op.cuh:5"):

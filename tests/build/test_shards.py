@@ -95,9 +95,7 @@ def test_equal_costs_go_round_in_order() -> None:
 
 @pytest.mark.slow
 @given(item_lists(), counts, st.randoms())
-def test_every_fragment_is_in_exactly_one_shard_whatever_the_order(
-    items: list[ShardItem], count: int, random: Any
-) -> None:
+def test_every_fragment_is_in_exactly_one_shard_in_any_order(items: list[ShardItem], count: int, random: Any) -> None:
     shards = [select_fragments(items, Shard(number, count)) for number in range(1, count + 1)]
     assert sum(map(len, shards)) == len(items)
     assert frozenset().union(*shards) == {item.key for item in items}
@@ -146,7 +144,7 @@ def contents(directory: Path, files: dict[str, str]) -> dict[FragmentKey, str]:
     return RenderedFamilies([loaded]).source_digests()
 
 
-def test_the_whole_is_named_by_what_the_author_wrote_and_not_by_where_it_lies(tmp_path: Path) -> None:
+def test_the_digest_of_the_whole_depends_on_sources_and_not_on_directories(tmp_path: Path) -> None:
     before = contents(tmp_path / "a", MINI)
     assert contents(tmp_path / "b", MINI) == before
     changed = contents(tmp_path / "c", MINI | {"op.cu.jinja": MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + 0")})

@@ -126,7 +126,7 @@ def test_advice_on_a_strong_helper_in_several_fragments() -> None:
 
 
 @pytest.mark.slow
-def test_advice_on_what_nobody_provides() -> None:
+def test_advice_on_symbols_that_no_fragment_provides() -> None:
     kernel = fragment("kern", KERNEL.format(helper="", call="1"), Role.ENTRYPOINT)
     (advice,) = check(kernel)
     assert "op(float)" in advice
@@ -160,7 +160,7 @@ def test_a_declaration_of_an_unsized_array_fits_any_size() -> None:
     assert check(fragment("kern", kernel, Role.ENTRYPOINT), provider) == []
 
 
-def test_a_helper_that_is_inline_in_one_fragment_and_strong_in_another_is_refused(build_family: BuildFamily) -> None:
+def test_a_helper_that_is_inline_in_only_one_fragment_is_rejected(build_family: BuildFamily) -> None:
     """The strong one would win for both."""
     files = dict(MINI)
     files["kern.json"] = '{"data_type": ["float"]}'

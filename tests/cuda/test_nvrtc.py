@@ -83,7 +83,7 @@ def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
     assert not names[0] & names[1]
 
 
-def test_what_a_compile_gives() -> None:
+def test_a_compile_gives_symbols_and_images() -> None:
     architectures = [Architecture(90), Architecture(75)]
     result = compile_source(source("__device__ float f(float x) { return x; }"), architectures, OPTIONS)
     assert set(result.ltoir) == set(architectures)

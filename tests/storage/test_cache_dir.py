@@ -33,7 +33,7 @@ def files(store: CacheDir) -> list[Path]:
 
 @given(st.binary(max_size=3000))
 @settings(max_examples=30)
-def test_what_is_stored_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:
+def test_a_stored_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:
     store = CacheDir(tmp_path_factory.mktemp("s") / "store", LARGE)
     assert store.get("units", KEYS[0]) is None
     store.put("units", KEYS[0], payload)
@@ -102,7 +102,7 @@ def test_a_directory_that_cannot_be_used_is_a_warning_and_no_store(
     assert "is ignored" in caplog.text
 
 
-def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: CacheDir) -> None:
+def test_a_non_file_in_place_of_an_entry_is_an_immediate_miss(store: CacheDir) -> None:
     path = store._path("units", KEYS[0])
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
@@ -115,9 +115,7 @@ def test_what_is_no_file_in_the_place_of_an_entry_is_a_miss_and_no_wait(store: C
     assert store.get("units", KEYS[0]) == b"payload"
 
 
-def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(
-    store: CacheDir, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_full_store_is_reported_once_and_harmless(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
     (store.directory / "units").write_text("in the way")
     with caplog.at_level(logging.WARNING, "jitlto"):
         for key in KEYS[:3]:
@@ -126,7 +124,7 @@ def test_a_store_that_takes_no_more_is_said_once_and_harms_nobody(
     assert caplog.text.count("no more entries can be stored") == 1
 
 
-def test_damage_is_said_once_however_often_it_is_met(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
+def test_damage_is_reported_once(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
     for key in KEYS[:2]:
         store.put("units", key, b"payload")
         store._path("units", key).write_bytes(b"damaged")
@@ -135,7 +133,7 @@ def test_damage_is_said_once_however_often_it_is_met(store: CacheDir, caplog: py
     assert caplog.text.count("is damaged") == 2
 
 
-def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: CacheDir) -> None:
+def test_a_removed_directory_is_recreated_for_this_user_alone(store: CacheDir) -> None:
     shutil.rmtree(store.directory)
     assert store.get("units", KEYS[0]) is None
     claim = store.claim(KEYS[0])
@@ -146,7 +144,7 @@ def test_a_directory_that_was_removed_is_made_again_for_this_user_alone(store: C
     assert store.directory.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_store_stays_where_it_was_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_does_not_follow_chdir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = CacheDir(Path("here"), LARGE)
     store.put("units", KEYS[0], b"payload")
@@ -201,7 +199,7 @@ def test_the_longest_unused_entries_go_first(store: CacheDir) -> None:
     assert store.usage().entries == {"units": 5}
 
 
-def test_what_fits_is_not_pruned_but_for_what_dead_writers_left(store: CacheDir) -> None:
+def test_entries_that_fit_stay_and_stale_temporary_files_are_removed(store: CacheDir) -> None:
     store.put("units", KEYS[0], b"payload")
     left = store._path("units", KEYS[0]).with_name(".jitlto-half")
     left.write_bytes(b"half")
@@ -212,7 +210,7 @@ def test_what_fits_is_not_pruned_but_for_what_dead_writers_left(store: CacheDir)
     assert store.get("units", KEYS[0]) == b"payload"
 
 
-def test_what_is_not_an_entry_is_nobodys_to_remove(store: CacheDir) -> None:
+def test_files_that_are_not_entries_are_not_removed(store: CacheDir) -> None:
     foreign = [store.directory / name for name in ("main.o", "src/main.o", "src/ab/main.o", "units/ab/notes", ".x")]
     for path in foreign:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -17,14 +17,14 @@ def ground(tmp_path_factory: pytest.TempPathFactory, mini_path: Path) -> Ground:
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
-def test_what_once_broke_something_breaks_nothing(ground: Ground, path: Path) -> None:
+def test_inputs_that_once_broke_something_are_handled(ground: Ground, path: Path) -> None:
     run, _ = TARGETS[path.parent.name]
     refused(lambda: run(ground, path.read_bytes()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
-def test_each_target_takes_what_it_begins_with(ground: Ground, target: str) -> None:
+def test_each_fuzz_target_accepts_its_seeds(ground: Ground, target: str) -> None:
     run, seeds = TARGETS[target]
     given = seeds(ground)
     assert given

@@ -90,7 +90,7 @@ def test_families_are_found_by_name_directory_and_file(tmp_path: Path, monkeypat
     assert {"mine", "search", "transform"} <= set(declaration.list_families())
 
 
-def test_an_unknown_family_is_answered_with_the_nearest() -> None:
+def test_an_unknown_family_is_an_error_with_the_nearest_name() -> None:
     with raises(FamilyError, "family-not-found", "'serch'", hint="did you mean 'search'?"):
         declaration.find_family("serch")
 
@@ -226,7 +226,7 @@ def test_bad_toml_is_answered_with_its_line(tmp_path: Path) -> None:
     assert "line 3" in error.what
 
 
-def test_a_table_declared_twice_is_no_toml(tmp_path: Path) -> None:
+def test_a_table_declared_twice_is_invalid_toml(tmp_path: Path) -> None:
     assert failure(tmp_path, TOML + "[device.op]\n").code == "family-syntax"
 
 

@@ -81,13 +81,13 @@ ENDLESS = """CREATE VIEW family AS WITH RECURSIVE r(name) AS (SELECT 'a' UNION A
         ("ANALYZE",),
     ],
 )  # fmt: skip
-def test_a_schema_of_its_own_is_refused(copy: Path, statements: tuple[str, ...]) -> None:
+def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -> None:
     edit(copy, *statements)
     with raises(DatabaseError, "database-damaged", "tables", "schema 1"):
         FragmentDatabase(copy)
 
 
-def test_a_schema_whose_text_lies_is_refused(copy: Path) -> None:
+def test_a_schema_with_altered_text_is_rejected(copy: Path) -> None:
     with sqlite3.connect(copy, isolation_level=None) as connection:
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'record TEXT', 'record INTEGER')")
@@ -368,7 +368,7 @@ def replaced(path: Path, table: str, change: Callable[[Any], None]) -> None:
     with_rows(path, content)
 
 
-def test_a_record_under_another_name_is_refused(copy: Path) -> None:
+def test_a_record_under_a_different_name_is_rejected(copy: Path) -> None:
     content = rows(copy)
     for one in content:
         if one[0] == "fragment":
@@ -398,7 +398,7 @@ def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str)
     ["--options-file=x", "-optf=x", "-optf x", "-optf\tx", "--apply-controls=x", "--output-file=x", "-o=x", "x.ptx", "",
      "--input-as-string=x", "-ias=x", "--help", "-h", "--version", "-V", "-optf\0=x"],
 )  # fmt: skip
-def test_an_option_by_which_ptxas_reads_a_file_is_refused_everywhere(copy: Path, option: str) -> None:
+def test_options_that_make_ptxas_read_files_are_rejected_everywhere(copy: Path, option: str) -> None:
     with raises(JitltoError, "jitlto-link-option", "ptxas"):
         LinkOptions(ptxas=(option,))
     replaced(copy, "family", lambda record: record["link"].update(ptxas=[option]))
@@ -441,7 +441,7 @@ def doubling(levels: int) -> str:
 
 
 @pytest.mark.slow
-def test_a_name_that_says_more_than_memory_holds_is_left_as_it_is() -> None:
+def test_a_name_too_long_to_demangle_is_left_mangled() -> None:
     begin = time.monotonic()
     assert demangle(doubling(4)).startswith("f(A<int, int>, A<A<int, int>, A<int, int> >, A<")
     assert len(demangle(doubling(12))) > 10_000  # in a process of its own
@@ -459,7 +459,7 @@ def odd_values() -> Iterator[tuple[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("table", "value"), list(odd_values()))
-def test_a_value_of_another_kind_is_an_error_or_changes_nothing_else(copy: Path, table: str, value: Any) -> None:
+def test_a_value_of_a_different_kind_is_an_error_or_changes_nothing_else(copy: Path, table: str, value: Any) -> None:
     whole = copy.read_bytes()
     for name in next(row[2] for row in rows(copy) if row[0] == table):
         copy.write_bytes(whole)

@@ -97,7 +97,7 @@ def test_a_manifest_lists_databases_and_the_packs_beside_them(release: Path) -> 
     assert run("verify", "--manifest", path, release / "pkg" / "mini.fragdb").exit_code == 0
 
 
-def test_sha256sum_reads_what_jitlto_writes_and_the_other_way_round(release: Path) -> None:
+def test_sha256sum_and_jitlto_read_each_others_manifests(release: Path) -> None:
     path = listed(release)
     tool("sha256sum", "--check", "--strict", path.name, cwd=release)
     for flag in ("--text", "--binary"):
@@ -125,7 +125,7 @@ def test_a_changed_file_fails_and_the_message_gives_both_digests(release: Path, 
         assert manifest.sha256(file) in message
 
 
-def test_what_is_not_listed_fails(release: Path, database: Path, tmp_path: Path) -> None:
+def test_an_unlisted_file_fails(release: Path, database: Path, tmp_path: Path) -> None:
     path = listed(release)
     other = shutil.copy(database, release / "other.fragdb")
     assert str(path) in refused("not-listed", "verify", "--manifest", path, other)
@@ -136,7 +136,7 @@ def test_what_is_not_listed_fails(release: Path, database: Path, tmp_path: Path)
         assert "mini.more.pack" in message  # a process that opens the database would load it
 
 
-def test_what_is_listed_and_missing_fails(release: Path, database: Path) -> None:
+def test_a_listed_but_missing_file_fails(release: Path, database: Path) -> None:
     path = listed(release)
     database.with_name("mini.sm_90.pack").unlink()
     assert "mini.sm_90.pack: " in refused("unreadable", "verify", "--manifest", path)
@@ -182,7 +182,7 @@ def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
         (f"{ZERO}  a\n\n{ZERO}  b\n", ":2"),
     ],
 )
-def test_what_is_no_manifest_is_refused_with_its_line(release: Path, text: str, where: str) -> None:
+def test_an_invalid_manifest_is_rejected_with_its_line(release: Path, text: str, where: str) -> None:
     (release / "SHA256SUMS").write_bytes(text.encode())
     with raises(ManifestError, "manifest-invalid", where=f"SHA256SUMS{where}"):
         Manifest.read(release / "SHA256SUMS")
@@ -211,7 +211,9 @@ def test_any_text_is_a_manifest_or_an_error(tmp_path_factory: pytest.TempPathFac
         assert all(not name.startswith(("/", "..")) for name in read.digests)
 
 
-def test_files_elsewhere_and_strange_names_are_not_listed(release: Path, database: Path, tmp_path: Path) -> None:
+def test_files_outside_the_directory_and_strange_names_are_not_listed(
+    release: Path, database: Path, tmp_path: Path
+) -> None:
     (tmp_path / "inner").mkdir()
     assert str(database) in refused("outside", "manifest", database, "-o", tmp_path / "inner" / "SHA256SUMS")
     strange = Path(shutil.copy(database, release / "a\nb.fragdb"))
@@ -220,7 +222,7 @@ def test_files_elsewhere_and_strange_names_are_not_listed(release: Path, databas
     assert not (release / "SHA256SUMS").exists()
 
 
-def test_another_file_is_not_replaced_and_a_damaged_database_is_not_listed(release: Path, database: Path) -> None:
+def test_foreign_files_are_not_replaced_and_damaged_databases_not_listed(release: Path, database: Path) -> None:
     (release / "notes").write_text("notes")
     assert "notes" in refused("overwrite", "manifest", database, "-o", release / "notes")
     database.write_bytes(database.read_bytes()[:-5000])
@@ -233,7 +235,7 @@ def test_another_file_is_not_replaced_and_a_damaged_database_is_not_listed(relea
 @pytest.mark.parametrize(
     "arguments", [[], ["--signers", "x", "a.fragdb"], ["--manifest", "m", "--signer", "me"]], ids=str
 )
-def test_wrong_usage_is_said(arguments: list[str]) -> None:
+def test_wrong_usage_is_an_error(arguments: list[str]) -> None:
     assert run("verify", *arguments).exit_code == 2
 
 
@@ -252,7 +254,7 @@ def test_a_signed_manifest_is_checked_by_who_signed_it(release: Path, database: 
 
 
 @needs_ssh
-def test_openssh_checks_what_jitlto_signs_and_the_other_way_round(release: Path, key: Path) -> None:
+def test_openssh_and_jitlto_check_each_others_signatures(release: Path, key: Path) -> None:
     path = listed(release, "--sign", key)
     signers = signers_of(key)
     command = ["ssh-keygen", "-Y", "verify", "-f", signers, "-I", "release@example.org", "-n", "jitlto"]
@@ -263,7 +265,7 @@ def test_openssh_checks_what_jitlto_signs_and_the_other_way_round(release: Path,
 
 
 @needs_ssh
-def test_a_signature_stays_while_the_manifest_does_and_its_removal_is_said(
+def test_a_signature_is_removed_with_a_message_if_the_manifest_changes(
     release: Path, database: Path, key: Path
 ) -> None:
     path = listed(release, "--sign", key)
@@ -294,7 +296,7 @@ def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, ke
 
 
 @needs_ssh
-def test_a_missing_signature_is_a_failure_where_one_is_asked_for(release: Path, database: Path, key: Path) -> None:
+def test_a_missing_signature_is_a_failure_if_signers_are_given(release: Path, database: Path, key: Path) -> None:
     path = listed(release)
     assert str(path) in refused("unsigned", "verify", "--manifest", path, "--signers", signers_of(key), database)
     listed(release, "--sign", key)
@@ -318,7 +320,7 @@ def test_others_signatures_and_signatures_for_other_things_fail(release: Path, k
 
 
 @needs_ssh
-def test_signers_that_cannot_be_read_are_said(release: Path, key: Path, tmp_path: Path) -> None:
+def test_unreadable_signers_are_an_error(release: Path, key: Path, tmp_path: Path) -> None:
     path = listed(release, "--sign", key)
     assert str(tmp_path / "none") in refused("unreadable", "verify", "--manifest", path, "--signers", tmp_path / "none")
     (tmp_path / "empty").touch()
@@ -326,7 +328,7 @@ def test_signers_that_cannot_be_read_are_said(release: Path, key: Path, tmp_path
 
 
 @needs_ssh
-def test_a_key_that_cannot_sign_is_said(release: Path, database: Path, tmp_path: Path) -> None:
+def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_path: Path) -> None:
     (tmp_path / "nokey").write_text("no key")
     for name in ("nokey", "missing"):
         command = ("manifest", database, "-o", release / "SHA256SUMS", "--sign", tmp_path / name)

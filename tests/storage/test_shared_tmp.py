@@ -71,7 +71,7 @@ def user_refusal(directory: Path) -> str:
 
 
 @as_root
-def test_a_directory_that_another_user_has_made_in_tmp_is_refused(shared: Path) -> None:
+def test_a_directory_that_another_user_made_in_tmp_is_rejected(shared: Path) -> None:
     theirs = shared / "cache"
     theirs.mkdir()
     for mode in (0o700, 0o755, 0o777, 0o1777):
@@ -115,7 +115,7 @@ def test_a_link_that_another_user_has_planted_is_not_followed(shared: Path) -> N
     assert (mine / "cubins").is_dir()
 
 
-def test_links_of_ones_own_are_followed_and_circles_end(tmp_path: Path) -> None:
+def test_this_users_links_are_followed_and_cycles_end(tmp_path: Path) -> None:
     (tmp_path / "real" / "inner").mkdir(parents=True)
     (tmp_path / "absolute").symlink_to(tmp_path / "real")
     (tmp_path / "relative").symlink_to("./absolute/inner/../inner")
@@ -127,7 +127,7 @@ def test_links_of_ones_own_are_followed_and_circles_end(tmp_path: Path) -> None:
     assert refusal(tmp_path / "circle" / "x")
 
 
-def test_whatever_the_umask_no_directory_is_made_for_others(tmp_path: Path) -> None:
+def test_directories_are_private_under_every_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         make_private(str(tmp_path / "a" / "b" / "c"))
@@ -144,7 +144,7 @@ def test_whatever_the_umask_no_directory_is_made_for_others(tmp_path: Path) -> N
     assert store.get("units", KEY) == b"payload"
 
 
-def test_a_group_that_may_write_above_it_is_no_hindrance(tmp_path: Path) -> None:
+def test_a_group_writable_parent_is_accepted(tmp_path: Path) -> None:
     (tmp_path / "home").mkdir()
     (tmp_path / "home").chmod(0o2775)  # as a umask of 002 makes them
     assert refusal(tmp_path / "home" / ".cache" / "jitlto" / "cubins") == ""
@@ -178,7 +178,7 @@ def store(tmp_path: Path) -> CacheDir:
     return store
 
 
-def test_a_link_is_no_entry_and_what_it_leads_to_stays(store: CacheDir, tmp_path: Path) -> None:
+def test_a_link_is_not_an_entry_and_its_target_stays(store: CacheDir, tmp_path: Path) -> None:
     whole = store._path("units", KEY).read_bytes()
     victim = tmp_path / "victim"
     victim.write_bytes(whole)

@@ -16,7 +16,7 @@ def cache(tmp_path: Path) -> UserCache:
     return UserCache("cubins", "linked kernels", tmp_path / "cache" / "cubins", 1 << 20)
 
 
-def test_the_caches_are_those_of_the_settings(empty_cache: Path) -> None:
+def test_the_caches_follow_the_settings(empty_cache: Path) -> None:
     assert [(each.name, each.directory) for each in user_caches()] == [
         ("cubins", empty_cache / "cubins"),
         ("build", empty_cache / "build"),

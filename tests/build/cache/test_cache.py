@@ -71,7 +71,7 @@ def found(cache: Cache, root: Path, source: str = SOURCE) -> CompiledSource | No
     return cache.find(made.source_key(source), made)
 
 
-def test_what_was_compiled_comes_back_while_its_headers_hold(cache: Cache, tmp_path: Path) -> None:
+def test_the_cache_returns_a_compiled_source_while_its_headers_are_unchanged(cache: Cache, tmp_path: Path) -> None:
     header = tmp_path / "a.cuh"
     header.write_text("one")
     keep(cache, tmp_path)
@@ -100,7 +100,7 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) ->
 
 
 @given(st.integers(0, 600), st.binary(max_size=3))
-def test_whatever_bytes_are_replaced_decoding_gives_a_compiled_source_or_none(at: int, data: bytes) -> None:
+def test_decoding_damaged_bytes_gives_a_compiled_source_or_none(at: int, data: bytes) -> None:
     entry = encode_compiled(COMPILED)
     assert isinstance(decode_compiled(entry[:at] + data + entry[at + len(data) :]), CompiledSource | None)
 

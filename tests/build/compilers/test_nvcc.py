@@ -125,7 +125,7 @@ def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_p
 
 
 @pytest.mark.slow
-def test_a_toolkit_elsewhere_gives_the_same_bytes(
+def test_the_bytes_do_not_depend_on_the_toolkits_directory(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = compile_text(compiler, INTERNAL, {"deep/helper.h": HELPER}, images=BOTH)
@@ -139,7 +139,7 @@ def test_a_toolkit_elsewhere_gives_the_same_bytes(
 
 
 @pytest.mark.slow
-def test_variables_that_change_what_is_compiled_are_not_heard(
+def test_environment_variables_that_change_the_result_are_ignored(
     compiler: Compiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "#ifdef HEARD\n#error heard\n#endif\n#if __has_include(<outside.h>)\n#error found\n#endif\n"
@@ -153,7 +153,7 @@ def test_variables_that_change_what_is_compiled_are_not_heard(
 
 
 @pytest.mark.slow
-def test_what_a_compile_gives(compiler: Compiler) -> None:
+def test_a_compile_gives_symbols_and_images(compiler: Compiler) -> None:
     text = """__device__ float other(float);
 __device__ int counter = 1;
 __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
@@ -174,7 +174,7 @@ __global__ void kern(float* x, char n) { x[n] = other(x[n]) + counter; }
 
 @pytest.mark.slow
 @pytest.mark.parametrize("images", [(ImageKind.LTOIR,), (ImageKind.PTX,)])
-def test_symbols_are_read_whatever_images_are_wanted(compiler: Compiler, images: tuple[ImageKind, ...]) -> None:
+def test_symbols_are_read_for_every_choice_of_images(compiler: Compiler, images: tuple[ImageKind, ...]) -> None:
     compiled = compile_text(compiler, "__device__ int f() { return 1; }", images=images)
     assert [kind for kind, _, _ in compiled.images] == list(images)
     assert [s.name for s in compiled.provides] == ["_Z1fv"]
@@ -191,7 +191,7 @@ def test_a_helper_that_is_inlined_away_shows_as_weak(compiler: Compiler, kind: s
 
 
 @pytest.mark.slow
-def test_all_that_is_read_is_told_for_every_architecture(compiler: Compiler) -> None:
+def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
     text = """#if __CUDA_ARCH__ == 750
 #include "deep/low.h"
 #elif __CUDA_ARCH__ == 800
@@ -290,20 +290,20 @@ def test_warnings_are_kept(compiler: Compiler) -> None:
     assert "never referenced" in compile_text(compiler, "__device__ int f() { int unused; return 1; }").log
 
 
-def test_a_missing_host_compiler_is_said(compiler: Compiler, tmp_path: Path) -> None:
+def test_a_missing_host_compiler_is_an_error(compiler: Compiler, tmp_path: Path) -> None:
     with raises(ToolchainError, "toolchain-missing", "'gcc'", hint="g++"):
         Compiler({"PATH": str(tmp_path)})
     with raises(ToolchainError, "toolchain-missing", "no-such-compiler"):
         Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": "no-such-compiler"})
 
 
-def test_a_missing_nvcc_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_nvcc_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(toolkit, "find_binary", lambda name: None)
     with raises(ToolchainError, "toolchain-missing", "nvcc", hint="nvidia-cuda-nvcc"):
         Compiler()
 
 
-def test_another_host_compiler_is_another_identity(compiler: Compiler, tmp_path: Path) -> None:
+def test_a_different_host_compiler_changes_the_identity(compiler: Compiler, tmp_path: Path) -> None:
     other = tmp_path / "gcc"
     other.write_text(f'#!/bin/sh\n[ "$1" = --version ] && exec echo another\nexec {compiler._host} "$@"\n')
     other.chmod(0o755)
@@ -318,7 +318,7 @@ def test_another_host_compiler_is_another_identity(compiler: Compiler, tmp_path:
     assert by_path == by_file == by_folder != compiler.identity
 
 
-def test_an_nvcc_that_is_killed_says_so(compiler: Compiler, tmp_path: Path) -> None:
+def test_a_killed_nvcc_is_an_error_with_the_signal(compiler: Compiler, tmp_path: Path) -> None:
     killed = Compiler()
     script = tmp_path / "toolkit" / "bin" / "nvcc"
     script.parent.mkdir(parents=True)

@@ -24,7 +24,7 @@ const char* text = "# 1 \\"in/text.h\\" 1";
 _NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1)
 
 
-def test_what_is_entered_is_told_once_and_sorted() -> None:
+def test_entered_files_are_listed_once_and_sorted() -> None:
     assert entered_files(PREPROCESSED) == ("/usr/include/stdc-predef.h", "include/one.h")
 
 

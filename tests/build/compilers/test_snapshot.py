@@ -92,7 +92,7 @@ def children(process: int) -> set[int]:
 
 
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
-def test_a_step_from_a_snapshot_gives_what_a_plain_one_gives(tmp_path: Path) -> None:
+def test_a_step_from_a_snapshot_equals_a_plain_step(tmp_path: Path) -> None:
     source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
     step, snapshots = Step.from_options("ptx", Architecture(75), ("--std=c++17",)), Snapshots(tmp_path)
     output = snapshots.run(source, step, LEAST_SHARERS)
@@ -131,7 +131,7 @@ enum { A = 1 }; template <class T> __device__ int value(T x) { return x; }
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ODD_HEADERS)
-def test_nor_does_it_with_what_precompiled_headers_lose(kind: str, compiler: Compiler) -> None:
+def test_snapshots_are_right_for_headers_that_break_precompiled_ones(kind: str, compiler: Compiler) -> None:
     header, body = ODD_HEADERS[kind]
     headers = {"odd.cuh": header + HEADERS["constants.cuh"], **HEADERS}
     for n in range(3):
@@ -201,7 +201,7 @@ def test_the_templates_memory_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_where_a_template_cannot_be_asked_sources_are_compiled_plainly(tmp_path: Path) -> None:
+def test_sources_are_compiled_plainly_if_a_template_does_not_answer(tmp_path: Path) -> None:
     directory = tmp_path / ("long" * 30)  # too long for the address of a socket
     directory.mkdir()
     compiler = Compiler()
@@ -212,7 +212,7 @@ def test_where_a_template_cannot_be_asked_sources_are_compiled_plainly(tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
-def test_another_process_uses_the_same_templates(compiler: Compiler, tmp_path: Path) -> None:
+def test_processes_share_templates(compiler: Compiler, tmp_path: Path) -> None:
     first = compiler.compile(job(compiler, SOURCES[0], sharers=100))
     other = Compiler()
     other._snapshots = Snapshots(tmp_path)
@@ -293,7 +293,7 @@ UNCLEAR = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", UNCLEAR)
-def test_where_it_is_not_clear_what_is_read_all_headers_count(kind: str) -> None:
+def test_all_headers_count_if_it_is_unclear_which_are_read(kind: str) -> None:
     text, more = UNCLEAR[kind]
     headers = {"main.cuh": b"#pragma once\n", "late.cuh": b"#pragma once\n", **more}
     compiler = Compiler()
@@ -303,7 +303,7 @@ def test_where_it_is_not_clear_what_is_read_all_headers_count(kind: str) -> None
 
 
 @pytest.mark.slow
-def test_headers_for_debugging_alone_are_read_too() -> None:
+def test_headers_read_only_for_debugging_count() -> None:
     headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
     compiler = Compiler()
     source = HeaderSearch([], headers).closure(b'#include "main.cuh"\n__device__ int f() { return 1; }\n')

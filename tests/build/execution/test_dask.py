@@ -139,7 +139,7 @@ def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
 
 
 @pytest.mark.slow
-def test_another_compiler_is_refused_before_anything_is_compiled(executor: DaskExecutor) -> None:
+def test_a_different_compiler_is_rejected_before_any_compile(executor: DaskExecutor) -> None:
     identity = base.find_toolchain("nvrtc").identity
     executor.check({"nvrtc": identity})
     with raises(ToolchainError, "toolchain-worker-version", "worker tcp://", identity, "nvrtc 1.0 abc"):
@@ -182,7 +182,7 @@ def other(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_worker_with_another_jitlto_is_refused_at_once(bare: Any, other: Path) -> None:
+def test_a_worker_with_a_different_jitlto_is_rejected_at_once(bare: Any, other: Path) -> None:
     names = "worker tcp://", "has jitlto 0.0.7", f"client has jitlto {jitlto.__version__}"
     with _Worker(bare, other), raises(ToolchainError, "toolchain-worker-version", *names, hint="same jitlto"):
         connect(url(bare))
@@ -197,7 +197,7 @@ def test_a_worker_without_jitlto_is_refused_at_once(bare: Any, tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_a_worker_that_joins_later_with_another_jitlto_refuses_its_job(bare: Any, other: Path) -> None:
+def test_a_later_worker_with_a_different_jitlto_rejects_its_job(bare: Any, other: Path) -> None:
     with _Worker(bare, ROOT) as first, connect(url(bare)) as executor:
         assert transport.submit(executor, jobs(1)[0], compile_job).result(timeout=60).compiled.provides
         first.__exit__()
@@ -208,12 +208,12 @@ def test_a_worker_that_joins_later_with_another_jitlto_refuses_its_job(bare: Any
 @pytest.mark.parametrize(
     "wrong", ["dask://", "dask://host", "dask://host:port", "dask://host:99999", "http://host:80", "host:8786", ""]
 )
-def test_what_is_no_address_is_said(wrong: str) -> None:
+def test_an_invalid_address_is_an_error(wrong: str) -> None:
     with raises(BuildError, "build-cluster-address", repr(wrong), hint="dask://HOST:PORT"):
         connect(wrong)
 
 
-def test_addresses_where_nothing_is_are_said_at_once() -> None:
+def test_an_unreachable_address_is_an_error_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
         begin = time.monotonic()
@@ -225,7 +225,9 @@ def test_addresses_where_nothing_is_are_said_at_once() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.6\r\n", b"hi", b""])
-def test_what_is_no_scheduler_is_said_in_bounded_time(greeting: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_is_not_a_scheduler_is_an_error_in_bounded_time(
+    greeting: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -244,7 +246,7 @@ def test_what_is_no_scheduler_is_said_in_bounded_time(greeting: bytes, monkeypat
 
 
 @pytest.mark.slow
-def test_a_cluster_without_workers_is_said(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_without_workers_is_an_error(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jitlto.build.execution.dask._PATIENCE", 1)
     with raises(BuildError, "build-cluster-empty", hint="dask worker tcp://"):
         connect(url(bare))

@@ -103,7 +103,7 @@ def test_without_a_cache_everything_is_compiled_again(make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_another_place_is_no_change(make: Make) -> None:
+def test_moving_the_sources_causes_no_rebuild(make: Make) -> None:
     first = make(MINI)
     second = make(MINI, name="elsewhere in a longer path")
     assert second.compiled == 0
@@ -111,7 +111,7 @@ def test_another_place_is_no_change(make: Make) -> None:
 
 
 @pytest.mark.slow
-def test_only_what_can_include_a_changed_header_is_compiled_again(make: Make) -> None:
+def test_only_sources_that_can_include_a_changed_header_are_compiled_again(make: Make) -> None:
     files = MINI | {"kern.cu.jinja": '#include "own.cuh"\n' + MINI["kern.cu.jinja"], "own.cuh": "#pragma once\n"}
     assert make(files).compiled == 6
     changed = make(files | {"own.cuh": "#pragma once\n#define OTHER 1\n"})
@@ -158,7 +158,7 @@ def test_a_changed_constant_in_a_header_is_seen(make: Make) -> None:
     ],
     ids=["options", "standard", "architecture", "images", "value", "template", "unused parameter", "unread header"],
 )
-def test_what_the_compiler_is_given_is_what_counts(make: Make, files: dict[str, str], compiled: int) -> None:
+def test_only_changes_of_the_compilers_input_cause_a_compile(make: Make, files: dict[str, str], compiled: int) -> None:
     make(MINI)
     report = make(files)
     assert report.compiled == compiled
@@ -168,7 +168,9 @@ def test_what_the_compiler_is_given_is_what_counts(make: Make, files: dict[str, 
 
 
 @pytest.mark.slow
-def test_another_compiler_is_another_fingerprint(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_with_a_different_build_of_the_compiler_is_rejected(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(MINI)
     monkeypatch.setattr("jitlto.cuda.toolkit.build_id", lambda _: "another build")
     with raises(ToolchainError, "toolchain-worker-version", "another build"):
@@ -176,7 +178,7 @@ def test_another_compiler_is_another_fingerprint(make: Make, monkeypatch: pytest
 
 
 @pytest.mark.slow
-def test_a_header_that_appears_before_another_is_seen(make: Make) -> None:
+def test_a_new_header_that_shadows_another_causes_a_rebuild(make: Make) -> None:
     """Not a changed file but a new one makes an include mean something else."""
     files = MINI | {
         "family.toml": MINI["family.toml"].replace('name = "mini"', 'name = "mini"\ninclude = [".", "late"]'),
@@ -349,7 +351,7 @@ class Dying(ProcessExecutor):
 
 
 @pytest.mark.slow
-def test_a_source_whose_worker_died_is_compiled_by_another(make: Make) -> None:
+def test_a_source_whose_worker_died_is_compiled_by_a_different_worker(make: Make) -> None:
     with Dying(1) as pool:
         assert make(MINI, executor=pool, cache=None).compiled == 6
 
@@ -423,7 +425,7 @@ def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: Proce
 
 
 @pytest.mark.slow
-def test_a_build_killed_at_any_moment_is_taken_up_where_it_was(tmp_path: Path, workers: ProcessExecutor) -> None:
+def test_a_build_killed_at_any_moment_can_be_resumed(tmp_path: Path, workers: ProcessExecutor) -> None:
     """`kill -9`, then a build: right every time, and no more is compiled again than what was being compiled."""
     path = write_family(tmp_path / "family", MANY)
     families = [declaration.load_family(path)]
@@ -463,7 +465,7 @@ class _nothing:  # noqa: N801 - stands for a context without a value
 
 
 @pytest.mark.slow
-def test_the_claim_of_a_dead_build_holds_nobody_up(make: Make, cache: Cache) -> None:
+def test_the_claim_of_a_dead_build_does_not_block_others(make: Make, cache: Cache) -> None:
     """Every lock is held for a while, as by builds that compile what we want; then they die."""
     held = [cache.store.claim(f"{n:03x}" + "0" * 61) for n in range(4096)]
     assert all(held)
@@ -473,7 +475,7 @@ def test_the_claim_of_a_dead_build_holds_nobody_up(make: Make, cache: Cache) -> 
     assert time.monotonic() - begin > 0.8
 
 
-def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
+def test_explain_lists_the_reasons_by_field(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
     key = FragmentKey.parse("mini/op[data_type=float,op_name=twice]")
 
     def explain(files: dict[str, str], *, built: bool = False) -> str:
@@ -497,7 +499,7 @@ def test_explain_says_field_by_field_why(tmp_path: Path, cache: Cache, workers: 
         )
 
 
-def test_no_source_is_no_work(tmp_path: Path) -> None:
+def test_a_build_without_sources_does_nothing(tmp_path: Path) -> None:
     from jitlto.build.execution.events import NO_OBSERVER
     from jitlto.build.execution.scheduler import Scheduler
 

@@ -67,7 +67,7 @@ def test_the_costs_come_back_from_the_file(tmp_path: Path) -> None:
     assert read_seconds(tmp_path / "t.json") == {str(s.key): s.seconds for s in EXAMPLE.spans}
 
 
-def test_the_json_says_all() -> None:
+def test_the_json_is_complete() -> None:
     document = json.loads(to_json(EXAMPLE))
     assert (document["total_seconds"], document["compiled"], document["cached"]) == (10.0, 3, 7)
     assert document["phases"]["compile"] == {"start": 1.0, "seconds": 8.0}
@@ -76,7 +76,7 @@ def test_the_json_says_all() -> None:
     assert details in document["spans"]
 
 
-def test_phases_of_one_name_are_added_up() -> None:
+def test_phases_with_the_same_name_are_summed() -> None:
     twice = Timings((Phase("compile", 1, 2), Phase("check", 3, 1), Phase("compile", 4, 3)), (), 0, 7)
     assert json.loads(to_json(twice))["phases"]["compile"] == {"start": 1, "seconds": 5}
     assert len(lanes(to_svg(twice))) == 2
@@ -119,7 +119,7 @@ def test_a_directory_in_the_place_of_the_file_is_an_error(tmp_path: Path) -> Non
         (b'{"fragments": {"a": Infinity}}', ""),
     ],
 )
-def test_a_file_of_costs_that_is_none_is_refused(tmp_path: Path, data: bytes, name: str) -> None:
+def test_an_invalid_file_of_costs_is_rejected(tmp_path: Path, data: bytes, name: str) -> None:
     (tmp_path / "t.json").write_bytes(data)
     with raises(BuildError, "build-invalid-timings", name, where="t.json", hint="jitlto build --timings FILE.json"):
         read_seconds(tmp_path / "t.json")
@@ -192,7 +192,7 @@ _TIMINGS = st.builds(
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(_TIMINGS)
-def test_whatever_was_timed_the_plot_is_well_formed_and_nothing_leaves_it(timings: Timings) -> None:
+def test_every_plot_is_well_formed_and_within_its_bounds(timings: Timings) -> None:
     root = parse(to_svg(timings))
     width, height = (number(root, name) for name in ("width", "height"))
     for rect in root.iter(f"{SVG}rect"):

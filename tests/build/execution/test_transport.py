@@ -116,7 +116,7 @@ def test_a_job_is_sent_twice_at_most_wherever_it_lands() -> None:
         assert pool.calls == 2 * number
 
 
-def test_another_version_of_jitlto_or_python_is_refused_by_the_worker() -> None:
+def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
     with ProcessPoolExecutor(1) as pool:
         host = socket.gethostname()
         for name, version in transport.versions().items():
@@ -128,7 +128,7 @@ def test_another_version_of_jitlto_or_python_is_refused_by_the_worker() -> None:
 
 
 @pytest.mark.slow
-def test_another_compiler_is_refused_by_the_worker() -> None:
+def test_the_worker_rejects_a_different_compiler() -> None:
     identity = base.find_toolchain("nvrtc").identity
     with ThreadPoolExecutor(1) as pool:
         names = socket.gethostname(), identity, "nvrtc 1.0 of another build"
@@ -139,7 +139,7 @@ def test_another_compiler_is_refused_by_the_worker() -> None:
 
 
 @pytest.mark.slow
-def test_a_job_that_nobody_has_begun_can_be_cancelled() -> None:
+def test_a_job_that_has_not_started_can_be_cancelled() -> None:
     with ProcessExecutor(1) as pool:
         futures = [submit(pool, job(b"%d" % n), describe) for n in range(50)]
         assert futures[-1].cancel()
@@ -149,7 +149,7 @@ def test_a_job_that_nobody_has_begun_can_be_cancelled() -> None:
     assert inner.cancelled()
 
 
-def test_a_future_ends_as_what_takes_its_place() -> None:
+def test_a_future_ends_like_its_substitute() -> None:
     first, second = Future[int](), Future[int]()
     outer = with_substitute(first, lambda error: second if isinstance(error, MissingHeaders) else None)
     first.set_exception(MissingHeaders(""))
@@ -180,7 +180,7 @@ SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=4), max_size=4)
 
 @pytest.mark.slow
 @given(SETS, SETS)
-def test_digests_are_equal_for_equal_sets_alone(a: dict[str, bytes], b: dict[str, bytes]) -> None:
+def test_digests_are_equal_only_for_equal_sets(a: dict[str, bytes], b: dict[str, bytes]) -> None:
     assert (digest_headers(a) == digest_headers(b)) == (a == b)
     assert digest_headers(dict(reversed(a.items()))) == digest_headers(a)
 
@@ -197,7 +197,7 @@ def test_a_store_holds_no_more_than_its_limit_beside_the_last(puts: list[tuple[s
         assert sum(sizes[n] for n in held) <= 100
 
 
-def test_a_store_forgets_what_was_not_used_for_longest() -> None:
+def test_a_store_drops_the_least_recently_used_set() -> None:
     store = HeaderStore(3)
     for name in "abc":
         store.put(name, {"h": b"1"})

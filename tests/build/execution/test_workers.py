@@ -47,14 +47,14 @@ def test_workers_live_on_from_call_to_call_and_are_other_processes() -> None:
     assert os.getpid() not in pids
 
 
-def test_a_worker_that_dies_is_said_and_replaced() -> None:
+def test_a_dead_worker_is_reported_and_replaced() -> None:
     with ProcessExecutor(1) as pool:
         with raises(WorkerDied, None, "exit status 7"):
             pool.submit(os._exit, 7).result(timeout=60)
         assert pool.submit(pow, 2, 10).result(timeout=60) == 1024
 
 
-def test_what_a_worker_prints_does_not_mix_with_its_answers(capfd: pytest.CaptureFixture[str]) -> None:
+def test_output_of_a_worker_does_not_mix_with_its_answers(capfd: pytest.CaptureFixture[str]) -> None:
     with ProcessExecutor(1) as pool:
         assert pool.submit(print, "noise").result() is None
         assert pool.submit(os.write, 1, b"more noise").result() == 10
@@ -87,7 +87,7 @@ def test_a_script_needs_no_main_guard(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("number", "hint"), [(signal.SIGKILL, "memory"), (signal.SIGSEGV, "crashed"), (signal.SIGTERM, "build again")]
 )
-def test_a_worker_that_is_killed_is_said_by_the_name_of_the_signal(number: signal.Signals, hint: str) -> None:
+def test_the_error_about_a_killed_worker_names_the_signal(number: signal.Signals, hint: str) -> None:
     with ProcessExecutor(1) as pool:
         future = pool.submit(_kill_self, number)
         with raises(WorkerDied, None, number.name, hint=hint) as caught:
@@ -100,7 +100,7 @@ def _kill_self(number: int) -> None:
     time.sleep(60)
 
 
-def test_what_cannot_be_pickled_is_an_error_and_no_dead_worker() -> None:
+def test_unpicklable_values_are_errors_and_kill_no_worker() -> None:
     with ProcessExecutor(1) as pool:
         pid = pool.submit(os.getpid).result(timeout=60)
         with pytest.raises(TypeError, match="lock"):
@@ -124,7 +124,7 @@ def test_all_calls_of_a_conversation_are_one_workers() -> None:
 
 
 @pytest.mark.slow
-def test_shutting_down_without_waiting_lets_calls_end() -> None:
+def test_shutdown_without_waiting_lets_running_calls_finish() -> None:
     pool = ProcessExecutor(1)
     future = pool.submit(_slow_double, 4)
     begin = time.monotonic()
@@ -208,7 +208,9 @@ def test_workers_end_with_a_parent_that_is_killed(work: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [ThreadPoolExecutor, ProcessPoolExecutor])
-def test_another_executor_calls_processes_of_ours(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_different_executor_use_our_processes(
+    make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert call_local(os.getcwd) == "/"  # so that a fork inherits an executor that it must not use
     with make(2) as pool:

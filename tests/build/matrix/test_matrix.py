@@ -240,7 +240,7 @@ def test_an_empty_array_ends_a_product_at_once_wherever_it_stands() -> None:
         ({"a": 1.0}, "/a", "matrix-not-a-string", ["1.0"]),
     ],
 )
-def test_strict_errors_say_what_where_and_what_to_do(
+def test_strict_errors_have_a_message_a_place_and_a_hint(
     document: Any, where: str | None, code: str, names: list[str]
 ) -> None:
     with raises(MatrixError, code, *names, hint="--lenient") as caught:
@@ -259,7 +259,7 @@ def test_strict_errors_say_what_where_and_what_to_do(
         [{"_g": [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}]}, {"a": "x", "b": "y"}, {"a": "y", "b": "x"}],
     ],
 )
-def test_names_and_values_may_recur_where_no_combination_suffers(document: Any) -> None:
+def test_names_and_values_may_recur_without_conflict(document: Any) -> None:
     assert exactly(expand(document)) == exactly(dict(way) for way in writes(document))
 
 
@@ -276,7 +276,9 @@ def test_names_and_values_may_recur_where_no_combination_suffers(document: Any) 
         ({"a": "\ud800"}, "/a", "matrix-not-json"),
     ],
 )
-def test_what_no_mode_can_mean_is_an_error(document: Any, where: str | None, code: str, lenient: bool) -> None:
+def test_meaningless_documents_are_errors_in_every_mode(
+    document: Any, where: str | None, code: str, lenient: bool
+) -> None:
     with raises(MatrixError, code) as caught:
         expand(document, lenient=lenient)
     assert caught.value.where == where
@@ -490,7 +492,7 @@ def ladder(depth: int) -> dict[str, Any]:
         pytest.param(ladder(300), 3 * 2**300 - 2, id="ladder", marks=pytest.mark.slow),
     ],
 )
-def test_size_and_depth_are_no_problem(document: Any, count: int, lenient: bool) -> None:
+def test_large_and_deep_documents_work(document: Any, count: int, lenient: bool) -> None:
     loaded = matrix.Matrix(document, lenient=lenient)
     assert loaded.count == count
     assert next(loaded.combinations())

@@ -103,7 +103,7 @@ def planned(environment: Environment, cwd: Path) -> dict[str, tuple[str, int]]:
 
 
 @slow
-def test_a_package_passes_its_own_tests_where_only_its_wheel_is(
+def test_a_package_passes_its_tests_with_only_its_wheel_installed(
     consumer: Environment, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
     tests = wheels["alpha-kernels"].parent / "alpha-kernels"
@@ -113,7 +113,7 @@ def test_a_package_passes_its_own_tests_where_only_its_wheel_is(
 
 @slow
 @pytest.mark.gpu
-def test_a_package_launches_its_kernels_where_only_its_wheel_is(
+def test_a_package_launches_its_kernels_with_only_its_wheel_installed(
     consumer: Environment, wheels: dict[str, Path], tmp_path: Path
 ) -> None:
     tests = wheels["beta-kernels"].parent / "beta-kernels"
@@ -181,7 +181,7 @@ def test_an_isolated_build_takes_jitlto_from_a_local_wheel(
 
 
 @slow
-def test_a_build_that_cannot_be_says_why_in_one_message(author: Author, tmp_path: Path) -> None:
+def test_an_impossible_build_is_one_error_message(author: Author, tmp_path: Path) -> None:
     project = tmp_path / "project"
     scaffold.write_package("gamma-kernels", project, _cuda())
     path = project / "pyproject.toml"
@@ -198,7 +198,7 @@ def test_a_build_that_cannot_be_says_why_in_one_message(author: Author, tmp_path
 
 
 @slow
-def test_an_editable_package_is_built_on_first_use_and_what_changes_is_built_again(
+def test_an_editable_package_is_built_on_first_use_and_again_after_changes(
     author: Author, jitlto_wheel: Path, tmp_path: Path
 ) -> None:
     need("hatchling", "editables")
@@ -277,7 +277,7 @@ def test_setuptools_projects_without_kernels_are_left_alone(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("table", ["", "[tool.jitlo]\nx = 1\n", "[tool.jitlto]\n"])
-def test_a_setuptools_project_that_promises_families_and_declares_none_is_warned(
+def test_setuptools_warns_about_entry_points_without_declared_families(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, table: str
 ) -> None:
     hooks = pytest.importorskip("jitlto.build.packaging.hooks.setuptools", reason="setuptools is not installed")

@@ -56,13 +56,13 @@ def set_prebuilt(environment: pytest.MonkeyPatch, path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_project_builds_what_its_families_build(tmp_path: Path, mini_path: Path) -> None:
+def test_a_project_builds_the_same_database_as_its_families(tmp_path: Path, mini_path: Path) -> None:
     report = project.build_package(make(tmp_path), tmp_path / "out.fragdb", jobs=1)
     assert report.path.read_bytes() == mini_path.read_bytes()
 
 
 @pytest.mark.slow
-def test_what_has_not_changed_is_not_compiled_again(tmp_path: Path) -> None:
+def test_unchanged_fragments_are_not_compiled_again(tmp_path: Path) -> None:
     path = make(tmp_path)
     first = project.build_package(path, tmp_path / "a.fragdb", jobs=1)
     again = project.build_package(path, tmp_path / "b.fragdb", jobs=1)
@@ -85,12 +85,12 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
             assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
 
 
-def test_options_that_a_compiler_refuses_may_be_those_of_the_project(tmp_path: Path) -> None:
+def test_an_error_about_rejected_options_mentions_the_project(tmp_path: Path) -> None:
     with raises(CompileError, "compile-options", "family.toml", "[tool.jitlto]"):
         project.build_package(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
 
 
-def test_the_toolchain_of_the_project_is_taken(tmp_path: Path) -> None:
+def test_the_toolchain_of_the_project_is_used(tmp_path: Path) -> None:
     (found,) = project.load_package(make(tmp_path, 'toolchain = "nvcc"')).families
     assert found.toolchain == "nvcc"
 
@@ -147,7 +147,7 @@ def test_a_family_at_the_top_of_a_project_does_not_draw_in_builds_and_environmen
     assert tops == {*MINI, "fragments", "pyproject.toml"}
 
 
-def test_what_lies_outside_the_project_cannot_go_into_an_sdist(tmp_path: Path) -> None:
+def test_files_outside_the_project_cannot_be_in_an_sdist(tmp_path: Path) -> None:
     path = make(tmp_path / "a", 'families = ["../mini"]')
     write_family(tmp_path / "mini", MINI)
     with raises(ProjectError, "project-outside-file", str(tmp_path / "mini"), hint="--wheel"):
@@ -234,7 +234,7 @@ def test_a_database_from_ci_holds_the_declared_families_and_no_other(
         prebuilt.check_prebuilt(database, [])
 
 
-def test_a_changed_interface_makes_a_database_from_ci_another_one(
+def test_a_database_from_ci_with_a_different_interface_is_rejected(
     tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     set_prebuilt(environment, mini_path)
@@ -243,7 +243,7 @@ def test_a_changed_interface_makes_a_database_from_ci_another_one(
         project.build_package(path, tmp_path / "out.fragdb")
 
 
-def test_a_database_from_ci_that_is_not_there_or_damaged_is_not_taken(
+def test_a_missing_or_damaged_database_from_ci_is_rejected(
     tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:
     damaged = tmp_path / "damaged.fragdb"
@@ -296,7 +296,7 @@ def test_the_command_takes_a_database_from_ci(tmp_path: Path, mini_path: Path, e
 
 
 @pytest.mark.slow
-def test_the_shards_of_a_project_are_compiled_as_it_says(tmp_path: Path) -> None:
+def test_the_shards_of_a_project_use_its_options(tmp_path: Path) -> None:
     make(tmp_path, 'archs = ["80"]')
     status, text = run("--project", str(tmp_path), "--plan-shards", "2", "--json")
     assert status == 0, text
@@ -307,7 +307,7 @@ def test_the_shards_of_a_project_are_compiled_as_it_says(tmp_path: Path) -> None
         assert part.families["mini"].architectures == (Architecture(80),)
 
 
-def test_a_project_says_itself_which_families_are_built(tmp_path: Path) -> None:
+def test_a_project_declares_which_families_are_built(tmp_path: Path) -> None:
     make(tmp_path)
     status, text = run("mini", "--project", str(tmp_path), "-o", str(tmp_path / "out.fragdb"))
     assert status == 2

@@ -77,7 +77,7 @@ def test_a_package_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_command_says_what_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_lists_the_files_it_wrote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     status, text = run("My-Kernels", "--json", "--cuda", "13")
     assert status == 0, text
@@ -114,7 +114,7 @@ def test_its_declaration_holds_and_names_the_cuda_major(package: Path) -> None:
     assert project.list_sources(found)
 
 
-def test_what_the_older_cuda_makes_is_offered_for_both(tmp_path: Path) -> None:
+def test_a_package_built_with_the_older_cuda_has_extras_for_both(tmp_path: Path) -> None:
     scaffold.write_package("my-kernels", tmp_path / "new", 12)
     document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
     extras = document["project"]["optional-dependencies"]
@@ -122,7 +122,7 @@ def test_what_the_older_cuda_makes_is_offered_for_both(tmp_path: Path) -> None:
     assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
 
 
-def test_it_says_what_to_install_and_what_to_do_while_jitlto_is_on_no_index(package: Path) -> None:
+def test_readme_and_workflow_explain_installation_without_a_package_index(package: Path) -> None:
     readme = (package / "README.md").read_text()
     assert "pip install build && python -m build" in readme
     for text in (readme, (package / ".github" / "workflows" / "ci.yml").read_text()):

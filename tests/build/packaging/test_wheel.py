@@ -49,7 +49,7 @@ def test_it_holds_sources_and_texts_only(names: list[str]) -> None:
     assert not [name for name in own if "test_" in name or "/tests/" in name or ".cache" in name]
 
 
-def test_it_says_what_other_tools_find_in_it(jitlto_wheel: Path, names: list[str]) -> None:
+def test_the_wheel_has_entry_points_and_a_licence(jitlto_wheel: Path, names: list[str]) -> None:
     (name,) = [name for name in names if name.endswith("entry_points.txt")]
     points = configparser.ConfigParser()
     with zipfile.ZipFile(jitlto_wheel) as file:
