@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_disk_to_wait_for() -> Iterator[None]:
-    """Databases are written by the hundred, and no test outlives a power cut."""
+    """Skip fsync: tests write hundreds of databases, and none must survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
         yield

@@ -1,4 +1,4 @@
-"""From a compiled source to a fragment: what a group's role promises, and what ``params`` declares."""
+"""Fragments from compiled sources: the checks of a group's role and of ``params``."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refuse(
     entry: str | None = None,
     hint: str = "",
 ) -> None:
-    """The source is refused with this code, and the message has the template, the combination and the names."""
+    """Expect an error with this code, whose message has the template, the combination and the names."""
     with raises(BuildError, code, "g.cu.jinja (group g, a=1)", *names, hint=hint):
         make(text, params, role=role, entry=entry)
 

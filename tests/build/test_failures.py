@@ -1,4 +1,4 @@
-"""Failures of one cause are one failure; each says for which combinations it happens."""
+"""Failures with the same cause are one group, which names the affected combinations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Grouped = Callable[..., tuple[list[FailureGroup], list[RenderedSource]]]
 
 @pytest.fixture
 def grouped(tmp_path: Path) -> Grouped:
-    """Compile the family ``mini`` with some of its files replaced, and group what fails."""
+    """Compile the family ``mini`` with some files replaced, and group the failures."""
 
     def make(**files: str) -> tuple[list[FailureGroup], list[RenderedSource]]:
         changed = {name.replace("__", "."): text for name, text in files.items()}

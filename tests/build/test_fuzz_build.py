@@ -1,4 +1,4 @@
-"""Whatever a family holds, the build side answers with fragments or with one of jitlto's errors, and in time."""
+"""The build side turns every family into fragments or one of jitlto's errors, in bounded time."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def declared(path: Path) -> JitltoError | None:
 
 
 def check_error(error: JitltoError) -> None:
-    """It has a message that can be printed, and it crosses to another process."""
+    """Check that an error can be printed and pickled."""
     assert error.what.strip()
     str(error).encode("utf-8", "backslashreplace")
     # What pickle calls, without pickle: after a RecursionError, Python 3.11 under Hypothesis counts its depth wrongly.
@@ -122,7 +122,7 @@ def compilers() -> Iterator[ProcessExecutor]:
 
 
 def check_database(path: Path) -> None:
-    """It holds, and each of its kernels is planned and linked, or one of jitlto's errors says why not."""
+    """Verify a database; each of its kernels is planned and linked, or fails with one of jitlto's errors."""
     with FragmentDatabase(path) as database:
         database.verify()
         for name in database.families:

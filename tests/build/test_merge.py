@@ -36,7 +36,7 @@ from tests.support.families import MINI, write_family
 
 @dataclass(frozen=True)
 class Whole:
-    """What a build in one piece wrote, and what its shards would know of it."""
+    """The database of an unsharded build, and the data for the records of its parts."""
 
     path: Path
     families: tuple[FamilyRecord, ...]
@@ -46,7 +46,7 @@ class Whole:
     includes: dict[FragmentKey, frozenset[str]]
 
     def part(self, path: Path, shard: str, keys: Iterable[FragmentKey], **changes: Any) -> Path:
-        """Write the part that holds ``keys``; ``changes`` to its record make it another one."""
+        """Write the part that holds ``keys``, with ``changes`` to its record."""
         held = set(keys)
         own = [fragment for fragment in self.fragments if fragment.key in held]
         names = {image.sha256 for fragment in own for image in fragment.images}
@@ -122,7 +122,7 @@ _FUNCTION = Symbol("_Z2opf", SymbolKind.FUNCTION, "(4)(4)")
 def by_hand(
     path: Path, name: str = "f", *, requires: Symbol = _FUNCTION, include: str = "op.cuh", data: bytes = b""
 ) -> Whole:
-    """A kernel and four device functions, of which each provides ``op``."""
+    """A kernel and four device functions that each provide ``op``."""
     groups = (
         GroupRecord("kern", Role.ENTRYPOINT, ("t",), None, False),
         GroupRecord("op", Role.DEVICE, ("n",), "op.cuh", False),
@@ -179,7 +179,7 @@ def test_parts_in_any_order_give_the_bytes_of_the_build_in_one_piece(mini: Whole
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_split_merges_to_the_same_bytes(mini: Whole, tmp_path: Path, data: st.DataObject) -> None:
-    """Empty parts, and fragments that stand in several of them, too."""
+    """Includes empty parts, and fragments in several parts."""
     count = data.draw(st.integers(1, 8))
     places = st.sets(st.integers(1, count), min_size=1, max_size=2)
     held = {fragment.key: data.draw(places) for fragment in mini.fragments}
@@ -217,7 +217,7 @@ def test_a_complete_database_and_a_part_of_the_same_family_are_not_mixed(mini: W
 
 
 def refused(paths: list[Path], code: str, *names: str, where: str | None = None, **options: Any) -> None:
-    """Merge what must not be merged: one error, and no file."""
+    """Merge databases that must be rejected: one error, and no file."""
     output = paths[0].parent / "refused.fragdb"
     with raises(BuildError, code, *names, where=where):
         merge_databases(paths, output, **options)

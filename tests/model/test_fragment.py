@@ -1,4 +1,4 @@
-"""Fragment keys: one text form, which parses back."""
+"""Fragment keys: one text form, which can be parsed."""
 
 from __future__ import annotations
 

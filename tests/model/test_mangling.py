@@ -1,4 +1,4 @@
-"""C++ names: demangling, the types that a name spells, and its last word."""
+"""C++ names: demangling, parameter types and base names."""
 
 from __future__ import annotations
 

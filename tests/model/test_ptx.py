@@ -1,4 +1,4 @@
-"""Reading PTX, as the compiler at hand writes it: symbols, layouts, and bodies that can be compared."""
+"""Parsing PTX from the installed compiler: symbols, layouts, and comparable bodies."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def test_a_definition_counts_more_than_its_declarations() -> None:
 
 
 def test_hashing_a_body_takes_no_longer_for_shared_and_deep_internal_calls() -> None:
-    """Each function calls the one before it twice: followed by path, that is exponential, and by recursion too deep."""
+    """Each function calls its predecessor twice: exponentially many paths, and too deep for recursion."""
     bodies = "".join(
         f".func f{n}()\n{{\n\tcall.uni f{n - 1}, ();\n\tcall.uni f{n - 1}, ();\n}}\n" for n in range(1, 2000)
     )

@@ -1,4 +1,4 @@
-"""The result of a check: read as it was written, and one clear error for anything else."""
+"""The result of a check: what was written is read back, and anything else is one clear error."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def damaged(chance: random.Random, whole: bytes, others: list[bytes]) -> tuple[b
 
 @dataclass(frozen=True)
 class Sample:
-    """Plans, what links of them give, and the database that they are of."""
+    """Plans, the results of their links, and their database."""
 
     path: Path
     plans: list[Plan]
@@ -181,7 +181,7 @@ def test_a_damaged_pack_gives_identical_kernels_or_none(
 
 
 def answers(family: KernelFamily) -> object:
-    """All that a family's database says: its record, its plans, and every image's bytes."""
+    """Return everything in a family's database: its record, its plans, and the bytes of every image."""
     listed = [family.record, family.parameters, sorted(map(str, family.configurations()))]
     for configuration in list(family.configurations()):
         plan = family.plan(arch="sm_90", **configuration)

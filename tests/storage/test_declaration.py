@@ -1,4 +1,4 @@
-"""``family.toml``: what it declares, where its files are looked for, and what each mistake is answered with."""
+"""``family.toml``: its declarations, the search for its files, and the error for each mistake."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def edit(path: Path, *statements: str) -> None:
 
 
 def opened_by_strace(path: Path, *more: str) -> list[str]:
-    """The files that a process opens when it opens a database, as strace tells them."""
+    """Return the files that a process opens with a database, according to strace."""
     program = (
         "import sys\nfrom jitlto.storage.database import FragmentDatabase\nprint('begin', flush=True)\n"
         + "\n".join(more)

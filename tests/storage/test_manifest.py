@@ -1,4 +1,4 @@
-"""Manifests: what is vouched for is what was published, and nothing passes because nobody spoke of it."""
+"""Manifests: listed files must match, and unlisted ones fail."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keyge
 
 @pytest.fixture
 def release(mini_path: Path, tmp_path: Path) -> Path:
-    """A directory with a database in a folder, and a pack beside it."""
+    """A directory that holds a folder with a database and its pack."""
     (tmp_path / "release" / "pkg").mkdir(parents=True)
     shutil.copy(mini_path, tmp_path / "release" / "pkg" / "mini.fragdb")
     recipe = LinkKey(
@@ -73,7 +73,7 @@ def run(*arguments: object) -> Result:
 
 
 def refused(code: str, *arguments: object) -> str:
-    """The message with which a command fails."""
+    """Return the message of a failing command."""
     result = run(*arguments)
     assert isinstance(result.exception, ManifestError), result.output
     assert result.exception.code == f"manifest-{code}", result.exception

@@ -1,4 +1,4 @@
-"""Caches where others may write too: what another user plants there is neither used nor followed nor harmed."""
+"""Caches in shared directories: files and links of other users are not used, followed or harmed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ as_root = pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reas
 
 @pytest.fixture
 def shared() -> Iterator[Path]:
-    """A directory as ``/tmp`` is: everybody may write, nobody may remove what is another's."""
+    """A directory like ``/tmp``: world-writable, with the sticky bit."""
     directory = Path(tempfile.mkdtemp(prefix="jitlto-shared-", dir="/tmp"))
     directory.chmod(0o1777)
     yield directory
@@ -34,7 +34,7 @@ def shared() -> Iterator[Path]:
 
 
 def as_user(user: int, work: Callable[[], Any]) -> Any:
-    """What some work returns, as JSON has it, done by another user in a process of its own."""
+    """Run a function as a different user in a subprocess; return its result through JSON."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -55,7 +55,7 @@ def as_user(user: int, work: Callable[[], Any]) -> Any:
 
 
 def refusal(directory: Path) -> str:
-    """Why a directory is no cache; empty if it is one."""
+    """Return why a directory is rejected as a cache, or an empty text."""
     try:
         CacheDir(directory, LARGE)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The user's caches: their state without making them, and what is removed from them."""
+"""The user's caches: looking at them creates nothing, and entries can be removed."""
 
 from __future__ import annotations
 

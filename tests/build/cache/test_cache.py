@@ -1,4 +1,4 @@
-"""The build cache: what was compiled comes back while its headers hold, and a damaged entry is a miss."""
+"""The build cache: entries are found while their headers are unchanged, and damaged entries are misses."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def cache(tmp_path: Path) -> Cache:
 
 
 def config(root: Path) -> CompileConfig:
-    """As a build makes it, which reads every header once."""
+    """Create the configuration of one build, which reads every header once."""
     search = HeaderSearch([root])
     return CompileConfig(Fake(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
 

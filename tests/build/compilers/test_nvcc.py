@@ -1,4 +1,4 @@
-"""nvcc: the same bytes everywhere, all that is read is told, and its errors read like NVRTC's."""
+"""nvcc: the same bytes everywhere, all headers read are reported, and errors have NVRTC's format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Line markers: every file that was entered is told, and nothing that a #line directive feigns."""
+"""Line markers: every entered file is found, and #line directives fake none."""
 
 from __future__ import annotations
 

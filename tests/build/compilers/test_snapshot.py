@@ -1,4 +1,4 @@
-"""Snapshots: the includes are read once, the bytes are always the same, and a header is never an old one."""
+"""Snapshots: includes are read once, the bytes are those of a plain compile, and headers are never stale."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def of_any_head(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def compiler(tmp_path: Path) -> Iterator[Compiler]:
-    """A compiler that makes snapshots, as those of worker processes do."""
+    """A compiler that makes snapshots like those of worker processes."""
     compiler = Compiler()
     compiler._snapshots = Snapshots(tmp_path)
     yield compiler

@@ -1,4 +1,4 @@
-"""A Dask cluster of real processes: the same bytes, lost workers, other versions, and addresses where nothing is."""
+"""A Dask cluster of real processes: the same bytes, lost workers, different versions, and wrong addresses."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_a_different_compiler_is_rejected_before_any_compile(executor: DaskExecu
 
 
 class _Worker:
-    """A Dask worker of its own, as a user starts it, with a directory before all others where it looks for modules."""
+    """A Dask worker started as users do, with a directory first on its module search path."""
 
     def __init__(self, cluster: Any, first: Path) -> None:
         self._process = subprocess.Popen(
@@ -174,7 +174,7 @@ def bare() -> Iterator[Any]:
 
 @pytest.fixture
 def other(tmp_path: Path) -> Path:
-    """Where another version of jitlto is."""
+    """A directory with a different version of jitlto."""
     shutil.copytree(ROOT / "jitlto", tmp_path / "jitlto")
     module = tmp_path / "jitlto" / "version.py"
     module.write_text(re.sub(r'__version__ = ".*"', '__version__ = "0.0.7"', module.read_text()))

@@ -1,4 +1,4 @@
-"""The build engine: each distinct thing is compiled once, and again exactly when something that it reads changes."""
+"""The scheduler: each distinct source is compiled once, and again exactly if one of its inputs changes."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def changed(**files: str) -> dict[str, str]:
 
 
 class NoCompiler(Executor):
-    """Fails where something is to be compiled."""
+    """Fail if anything is compiled."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         raise AssertionError("a compiler was touched")
@@ -426,7 +426,7 @@ def test_two_builds_at_once_compile_nothing_twice(tmp_path: Path, workers: Proce
 
 @pytest.mark.slow
 def test_a_build_killed_at_any_moment_can_be_resumed(tmp_path: Path, workers: ProcessExecutor) -> None:
-    """`kill -9`, then a build: right every time, and no more is compiled again than what was being compiled."""
+    """After `kill -9` a build is right, and only the interrupted compiles are repeated."""
     path = write_family(tmp_path / "family", MANY)
     families = [declaration.load_family(path)]
     reference = build(families, tmp_path / "reference.fragdb", executor=workers).path.read_bytes()
@@ -466,7 +466,7 @@ class _nothing:  # noqa: N801 - stands for a context without a value
 
 @pytest.mark.slow
 def test_the_claim_of_a_dead_build_does_not_block_others(make: Make, cache: Cache) -> None:
-    """Every lock is held for a while, as by builds that compile what we want; then they die."""
+    """Hold every lock for a while, like other builds that compile the same sources and then die."""
     held = [cache.store.claim(f"{n:03x}" + "0" * 61) for n in range(4096)]
     assert all(held)
     threading.Timer(1.0, lambda: [claim.release() for claim in held if claim]).start()

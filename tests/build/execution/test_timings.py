@@ -1,4 +1,4 @@
-"""Timings: what was recorded comes back, the page stands alone, the plot shows every compile in its place."""
+"""Timings: the files have everything recorded, the page loads nothing, and the plot shows every compile."""
 
 from __future__ import annotations
 

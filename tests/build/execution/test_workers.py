@@ -1,4 +1,4 @@
-"""Worker processes: they answer, fail, die and are replaced, and import nothing of the caller's program."""
+"""Worker processes: they answer, fail, die and are replaced, and do not import the caller's program."""
 
 from __future__ import annotations
 

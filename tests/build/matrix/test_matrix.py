@@ -1,4 +1,4 @@
-"""The matrix product: its semantics, its strict rules, its order, and what it costs."""
+"""The matrix product: semantics, strict rules, order and cost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.errors import raises
 
 
 def writes(value: Any, key: str | None = None) -> list[list[tuple[str, Any]]]:
-    """Every way through a document, as the list of what is written on the way."""
+    """Yield every path through a document as the list of leaves that it writes."""
     if isinstance(value, dict):
         result: list[list[tuple[str, Any]]] = [[]]
         for name in sorted(value):
@@ -49,7 +49,7 @@ def strict_verdict(value: Any) -> str | None:
 
 
 def exactly(combinations: Any) -> list[str]:
-    """As text, so that 1, 1.0 and true differ, and so does the order of names."""
+    """Convert to text, in which 1, 1.0 and true differ, and different orders of names too."""
     return [json.dumps(combination) for combination in combinations]
 
 
@@ -396,7 +396,7 @@ def test_every_member_and_element_is_found_on_its_line(document: Any) -> None:
     places: dict[tuple[str | int, ...], int] = {}
 
     def visit(value: Any, place: tuple[str | int, ...], line: int) -> int:
-        """Record what is below a place whose value begins on a line; return the line on which it ends."""
+        """Record the lines of everything below a place; return the line on which its value ends."""
         places[place] = line
         items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
         last = line

@@ -1,4 +1,4 @@
-"""The whole way: packages with kernels are made, built, and used from their wheels alone."""
+"""End to end: packages with kernels are created, built, and used with only their wheels installed."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ print(json.dumps([jitlto.__file__, found]))
 
 @dataclass(frozen=True)
 class Author:
-    """Who makes packages: an environment with the build backends and jitlto's wheel, and a folder for projects."""
+    """A developer's environment with the build backends and jitlto's wheel, and a folder for projects."""
 
     environment: Environment
     folder: Path
 
     def new(self, name: str) -> Path:
-        """A new project, as the command writes it."""
+        """Create a project with ``jitlto new``."""
         self.environment.must("jitlto", "new", name, "--cuda", str(_cuda()), cwd=self.folder)
         return self.folder / name
 
@@ -76,7 +76,7 @@ def author(jitlto_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Auth
 
 @pytest.fixture(scope="module")
 def wheels(author: Author, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two packages' wheels, all that is left of them, and the tests of one."""
+    """The wheels of two packages without their sources, and the tests of one."""
     kept = tmp_path_factory.mktemp("kept")
     found = {}
     for name in ("alpha-kernels", "beta-kernels"):
@@ -96,7 +96,7 @@ def consumer(jitlto_wheel: Path, wheels: dict[str, Path], tmp_path_factory: pyte
 
 
 def planned(environment: Environment, cwd: Path) -> dict[str, tuple[str, int]]:
-    """For each family: its database and the number of kernels that link, or why there is none."""
+    """Return for each family its database and the number of kernels that link, or an error."""
     module, found = json.loads(environment.must("python", "-c", PLAN, cwd=cwd))
     assert Path(module).is_relative_to(environment.path)
     return {name: (text, kernels) for name, (text, kernels) in found.items()}

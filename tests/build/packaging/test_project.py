@@ -1,4 +1,4 @@
-"""A package's database: from ``pyproject.toml``, compiled or taken from CI, and what an sdist must hold for it."""
+"""A package's database, compiled or taken from CI, and the sources in its sdist."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_entry_points_are_checked_before_anything_is_compiled(tmp_path: Path) ->
 
 @pytest.mark.slow
 def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
-    """Whatever the list names is copied, nothing else, and the copy builds the same database."""
+    """A copy of exactly the listed files builds the same database."""
     path = make(tmp_path / "a", 'families = ["fragments/mini"]')
     folder = tmp_path / "a" / MINI_FOLDER
     (folder / "inner").mkdir()
@@ -194,7 +194,7 @@ def test_a_database_that_was_built_into_its_place_stays_there(
 def refused(
     tmp_path: Path, database: Path, environment: pytest.MonkeyPatch, *names: str, code: str = "differs", more: str = ""
 ) -> None:
-    """Build with a database from CI that must not be taken: one error, and no file."""
+    """Build with a database from CI that must be rejected: one error, and no file."""
     set_prebuilt(environment, database)
     with raises(ProjectError, f"project-prebuilt-{code}", *names, where=str(database)):
         project.build_package(make(tmp_path, more), tmp_path / "out.fragdb")

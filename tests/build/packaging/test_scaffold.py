@@ -1,4 +1,4 @@
-"""``jitlto new``: names that make a package, files that make a family, and nothing overwritten."""
+"""``jitlto new``: valid names, files of a working package, and nothing overwritten."""
 
 from __future__ import annotations
 

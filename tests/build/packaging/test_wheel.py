@@ -1,4 +1,4 @@
-"""jitlto's own wheel: the shipped families, and nothing that it should not hold."""
+"""jitlto's own wheel holds the shipped families, and nothing superfluous."""
 
 from __future__ import annotations
 
