@@ -257,7 +257,7 @@ def test_a_damaged_pack_that_is_replaced_is_warned_of_once_a_kernel(mini_path: P
 
 
 @pytest.mark.slow
-def test_values_that_no_kernel_has_together_are_an_error(shipped: Path) -> None:
+def test_a_combination_of_values_that_no_kernel_has_is_an_error(shipped: Path) -> None:
     command = ("warm", "search", "optimized_name=standard", "veclen=4", "--arch", "sm_90", "--db", shipped)
     fails(jitlto(*command), 1, "[jitlto-no-such-kernel]")
 

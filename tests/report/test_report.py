@@ -130,7 +130,7 @@ def test_search_has_24_of_64_kernels_and_two_rules_say_why(search: KernelFamily)
 
 
 @pytest.mark.slow
-def test_the_320_kernels_of_ivf_flat_are_one_grid_whose_empty_rows_are_told_in_one_each(ivf_flat: KernelFamily) -> None:
+def test_the_320_kernels_of_ivf_flat_are_one_grid_with_adjacent_empty_rows_joined(ivf_flat: KernelFamily) -> None:
     scan = group(describe(ivf_flat.database), "interleaved_scan")
     assert (scan.coverage.product, scan.coverage.exist, scan.coverage.missing) == (1920, 320, 1600)
     assert scan.coverage.holes == ()
@@ -155,7 +155,7 @@ def test_a_combination_that_no_rule_leaves_out_is_a_hole(tmp_path: Path) -> None
     assert states(kernels.grid) == {State.EXISTS: 7, State.HOLE: 1}
 
 
-def test_what_another_part_holds_is_not_missing(tmp_path: Path) -> None:
+def test_fragments_in_a_different_part_are_not_missing(tmp_path: Path) -> None:
     cells = [dict(zip("ab", cell, strict=True)) for cell in product("12", "12")]
     keys = tuple(FragmentKey.make("f", "kernel", cell) for cell in cells[:3])
     part = PartRecord(1, 2, "0" * 64, keys, (("f", "nvrtc"),), (), ())
@@ -167,7 +167,7 @@ def test_what_another_part_holds_is_not_missing(tmp_path: Path) -> None:
     assert states(kernels.grid) == {State.EXISTS: 2, State.APART: 1, State.MISSING: 1}
 
 
-def test_what_a_merge_left_out_is_marked_and_makes_no_rule(tmp_path: Path) -> None:
+def test_fragments_that_a_merge_left_out_are_marked_and_imply_no_rule(tmp_path: Path) -> None:
     cells = [dict(zip("ab", cell, strict=True)) for cell in product("12", "12")]
     gone = [cells[1], cells[2]]  # without these, b seems to follow from a
     gaps = (*(FragmentKey.make("f", "kernel", cell) for cell in gone), FragmentKey.make("f", "other", {"n": "7"}))
@@ -249,20 +249,20 @@ def test_every_cell_of_the_product_is_drawn_or_counted_once(given: tuple[set[tup
     ]
 
 
-def test_of_a_group_without_fragments_nothing_is_missing() -> None:
+def test_a_group_without_fragments_has_no_missing_combinations() -> None:
     for names in ((), ("a", "b")):
         coverage = measure_coverage(names, [])
         assert (coverage.product, coverage.missing, coverage.holes, coverage.rules) == (0, 0, (), ())
         assert grid.draw(coverage, []) is None
 
 
-def test_numbers_stand_in_the_order_of_their_size() -> None:
+def test_numbers_are_in_numerical_order() -> None:
     values = ["128", "8", "float", "16", "a10", "a9", "2.5", ""]
     assert sorted(values, key=coverage.natural) == ["", "2.5", "8", "16", "128", "a9", "a10", "float"]
     assert coverage.natural("9" * 5000) > coverage.natural("9" * 4999)
 
 
-def test_a_product_too_large_to_draw_takes_no_time() -> None:
+def test_a_product_too_large_to_draw_costs_no_time() -> None:
     cells = [tuple(str((n * (k + 3)) % 97) for k in range(8)) for n in range(3000)]
     coverage = measure_coverage([f"p{n}" for n in range(8)], cells)
     assert coverage.product == 97**8
@@ -290,7 +290,7 @@ def test_sizes_add_up_from_fragments_to_the_database(search: KernelFamily) -> No
     assert sorted(numbers) == list(range(len(fragments)))
 
 
-def test_times_are_added_where_they_are_known(mini_path: Path) -> None:
+def test_known_compile_times_add_up(mini_path: Path) -> None:
     with FragmentDatabase(mini_path) as database:
         keys = [str(fragment.key) for fragment in database.fragments()]
         report = describe(database, seconds={keys[0]: 1.5, keys[-1]: 2.0, "mini/gone[]": 9.0})
@@ -302,7 +302,7 @@ def test_times_are_added_where_they_are_known(mini_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_calls_are_told_by_what_fragments_have_in_common(search: KernelFamily) -> None:
+def test_calls_are_described_by_the_values_that_fragments_share(search: KernelFamily) -> None:
     view = describe(search.database).families[0]
     assert [(call.caller, call.callee, call.names) for call in view.calls] == [
         ("search_kernel", "apply_filter", ("apply_filter",)),
@@ -317,7 +317,7 @@ def test_calls_are_told_by_what_fragments_have_in_common(search: KernelFamily) -
 
 
 @pytest.mark.slow
-def test_what_callers_supply_is_no_missing_symbol(transform: KernelFamily) -> None:
+def test_symbols_that_callers_supply_are_not_missing(transform: KernelFamily) -> None:
     view = describe(transform.database).families[-1]
     assert view.name == "transform"
     assert {item.supplied for item in view.interfaces} == {("user_transform",)}
@@ -341,7 +341,7 @@ def test_boxes_of_a_drawing_do_not_overlap_and_lie_within(edges: list[tuple[str,
             assert apart, (box, other)
 
 
-def test_a_caller_stands_left_of_what_it_calls() -> None:
+def test_callers_are_left_of_their_callees() -> None:
     drawing = call_graph.draw(["a", "b", "c"], [("a", "b"), ("b", "c"), ("a", "c")])
     left, middle, right = (box.x for box in drawing.boxes)
     assert left < middle < right
@@ -389,7 +389,7 @@ def test_a_fragment_that_a_check_faults_is_marked(tmp_path: Path) -> None:
     assert "nothing in this database" in text
 
 
-def test_a_check_of_another_database_is_refused(mini_path: Path) -> None:
+def test_a_check_of_a_different_database_is_refused(mini_path: Path) -> None:
     with (
         FragmentDatabase(mini_path) as database,
         raises(JitltoError, "jitlto-other-database", "abc", hint="jitlto check"),
@@ -472,14 +472,14 @@ def test_no_text_of_a_database_or_a_check_becomes_markup(value: str, symbol: str
     assert not any(name in ("src", "srcset", "style", "action", "xlink:href") for name, _ in hostile.attributes)
 
 
-def test_what_cannot_be_seen_or_written_is_shown_as_an_escape() -> None:
+def test_invisible_and_unencodable_characters_are_escaped() -> None:
     text = faulty_page("\u202ev", "s", "\ud800 \x1b[2J\0 a\nb")
     assert "\u202e" not in text
     assert "\\u202ev" in text
     assert "m\\ud800 \\x1b[2J\\x00 a\nb" in text
 
 
-def test_a_name_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_name_that_is_not_valid_unicode_is_one_clear_error(tmp_path: Path) -> None:
     with sample(tmp_path, [{"p": "marker"}]) as database:
         path = database.path
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
@@ -509,7 +509,7 @@ def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(s
     assert "@import" not in text
 
 
-def test_one_input_makes_one_page(mini_path: Path, tmp_path: Path) -> None:
+def test_the_same_input_makes_the_same_page(mini_path: Path, tmp_path: Path) -> None:
     for name in ("a.html", "b.html"):
         assert jitlto("report", mini_path, "-o", tmp_path / name).returncode == 0
     text = (tmp_path / "a.html").read_text("utf-8")
@@ -568,7 +568,7 @@ def test_a_report_is_written_with_timings_and_a_check(tmp_path: Path) -> None:
         (("m.fragdb", "-o", "r.html", "--timings", "list.json"), 1, ["list.json", "[build-invalid-timings]"]),
     ],
 )
-def test_what_cannot_be_reported_is_one_message(
+def test_a_failing_report_is_one_message(
     arguments: tuple[str, ...], status: int, words: list[str], tmp_path: Path, mini_path: Path
 ) -> None:
     (tmp_path / "m.fragdb").write_bytes(mini_path.read_bytes())

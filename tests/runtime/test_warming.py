@@ -26,7 +26,9 @@ def test_settings_select_kernels_and_repeated_names_add_up(mini: KernelFamily) -
     assert count(("data_type", "float,double")) == count(("data_type", "float"), ("data_type", "double")) == 4
 
 
-def test_values_that_no_kernel_has_together_are_an_error(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_combination_of_values_that_no_kernel_has_is_an_error(
+    mini: KernelFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("jitlto.runtime.warming._allowed_values", lambda *_: {"data_type": {"int"}})
     with raises(JitltoError, "jitlto-no-such-kernel", where="mini"):
         family_jobs(mini, [], [SM_90])

@@ -46,7 +46,7 @@ def spaces(draw: st.DrawFn) -> Configurations:
 
 
 @given(spaces(), st.integers(1, 5))
-def test_every_combination_that_occurs_occurs_in_the_cover(space: Configurations, strength: int) -> None:
+def test_the_cover_contains_every_combination_that_occurs(space: Configurations, strength: int) -> None:
     found = choose_cover(space, strength)
     assert occurring([space[place] for place in found.chosen], strength) == occurring(space, strength)
     assert found.tuples == len(occurring(space, strength))
@@ -68,13 +68,13 @@ def test_pairs_need_few_of_many() -> None:
     assert 16 <= len(found.chosen) <= 32
 
 
-def test_as_many_values_as_there_are_parameters_need_all() -> None:
+def test_a_strength_of_all_parameters_needs_all_configurations() -> None:
     space = full({"a": 2, "b": 3})
     assert choose_cover(space, 2).chosen == tuple(range(6))
     assert choose_cover(space, 9).chosen == tuple(range(6))
 
 
-def test_a_configuration_with_fewer_parameters_is_not_forgotten() -> None:
+def test_a_configuration_with_fewer_parameters_is_covered() -> None:
     assert choose_cover([{"a": "1"}, {"a": "1", "b": "1"}, {}], 2).chosen == (0, 1, 2)
     assert choose_cover([], 2) == Cover((), 0)
 

@@ -76,7 +76,7 @@ def test_the_shipped_families_hold(search: KernelFamily, transform: KernelFamily
     ]
 
 
-def test_every_configuration_plans_to_a_kernel_of_its_own(search: KernelFamily, mini: KernelFamily) -> None:
+def test_every_configuration_plans_to_a_different_kernel(search: KernelFamily, mini: KernelFamily) -> None:
     for family, count in ((search, 96), (mini, 4)):
         configurations = list(family.configurations())
         plans = {family.plan(arch="sm_90", **c).resolution.fragments for c in configurations}  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def test_configurations_are_found_lazily(search: KernelFamily) -> None:
     assert next(search.configurations()) == next(search.configurations())
 
 
-def test_a_configuration_names_the_entrypoint_where_there_are_several(tmp_path: Path) -> None:
+def test_a_configuration_names_the_entrypoint_if_a_family_has_several(tmp_path: Path) -> None:
     fragments = (kernel(group="one"), kernel(OP, group="two"), fragment("op", provides=[OP], metric="l1"))
     family = load(tmp_path / "f.fragdb", fragments, {}, {})
     assert list(family.configurations()) == [{"entry": "one"}, {"entry": "two", "metric": "l1"}]
@@ -107,7 +107,7 @@ def test_a_provider_that_is_missing_for_one_type_is_a_failure_that_names_it(proo
     assert len(found.kernels) == 1
 
 
-def test_a_value_that_one_group_offers_and_another_lacks_is_a_failure_that_names_the_combination(proof: Prove) -> None:
+def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_combination(proof: Prove) -> None:
     found = proof(
         kernel(OP, HELPER, data_type="float"),
         kernel(OP, data_type="double"),
@@ -153,7 +153,7 @@ def test_a_combination_that_a_matrix_leaves_out_is_noted(proof: Prove) -> None:
     ]
 
 
-def test_a_combination_that_a_matrix_leaves_out_is_a_failure_where_all_are_asked_for(tmp_path: Path) -> None:
+def test_a_combination_that_a_matrix_leaves_out_is_a_failure_of_a_complete_check(tmp_path: Path) -> None:
     found = prove(load(tmp_path / "f.fragdb", tuple(FAMILY), {}, {}), complete=True)
     assert [failure.kind for failure in found.failures] == [Kind.GAP] * 3
     assert found.failures[0].configuration == {"data_type": "double", "metric": "l2"}
@@ -217,13 +217,13 @@ def test_an_unused_fragment_that_only_another_unused_one_requires_says_so(proof:
     assert "only f/a[] requires its symbols" in found.failures[1].message
 
 
-def test_an_unused_fragment_of_nearly_the_right_types_is_shown_with_who_asks(proof: Prove) -> None:
+def test_an_unused_fragment_with_nearly_the_right_types_is_shown_with_its_requirer(proof: Prove) -> None:
     found = proof(kernel(OP), fragment("op", provides=[OP_DOUBLE]))
     assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
     assert any("f/kern[] requires op(float)" in (failure.hint or "") for failure in found.failures)
 
 
-def test_what_callers_supply_is_noted_and_what_they_do_not_is_a_failure(proof: Prove) -> None:
+def test_symbols_that_callers_supply_are_noted_and_other_missing_symbols_are_failures(proof: Prove) -> None:
     header = {"user.cuh": "__device__ float op(float); // not helper\n"}
     found = proof(
         kernel(OP, HELPER), fragment("x", provides=["_Z5otherf"]), headers=header, supplied={"user": "user.cuh"}
@@ -237,7 +237,7 @@ def test_what_callers_supply_is_noted_and_what_they_do_not_is_a_failure(proof: P
     assert len(notes(found, Kind.UNUSED)) == 1
 
 
-def test_what_another_groups_interface_declares_is_not_left_to_callers(proof: Prove) -> None:
+def test_symbols_in_the_interface_of_a_different_group_are_not_left_to_callers(proof: Prove) -> None:
     header = {
         "user.cuh": '#include "op.cuh"\n__device__ float mine(float);\n',
         "op.cuh": "__device__ double op(double);\n",
@@ -248,7 +248,7 @@ def test_what_another_groups_interface_declares_is_not_left_to_callers(proof: Pr
     assert "nothing provides op(double)" in found.failures[0].message
 
 
-def test_a_kernel_of_mixed_types_is_a_kernel_and_noted(proof: Prove) -> None:
+def test_a_kernel_of_mixed_types_plans_and_is_noted(proof: Prove) -> None:
     found = proof(
         kernel(OP, OP_DOUBLE),
         fragment("op", provides=[OP], type="float"),

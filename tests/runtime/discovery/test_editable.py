@@ -70,7 +70,7 @@ def state(source: Path) -> str | None:
 
 
 @pytest.mark.slow
-def test_it_is_built_when_it_is_first_used_and_when_its_sources_have_changed(
+def test_a_database_is_built_on_first_use_and_when_its_sources_have_changed(
     source: Path, empty_cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     before = files(source)
@@ -130,7 +130,7 @@ def test_a_build_that_fails_is_reported_in_its_own_words(source: Path) -> None:
 
 
 @pytest.mark.slow
-def test_several_processes_that_need_it_at_once_build_it_once(source: Path, site: Path) -> None:
+def test_several_processes_that_need_a_database_build_it_once(source: Path, site: Path) -> None:
     code = """
 import jitlto
 from jitlto import config
@@ -162,7 +162,7 @@ def test_every_source_counts(source: Path, name: str) -> None:
     assert state(source) not in (before, None)
 
 
-def test_what_decides_what_an_include_means_counts(source: Path) -> None:
+def test_everything_that_decides_which_header_is_included_counts(source: Path) -> None:
     folder = source / "kernels" / "mini"
     states = [state(source)]
     (folder / "op.cuh").write_text((folder / "op.cuh").read_text() + '#include "../common.cuh"\n')
@@ -182,21 +182,19 @@ def test_what_decides_what_an_include_means_counts(source: Path) -> None:
     assert state(source) == states[-1]
 
 
-def test_a_database_that_stands_in_for_the_sources_is_the_builds_own_affair(
-    source: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_prebuilt_database_is_left_to_the_build(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JITLTO_PREBUILT", "other.fragdb")
     assert state(source) is None
 
 
-def test_another_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_different_compiler_counts(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = state(source)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path))
     assert state(source) != before
 
 
 @pytest.mark.slow
-def test_what_only_the_build_can_tell_is_built_every_time(source: Path) -> None:
+def test_sources_known_only_to_the_build_are_built_every_time(source: Path) -> None:
     (source / "pyproject.toml").write_text('[tool.jitlto]\nfamilies = ["kernels/none"]\n')
     assert state(source) is None
     with raises(DatabaseError, "database-build-failed", "kernels/none"):
@@ -214,7 +212,7 @@ def test_listing_builds_nothing(source: Path, empty_cache: Path, caplog: pytest.
     assert not (empty_cache / "editable").exists()
 
 
-def test_a_source_tree_without_settings_is_taken_as_it_is(source: Path, mini_path: Path) -> None:
+def test_a_source_tree_without_settings_is_used_unchanged(source: Path, mini_path: Path) -> None:
     (source / "pyproject.toml").write_text("[project]\n")
     where = str(source / "my_package" / "fragments.fragdb")
     with raises(DatabaseError, "database-not-built", "my-package 1.0", "'mini'", where=where, hint="[tool.jitlto]"):
@@ -226,7 +224,7 @@ def test_a_source_tree_without_settings_is_taken_as_it_is(source: Path, mini_pat
         assert anew().database.path == path
 
 
-def test_a_source_tree_that_is_gone_is_said(source: Path, tmp_path: Path) -> None:
+def test_a_missing_source_tree_is_an_error(source: Path, tmp_path: Path) -> None:
     source.rename(tmp_path / "elsewhere")
     with raises(DatabaseError, "database-source-gone", "my-package 1.0", where=str(source), hint="pip uninstall"):
         anew()

@@ -135,7 +135,7 @@ def test_threads_that_ask_at_once_get_one_family(site: Path, mini_path: Path) ->
         assert len({id(found) for found in pool.map(ask, range(8))}) == 1
 
 
-def test_a_database_on_the_search_path_comes_first_and_others_are_left_alone(site: Path, mini_path: Path) -> None:
+def test_a_database_on_the_search_path_comes_first_and_others_are_not_opened(site: Path, mini_path: Path) -> None:
     path = install_mini(site, mini_path)
     path.write_bytes(b"damaged")
     assert Registry((mini_path,)).find("mini").path == mini_path
@@ -143,7 +143,7 @@ def test_a_database_on_the_search_path_comes_first_and_others_are_left_alone(sit
         Registry().find("mini")
 
 
-def test_a_package_that_is_named_is_taken_whatever_the_search_path_holds(site: Path, mini_path: Path) -> None:
+def test_a_named_package_takes_precedence_over_the_search_path(site: Path, mini_path: Path) -> None:
     path = install_mini(site, mini_path)
     other = rewritten(mini_path, site / "other.fragdb", options=("-DOTHER",))
     assert Registry((other,)).find("mini", "my-package").path == path
@@ -187,7 +187,7 @@ def test_two_packages_with_equal_databases_do_not_contradict(site: Path, mini_pa
     assert jitlto.family("mini").database.path in paths
 
 
-def test_of_two_packages_a_broken_one_is_named_and_the_other_can_be_had(site: Path, mini_path: Path) -> None:
+def test_a_broken_package_is_named_and_the_other_can_be_used(site: Path, mini_path: Path) -> None:
     good = install_mini(site, mini_path, "good")
     install_mini(site, mini_path, "broken").unlink()
     with pytest.raises(RegistryError, match=r"good 1\.0.*broken 1\.0 \(.*no such file|broken 1\.0 \(.*good 1\.0"):
@@ -195,7 +195,7 @@ def test_of_two_packages_a_broken_one_is_named_and_the_other_can_be_had(site: Pa
     assert jitlto.family("mini", distribution="good").database.path == good
 
 
-def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(
+def test_the_first_of_two_distributions_with_the_same_name_counts(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     later = install_mini(site, mini_path, "my.package", "1.0")
@@ -211,7 +211,7 @@ def test_of_two_distributions_of_one_name_the_first_on_the_path_counts(
     assert jitlto.family("mini").database.path == later
 
 
-def test_what_a_build_leaves_in_a_source_tree_hides_no_installed_package(
+def test_an_egg_info_in_a_source_tree_hides_no_installed_package(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = install_mini(site, mini_path)
@@ -223,7 +223,7 @@ def test_what_a_build_leaves_in_a_source_tree_hides_no_installed_package(
 # What is wrong is said, and disturbs nobody else
 
 
-def test_an_unknown_family_names_the_nearest_and_the_packages_that_bring_one(site: Path, mini_path: Path) -> None:
+def test_an_unknown_family_names_the_nearest_and_the_packages_with_families(site: Path, mini_path: Path) -> None:
     install_mini(site, mini_path)
     with raises(RegistryError, "registry-unknown-family", "'mimi'", "mini (my-package)", hint="did you mean 'mini'?"):
         jitlto.family("mimi")
@@ -233,7 +233,7 @@ def test_an_unknown_family_names_the_nearest_and_the_packages_that_bring_one(sit
         jitlto.family("mini", distribution="my-pakage")
 
 
-def test_the_name_of_a_database_is_no_familys(site: Path, mini_path: Path) -> None:
+def test_the_name_of_a_database_is_not_a_family(site: Path, mini_path: Path) -> None:
     with raises(RegistryError, "registry-not-a-family", str(mini_path), hint="--db DB"):
         jitlto.family(str(mini_path))
 
@@ -255,7 +255,7 @@ def test_a_missing_database_names_the_package_and_the_remedy(site: Path, mini_pa
         jitlto.family("mini")
 
 
-def test_a_wheel_that_was_built_without_its_database_is_its_authors_to_mend(site: Path, mini_path: Path) -> None:
+def test_a_wheel_without_its_database_is_reported_to_its_author(site: Path, mini_path: Path) -> None:
     path = install_mini(site, mini_path)
     path.unlink()
     record = next(site.glob("*.dist-info")) / "RECORD"
@@ -269,9 +269,7 @@ def test_a_wheel_that_was_built_without_its_database_is_its_authors_to_mend(site
 
 
 @pytest.mark.parametrize("how", ["empty", "cut", "no database"])
-def test_a_damaged_database_of_a_package_is_to_be_had_by_installing_it_again(
-    site: Path, mini_path: Path, how: str
-) -> None:
+def test_a_damaged_database_of_a_package_is_repaired_by_reinstalling(site: Path, mini_path: Path, how: str) -> None:
     path = install_mini(site, mini_path)
     path.write_bytes({"empty": b"", "cut": path.read_bytes()[:8192], "no database": b"text" * 5000}[how])
     with pytest.raises(DatabaseError) as refused:
@@ -294,7 +292,7 @@ def test_a_bad_file_on_the_search_path_is_named_with_the_package_that_has_the_fa
     assert "JITLTO_DATABASE_PATH" not in str(refused.value)
 
 
-def test_a_database_without_the_family_is_said(site: Path, mini_path: Path) -> None:
+def test_a_database_without_the_family_is_an_error(site: Path, mini_path: Path) -> None:
     install(site, "liar", families={"other": "liar.fragments"}, databases={"liar.fragments": mini_path})
     with raises(RegistryError, "registry-unknown-family", "'other'", hint="it holds mini"):
         jitlto.family("other")
@@ -304,9 +302,7 @@ def test_a_database_without_the_family_is_said(site: Path, mini_path: Path) -> N
     "value",
     ["", "my-package.x", "../../etc/passwd", "/etc/passwd", "..", "a..b", "a:b", "a.b [gpu]", "a\\b", "a b", "1"],
 )
-def test_a_malformed_entry_point_is_said_when_it_is_asked_for_and_harms_no_other(
-    site: Path, mini_path: Path, value: str
-) -> None:
+def test_a_malformed_entry_point_is_an_error_only_when_it_is_used(site: Path, mini_path: Path, value: str) -> None:
     install(site, "aaa", families={"bad": value, "good": "aaa.fragments"})
     path = install_mini(site, mini_path)
     assert jitlto.family("mini").database.path == path
@@ -314,7 +310,7 @@ def test_a_malformed_entry_point_is_said_when_it_is_asked_for_and_harms_no_other
         jitlto.family("bad")
 
 
-def test_what_is_no_metadata_is_passed_over(site: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_files_than_metadata_are_ignored(site: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = install_mini(site, mini_path)
     (site / "file.egg-info").write_text("Name: file\n")
     (site / "directory-1.0.dist-info" / "entry_points.txt").mkdir(parents=True)
@@ -334,7 +330,7 @@ def test_metadata_without_name_and_version_go_by_the_directory(site: Path, mini_
     assert [found.title for found in entry_points.families("mini")] == ["my_package 1.0"]
 
 
-def test_a_relative_place_is_where_the_process_is(
+def test_a_relative_path_is_relative_to_the_working_directory(
     site: Path, mini_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     here = tmp_path / "here"
@@ -371,7 +367,7 @@ def test_names_are_normalised_as_pep_503_says(name: str) -> None:
 # Archives and eggs
 
 
-def test_what_is_seen_is_what_importlib_metadata_sees(
+def test_importlib_metadata_finds_the_same_distributions(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_mini(site, mini_path, "Plain.Package", "1!2.0+cu13")
@@ -492,7 +488,7 @@ def damage(path: Path, configuration: dict[str, str]) -> None:
     path.write_bytes(data)
 
 
-def test_a_damaged_image_disturbs_no_plan_that_does_not_use_it_and_is_one_clear_error_where_it_is(
+def test_a_damaged_image_is_one_clear_error_of_the_plans_that_use_it(
     site: Path, mini_path: Path, empty_cache: Path
 ) -> None:
     path = install_mini(site, mini_path)
@@ -526,7 +522,7 @@ print(json.dumps([seconds, opened, [[each.family, each.trouble, each.compilers !
 
 
 @pytest.mark.slow
-def test_what_is_shown_of_a_hundred_installed_databases_opens_none_that_was_opened_before(
+def test_listing_a_hundred_installed_databases_opens_none_twice(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # most of the time that making them takes

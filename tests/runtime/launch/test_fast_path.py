@@ -121,7 +121,7 @@ def as_bytes(value: Any, type_: str) -> bytes:
 @pytest.mark.parametrize("type_", TYPES)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(value=VALUES | ARRAYS)
-def test_every_way_gives_the_kernel_what_the_converter_makes(fake: FakeDriver, type_: str, value: Any) -> None:
+def test_every_path_passes_what_the_converter_returns(fake: FakeDriver, type_: str, value: Any) -> None:
     if isinstance(value, int | np.integer) and type_.endswith("*"):
         value = 0  # other addresses are for the driver to know
     try:
@@ -139,7 +139,7 @@ def test_arguments_keep_their_places(fake: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize("types", [(), ("int",), ("int", "float")])
-def test_a_wrong_number_of_arguments_is_the_same_error_every_way(fake: FakeDriver, types: tuple[str, ...]) -> None:
+def test_a_wrong_number_of_arguments_is_the_same_error_on_every_path(fake: FakeDriver, types: tuple[str, ...]) -> None:
     for count in {0, 1, 2, 3} - {len(types)}:
         errors = {outcome(fake, way, *[1] * count) for way in ways(fake, *types)}
         assert len(errors) == 1
@@ -165,7 +165,9 @@ def test_a_wrong_number_of_arguments_is_the_same_error_every_way(fake: FakeDrive
         ({"cluster": ()}, "launch-config"),
     ],
 )
-def test_an_invalid_configuration_is_the_same_error_every_way(fake: FakeDriver, how: dict[str, Any], code: str) -> None:
+def test_an_invalid_configuration_is_the_same_error_on_every_path(
+    fake: FakeDriver, how: dict[str, Any], code: str
+) -> None:
     whole = {"grid": 1, "block": 32} | how
     errors = []
     for way in ways(fake, "int"):
@@ -181,7 +183,7 @@ def test_an_invalid_configuration_is_the_same_error_every_way(fake: FakeDriver, 
     assert len(set(errors)) == 1
 
 
-def test_a_refusal_of_the_driver_is_the_same_error_every_way(fake: FakeDriver) -> None:
+def test_an_error_of_the_driver_is_the_same_error_on_every_path(fake: FakeDriver) -> None:
     prepared = ways(fake, "int")
     fake.error = RuntimeError("no")
     for way in prepared:
@@ -190,7 +192,7 @@ def test_a_refusal_of_the_driver_is_the_same_error_every_way(fake: FakeDriver) -
         assert caught.value.__cause__ is fake.error
 
 
-def test_a_configuration_is_kept_by_the_fast_path(fake: FakeDriver) -> None:
+def test_the_fast_path_reuses_configurations(fake: FakeDriver) -> None:
     launcher = fake.launcher("int")
     launcher(fake.stream, 1, 32, 1)
     launcher(fake.stream, 1, 32, 1)
@@ -206,7 +208,7 @@ def test_a_configuration_is_kept_by_the_fast_path(fake: FakeDriver) -> None:
     assert plain[1].shmem_size == 0
 
 
-def test_launchers_of_one_signature_share_their_code_and_nothing_else(fake: FakeDriver) -> None:
+def test_launchers_with_the_same_signature_share_only_code(fake: FakeDriver) -> None:
     first = fake.launcher("int")
     second, other = make_launcher(first.signature), make_launcher([parameter("float")])
     assert type(first) is type(second) is not type(other)
@@ -242,7 +244,7 @@ def test_code_is_generated_at_the_second_launch(fake: FakeDriver, monkeypatch: p
     assert [*counts, len(compiled)] == [0, 1, 1, 1, 1]
 
 
-def test_the_address_of_a_cheap_array_is_not_asked_of_its_interface(fake: FakeDriver) -> None:
+def test_arrays_with_a_cheap_address_are_not_asked_for_their_interface(fake: FakeDriver) -> None:
     launcher = fake.launcher("const float*", "float*")
     arrays = [CupyArray(), CupyArray()]
     for _ in range(5):
@@ -252,7 +254,7 @@ def test_the_address_of_a_cheap_array_is_not_asked_of_its_interface(fake: FakeDr
     assert fake.launches[-1][2:] == (4096, 4096)
 
 
-def test_a_bound_launch_repeats_what_it_was_bound_to(fake: FakeDriver) -> None:
+def test_a_bound_launch_repeats_its_arguments(fake: FakeDriver) -> None:
     array = CupyArray()
     bound = fake.launcher("float*", "double").bind(fake.stream, 3, 32, array, 0.5)
     reads = array.reads
@@ -264,7 +266,7 @@ def test_a_bound_launch_repeats_what_it_was_bound_to(fake: FakeDriver) -> None:
 
 
 @pytest.mark.parametrize("launches", [0, 1, 5])
-def test_a_launcher_is_freed_when_nobody_holds_it(fake: FakeDriver, launches: int) -> None:
+def test_a_launcher_without_references_is_freed(fake: FakeDriver, launches: int) -> None:
     launcher = fake.launcher("int")
     for _ in range(launches):
         launcher(fake.stream, 1, 32, 1)
@@ -277,7 +279,7 @@ def test_a_launcher_is_freed_when_nobody_holds_it(fake: FakeDriver, launches: in
         gc.enable()
 
 
-def test_after_a_fork_every_way_is_refused(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_path_is_refused_after_a_fork(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     from jitlto.runtime.launch import launcher
 
     prepared = ways(fake, "int")

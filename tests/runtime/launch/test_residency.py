@@ -17,7 +17,7 @@ class Family:
         self.dropped.append(digest)
 
 
-def test_the_oldest_make_room_whoever_holds_them() -> None:
+def test_the_oldest_kernels_are_dropped_whoever_owns_them() -> None:
     events = Events()
     residency = Residency(2, events)
     first, second = Family("first"), Family("second")
@@ -27,7 +27,7 @@ def test_the_oldest_make_room_whoever_holds_them() -> None:
     assert events.counters()[str(Kind.EVICTED)] == 2
 
 
-def test_an_owner_that_is_gone_is_asked_nothing() -> None:
+def test_a_freed_owner_is_ignored() -> None:
     residency = Residency(1, Events())
     residency.add(Family("gone"), "a")
     last = Family("last")

@@ -54,7 +54,7 @@ def test_none_and_handle_zero_are_the_devices_default_stream(made: list[int], st
     "stream",
     [77, Protocol(77), Foreign(ptr=77), Foreign(cuda_stream=77), Foreign(handle=77), Foreign(handle=Foreign(value=77))],
 )
-def test_a_handle_becomes_a_stream_however_a_library_calls_it(made: list[int], stream: object) -> None:
+def test_a_handle_becomes_a_stream_under_any_attribute_name(made: list[int], stream: object) -> None:
     assert as_stream(stream) == ("stream", 77)
 
 
@@ -68,7 +68,7 @@ def test_a_stream_object_is_converted_once_and_not_kept_alive(made: list[int], m
     assert len(streams._known) == known - 1
 
 
-def test_what_is_no_stream_and_what_is_cuda_cores_own_is_left_to_cuda_core(made: list[int]) -> None:
+def test_other_objects_and_streams_of_cuda_core_are_passed_on(made: list[int]) -> None:
     own = type("GraphBuilder", (Protocol,), {"__module__": "cuda.core._graph"})(5)
     for stream in ("text", object(), own):
         assert as_stream(stream) is stream

@@ -1,4 +1,4 @@
-"""What a caller supplies beside fragments: read, checked against the interface, and linked."""
+"""Callers' inputs beside fragments are read, checked against the interface, and linked."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import built
+from tests.support.user_cache import read_source, source_keys, user_cache
 
 BASE = Architecture(75)
 OP = "namespace mini { template <> __device__ float op<float>(float a) { return a * 3.0f; } }\n"
@@ -120,7 +121,7 @@ def inlined(plan: Plan) -> bool:
 
 
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
-def test_a_source_takes_the_place_of_a_group_in_both_link_modes(planner: Planner, mode: str) -> None:
+def test_a_source_replaces_a_group_in_both_link_modes(planner: Planner, mode: str) -> None:
     plan = planner.add_source(OP).plan(link_mode=mode)
     assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
     assert links(plan)
@@ -167,7 +168,7 @@ def test_a_template_that_is_never_instantiated_says_so(mini: KernelFamily) -> No
         mini.planner(data_type="float").add_source(text).plan()
 
 
-def test_another_type_is_an_error_that_shows_both(mini: KernelFamily) -> None:
+def test_a_different_type_is_an_error_that_shows_both(mini: KernelFamily) -> None:
     text = "namespace mini { template <> __device__ int op<int>(int a) { return a; } }"
     with raises(InterfaceMismatchError, None, "int mini::op<int>(int)", "float mini::op<float>(float)"):
         mini.planner(data_type="float").add_source(text).plan()
@@ -178,12 +179,12 @@ def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelF
         mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
 
 
-def test_another_return_type_is_a_compile_error_against_the_interface(helped: KernelFamily) -> None:
+def test_a_different_return_type_is_a_compile_error_against_the_interface(helped: KernelFamily) -> None:
     with raises(CompileError, None, "user.cu(1)"):
         helped.planner().add_source("__device__ int op(float a) { return 1; }").plan()
 
 
-def test_another_number_of_arguments_is_an_error_that_shows_both(helped: KernelFamily) -> None:
+def test_a_different_number_of_arguments_is_an_error_that_shows_both(helped: KernelFamily) -> None:
     with raises(InterfaceMismatchError, None, "op(float, float)", "op(float)", where="user.cu"):
         helped.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
 
@@ -242,7 +243,7 @@ def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Pat
         planner.add_source(f'#include "{header}"\n' + OP).plan()
 
 
-def test_an_inline_helper_of_one_name_and_another_body_is_an_error(helped: KernelFamily) -> None:
+def test_an_inline_helper_with_the_same_name_and_a_different_body_is_an_error(helped: KernelFamily) -> None:
     text = """
 inline __device__ float helper(float a) { return a * 5.0f; }
 __device__ float op(float a) { return helper(a); }
@@ -251,7 +252,7 @@ __device__ float op(float a) { return helper(a); }
         helped.planner().add_source(text).plan()
 
 
-def test_an_inline_helper_of_one_name_and_the_same_body_is_fine(helped: KernelFamily) -> None:
+def test_an_inline_helper_with_the_same_name_and_body_is_fine(helped: KernelFamily) -> None:
     text = """
 inline __device__ float helper(float a) { return a * 2.0f; }
 __device__ float op(float a) { return helper(a); }
@@ -267,7 +268,7 @@ __device__ float op(float a) { return helper2(a); }
     assert links(helped.planner().add_source(text).plan())
 
 
-def test_a_source_that_calls_what_nobody_defines_names_it(planner: Planner) -> None:
+def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(planner: Planner) -> None:
     text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
     with raises(MissingProviderError, None, "elsewhere(float)", "user.cu"):
         planner.add_source(text).plan()
@@ -292,11 +293,11 @@ def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
         planner.add_source(text).plan()
 
 
-def test_a_source_may_bring_its_own_constant(planner: Planner) -> None:
+def test_a_source_may_define_its_own_constant(planner: Planner) -> None:
     assert links(planner.add_source("__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")).plan())
 
 
-def test_a_kernel_beside_the_function_is_no_function(planner: Planner) -> None:
+def test_a_kernel_in_a_source_is_not_a_device_function(planner: Planner) -> None:
     with raises(PlanError, "plan-empty-input"):
         planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
 
@@ -330,7 +331,7 @@ def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: Bu
 # --- LTO-IR, fatbins, PTX ---
 
 
-def test_ltoir_bare_or_in_a_fatbin_takes_the_place_of_a_group(mini: KernelFamily) -> None:
+def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
     for data in (ltoir(ALONE), nvfatbin.wrap_ltoir(ltoir(ALONE), BASE)):
         plan = mini.planner(data_type="float").add_ltoir(data).plan()
         assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
@@ -356,7 +357,7 @@ def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
 
 
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
-def test_relocatable_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+def test_relocatable_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
     text = compiled(ALONE).ptx
     for data in (text, text.encode(), text.encode() + b"\0"):
         plan = mini.planner(data_type="float").add_ptx(data).plan(link_mode=mode)
@@ -367,13 +368,13 @@ def test_relocatable_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: Kerne
 OTHER_LAYOUT = 'extern "C" __device__ float op(double a, int b) { return a + b; }'
 
 
-def test_another_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
+def test_a_different_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
     layouts = "op", "(4)(8,4)", "plain/kern", "(4)(4)"
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", *layouts, where="user.ptx"):
         plain.planner().add_ptx(compiled(OTHER_LAYOUT).ptx).plan()
 
 
-def test_another_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
+def test_a_different_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.ltoir"):
         plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
 
@@ -384,7 +385,7 @@ def test_the_right_layout_in_ptx_and_in_ltoir_links(plain: KernelFamily) -> None
     assert links(plain.planner().add_ltoir(ltoir(text)).plan())
 
 
-def test_two_inputs_of_one_name_are_still_two(planner: Planner) -> None:
+def test_two_inputs_may_have_the_same_name(planner: Planner) -> None:
     for mode in ("lto", "ptx"):
         with raises(PlanError, "plan-duplicate-definition"):
             planner.add_source(OP).add_source(OP).plan(link_mode=mode)
@@ -440,7 +441,7 @@ def test_a_cubin_that_does_not_define_the_function_is_an_unresolved_symbol(mini:
         mini.planner(data_type="float").add_binary(whole, "cubin").plan(arch="sm_90").link()
 
 
-def test_an_object_is_taken_at_its_word() -> None:
+def test_an_object_is_trusted_to_define_the_function() -> None:
     taken = inputs.from_binary(b"opaque", InputKind.OBJECT, "mine.o", (), None)
     assert taken.symbols.opaque
     assert (taken.symbols.provides, taken.symbols.requires) == ((), ())
@@ -448,7 +449,7 @@ def test_an_object_is_taken_at_its_word() -> None:
 
 
 def relocatable_cubin(text: str) -> bytes:
-    """What NVRTC makes of a source for sm_90: machine code that still can be linked."""
+    """Compile a source for sm_90 to machine code that can still be linked."""
     bindings = toolkit.bindings("nvrtc")
     _, program = bindings.nvrtcCreateProgram(text.encode(), b"user.cu", 0, [], [])
     try:
@@ -481,7 +482,7 @@ def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> by
 
 
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
-def test_a_fatbin_of_ptx_takes_the_place_of_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
+def test_a_fatbin_of_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
     data = fatbin_of(ptx=compiled(ALONE).ptx)
     plan = mini.planner(data_type="float").add_binary(data, "fatbin").plan(arch="sm_90", link_mode=mode)
     assert [str(f.key) for f in plan.fragments] == ["mini/kern[data_type=float]"]
@@ -502,7 +503,7 @@ def test_a_fatbin_of_ltoir_alone_serves_no_link_without_lto(mini: KernelFamily) 
 
 
 @pytest.mark.parametrize("with_ptx", [False, True])
-def test_another_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
+def test_a_different_layout_in_a_fatbin_with_ltoir_is_an_error(plain: KernelFamily, with_ptx: bool) -> None:
     text = compiled(OTHER_LAYOUT).ptx if with_ptx else ""
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.fatbin"):
         plain.planner().add_binary(fatbin_of(text, ltoir(OTHER_LAYOUT)), "fatbin").plan()
@@ -520,7 +521,7 @@ def suffixes() -> list[str]:
 
 
 @pytest.mark.slow
-def test_ltoir_for_one_architecture_or_family_is_looked_into_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
+def test_ltoir_for_one_architecture_or_family_is_read_bare_and_in_a_fatbin(plain: KernelFamily) -> None:
     for name in suffixes():
         architecture = Architecture.parse(name)
         for text, fits in (('extern "C" __device__ float op(float a) { return a; }', True), (OTHER_LAYOUT, False)):
@@ -548,9 +549,7 @@ def in_a_fatbin(cubin: bytes) -> bytes:
 
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 @pytest.mark.parametrize("kind", ["cubin", "fatbin"])
-def test_relocatable_machine_code_takes_the_place_of_a_group_and_stays_a_call(
-    mini: KernelFamily, mode: str, kind: str
-) -> None:
+def test_relocatable_machine_code_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str, kind: str) -> None:
     cubin = relocatable_cubin(ALONE)
     planner = mini.planner(data_type="float").add_binary(in_a_fatbin(cubin) if kind == "fatbin" else cubin, kind)
     plan = planner.plan(arch="sm_90", link_mode=mode)
@@ -582,30 +581,19 @@ def test_a_truncated_fatbin_is_an_error(mini: KernelFamily) -> None:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CacheDir]:
-    """An empty cache, and nothing compiled yet in this process."""
+    """An empty user's cache, with nothing compiled yet in this process."""
     monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "cache"))
     session.default.reset()
     compile_once.cache_clear()
-    store = session.default.kernel_cache.store
-    assert store is not None
-    yield store
+    yield user_cache()
     monkeypatch.undo()
     session.default.reset()
     compile_once.cache_clear()
 
 
-def entries(store: CacheDir) -> list[Path]:
-    """The files in which compiled sources are kept."""
-    return [path for path in (store.directory / compilation.ENTRIES).rglob("*") if path.is_file()]
-
-
-def key_of(entry: Path) -> str:
-    return entry.parent.name + entry.name
-
-
 @pytest.fixture
 def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """What makes this process like another one that has no compiler."""
+    """A function that makes this process behave like a new one without a compiler."""
 
     def forget() -> None:
         def refuse(name: str) -> None:
@@ -641,26 +629,26 @@ def test_what_ltoir_provides_is_found_without_a_compiler(
     assert mini.planner(data_type="float").add_ltoir(data).plan() == first
 
 
-def test_another_text_name_or_header_is_compiled_for_itself(mini: KernelFamily, kept: CacheDir) -> None:
+def test_a_different_text_name_or_header_is_compiled_separately(mini: KernelFamily, kept: CacheDir) -> None:
     record = mini.record
     changed = replace(record, headers=tuple((name, text + "// more\n") for name, text in record.headers))
     other_options = replace(record, options=(*record.options, "--use_fast_math"))
     sources = [(OP, "user.cu", record), (OP + "\n", "user.cu", record), (OP, "other.cu", record)]
     sources += [(OP, "user.cu", changed), (OP, "user.cu", other_options)]
     identities = {inputs.from_source(*each, kept).identity for each in sources}
-    assert len(identities) == len(entries(kept)) == len(sources)
+    assert len(identities) == len(source_keys(kept)) == len(sources)
 
 
 def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: CacheDir) -> None:
     for _ in range(2):
         with pytest.raises(CompileError):
             inputs.from_source("nonsense", "user.cu", mini.record, kept)
-    assert entries(kept) == []
+    assert source_keys(kept) == []
 
 
 @pytest.mark.slow
 def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: CacheDir, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A header that is included through a macro, at that: the text does not name it."""
+    """Also a header that is included through a macro, which the text does not name."""
     header = tmp_path / "include" / "value.h"
     header.parent.mkdir()
     monkeypatch.setattr(toolkit, "header_roots", lambda: (header.parent,))
@@ -675,7 +663,7 @@ def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: CacheDir, mon
     assert value(1002) != first == value(1001)
 
 
-def test_a_header_that_now_lies_before_another_of_its_name_is_noticed(
+def test_a_new_header_that_hides_one_of_the_same_name_is_noticed(
     tmp_path: Path, kept: CacheDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     roots = (tmp_path / "first", tmp_path / "second")
@@ -707,26 +695,24 @@ def test_an_entry_that_cannot_be_read_is_made_again(
     mini: KernelFamily, kept: CacheDir, damage: Callable[[dict[str, object]], dict[str, object]]
 ) -> None:
     first = inputs.from_source(OP, "user.cu", mini.record, kept)
-    (path,) = entries(kept)
-    key = key_of(path)
-    whole = json.loads(kept.get(compilation.ENTRIES, key) or b"")
+    (key,) = source_keys(kept)
+    whole = json.loads(read_source(kept, key))
     kept.put(compilation.ENTRIES, key, json.dumps(damage(whole)).encode())
     compile_once.cache_clear()
     again = inputs.from_source(OP, "user.cu", mini.record, kept)
     assert (again.symbols, again.identity) == (first.symbols, first.identity)
-    assert json.loads(kept.get(compilation.ENTRIES, key) or b"") == whole
+    assert json.loads(read_source(kept, key)) == whole
 
 
 class Entry(compilation.Entry):
     value: str
 
 
-def test_an_entry_under_anothers_name_is_a_miss(kept: CacheDir) -> None:
+def test_an_entry_under_a_wrong_name_is_a_miss(kept: CacheDir) -> None:
     one, two = (compilation.entry_key({"number": number}) for number in (1, 2))
     for key in (one, two):
         compilation.save_entry(kept, Entry(key, f"the value of {key}"))
-    payload = kept.get(compilation.ENTRIES, one)
-    assert payload is not None
+    payload = read_source(kept, one)
     for wrong in (payload, b"[]", b"{}", b"\xff", b'{"key": 1}', b"[" * 100_000):
         kept.put(compilation.ENTRIES, two, wrong)
         assert compilation.load_entry(kept, Entry, two) is None
@@ -734,19 +720,19 @@ def test_an_entry_under_anothers_name_is_a_miss(kept: CacheDir) -> None:
     assert compilation.load_entry(None, Entry, one) is None
 
 
-def test_a_cache_that_is_only_read_gives_and_takes_nothing(
+def test_a_read_only_cache_is_read_and_not_written(
     mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]
 ) -> None:
     inputs.from_source(OP, "user.cu", mini.record, kept)
-    before = entries(kept)
+    before = source_keys(kept)
     readonly = CacheDir(kept.directory, kept.size, readonly=True)
     inputs.from_source(OP, "other.cu", mini.record, readonly)
-    assert entries(kept) == before
+    assert source_keys(kept) == before
     no_compiler()
     inputs.from_source(OP, "user.cu", mini.record, readonly)
 
 
-def test_without_a_cache_sources_compile_all_the_same(mini: KernelFamily) -> None:
+def test_sources_compile_without_a_cache(mini: KernelFamily) -> None:
     compile_once.cache_clear()
     made = inputs.from_source(OP + "// uncached", "user.cu", mini.record, None)
     assert [symbol.name for symbol in made.symbols.provides] == ["_ZN4mini2opIfEET_S1_"]

@@ -32,7 +32,7 @@ def closure(factor: object) -> Callable[[float], object]:
     return f
 
 
-def test_the_same_text_has_the_same_fingerprint_wherever_it_stands() -> None:
+def test_the_same_text_has_the_same_fingerprint_at_any_place() -> None:
     text = "def f(x, y=1, *, z=2.5):\n    return x * y + z\n"
     assert told(text) == told("\n\n# elsewhere\n" + text) is not None
 
@@ -49,7 +49,7 @@ def test_the_same_text_has_the_same_fingerprint_wherever_it_stands() -> None:
         "def f(x): return (x * 2.0, x)",
     ],
 )
-def test_another_code_has_another_fingerprint(other: str) -> None:
+def test_different_code_has_a_different_fingerprint(other: str) -> None:
     assert told(other) != told("def f(x): return x * 2.0")
 
 
@@ -57,13 +57,13 @@ def test_another_code_has_another_fingerprint(other: str) -> None:
     ("one", "other"),
     [(1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("1", 1), ((1, 2), (1, (2,))), (b"a", "a"), (1j, 1 + 0j)],
 )
-def test_another_global_closure_or_default_has_another_fingerprint(one: object, other: object) -> None:
+def test_a_different_global_closure_or_default_has_a_different_fingerprint(one: object, other: object) -> None:
     assert told("def f(x): return G", G=one) != told("def f(x): return G", G=other)
     assert told("def f(x, y=G): return y", G=one) != told("def f(x, y=G): return y", G=other)
     assert fingerprint(closure(one)) != fingerprint(closure(other))  # type: ignore[arg-type]
 
 
-def test_nan_is_a_value_like_others() -> None:
+def test_nan_equals_nan_in_fingerprints() -> None:
     assert told("def f(x): return G", G=math.nan) == told("def f(x): return G", G=float("nan")) is not None
 
 
@@ -80,7 +80,7 @@ def test_arrays_count_by_content_and_type() -> None:
 
 
 @pytest.mark.parametrize("known", [math, math.sqrt, numpy, numpy.float32, numpy.sqrt, abs, float], ids=repr)
-def test_what_belongs_to_the_known_libraries_counts_by_name(known: object) -> None:
+def test_objects_of_known_libraries_count_by_name(known: object) -> None:
     assert told("def f(x): return G", G=known) is not None
 
 
@@ -100,12 +100,12 @@ SECRET = types.ModuleType("secret")
         "objects in an array", "a structured array",
     ],
 )  # fmt: skip
-def test_what_cannot_be_told_leaves_no_fingerprint(unknown: object) -> None:
+def test_a_function_with_unknown_objects_has_no_fingerprint(unknown: object) -> None:
     assert told("def f(x): return G", G=unknown) is None
     assert fingerprint(closure(unknown)) is None  # type: ignore[arg-type]
 
 
-def test_a_name_that_is_not_bound_and_a_function_within_leave_no_fingerprint() -> None:
+def test_a_function_with_an_unbound_name_or_an_inner_function_has_no_fingerprint() -> None:
     assert told("def f(x): return missing") is None
     assert told("def f(x):\n    def g(y): return y\n    return g(x)") is None
 

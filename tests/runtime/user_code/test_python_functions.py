@@ -1,4 +1,4 @@
-"""A Python function takes a group's place: compiled by numba-cuda, typed by the interface, inlined by the link."""
+"""A Python function replaces a group: compiled by numba-cuda, typed by the interface, inlined by the link."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from jitlto.errors import (
     ToolchainError,
 )
 from jitlto.model.ptx import parse_ptx
-from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.runtime.planning.planner import Planner
 from jitlto.runtime.user_code import numba_compiler
-from jitlto.runtime.user_code.compilation import compile_once
+from jitlto.runtime.user_code.compilation import ENTRIES, compile_once
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import built
 from tests.support.process import ROOT
+from tests.support.user_cache import read_source, source_keys, user_cache
 
 
 def _why_not() -> str | None:
-    """Why Numba cannot be used here: it is missing, or not made for the NumPy at hand."""
+    """Return why Numba cannot be used: it is not installed, or does not work with the installed NumPy."""
     if find_spec("numba_cuda") is None:
         return "numba-cuda is not installed"
     from numba import cuda
@@ -91,7 +91,7 @@ def planned(
 def with_functions(
     family: KernelFamily, given: Sequence[tuple[object, str | None]], *sources: str, **configuration: object
 ) -> Planner:
-    """A planner to which Python functions were added, and sources."""
+    """Return a planner with Python functions and sources."""
     planner = family.planner(**configuration)
     for number, text in enumerate(sources):
         planner.add_source(text, f"{number}.cu")
@@ -107,7 +107,7 @@ def with_functions(
 @pytest.mark.slow
 @pytest.mark.parametrize("optimized", ["standard", "optimized"])
 @pytest.mark.parametrize("data_type", ["float", "__half"])
-def test_a_python_distance_takes_the_groups_place_and_is_inlined(
+def test_a_python_distance_replaces_the_group_and_is_inlined(
     search: KernelFamily, data_type: str, optimized: str
 ) -> None:
     configuration = STANDARD | {"data_type": data_type, "optimized_name": optimized}
@@ -132,7 +132,7 @@ def test_the_python_code_is_what_the_kernel_computes(search: KernelFamily) -> No
 
 @needs_numba
 @pytest.mark.slow
-def test_a_function_called_like_the_group_needs_no_group(search: KernelFamily) -> None:
+def test_a_function_named_after_its_group_needs_no_group_argument(search: KernelFamily) -> None:
     def apply_filter(query, row, data):  # type: ignore[no-untyped-def]
         return row % 2 == 0
 
@@ -144,7 +144,7 @@ def test_a_function_called_like_the_group_needs_no_group(search: KernelFamily) -
 
 @needs_numba
 @pytest.mark.slow
-def test_two_functions_may_take_the_places_of_two_groups(search: KernelFamily) -> None:
+def test_two_functions_may_replace_two_groups(search: KernelFamily) -> None:
     def apply_filter(query, row, data):  # type: ignore[no-untyped-def]
         return row > query
 
@@ -158,7 +158,7 @@ def test_two_functions_may_take_the_places_of_two_groups(search: KernelFamily) -
 @needs_numba
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 @pytest.mark.parametrize("data_type", ["float", "double"])
-def test_a_python_function_is_what_callers_supply_for_a_group_without_fragments(
+def test_a_python_function_can_supply_a_group_without_fragments(
     transform: KernelFamily, data_type: str, mode: str
 ) -> None:
     def square(x):  # type: ignore[no-untyped-def]
@@ -186,7 +186,7 @@ def test_math_numpy_loops_and_closures_compile_without_a_device(transform: Kerne
 
 
 @needs_numba
-def test_a_function_that_cuda_jit_has_decorated_is_the_function(transform: KernelFamily) -> None:
+def test_a_function_decorated_with_cuda_jit_can_be_used(transform: KernelFamily) -> None:
     from numba import cuda
 
     @cuda.jit(device=True)  # type: ignore[untyped-decorator]
@@ -310,7 +310,7 @@ def test_overloads_that_one_kernel_calls_are_one_python_function(build_family: B
 
 
 @needs_numba
-def test_of_several_functions_of_a_group_the_one_of_that_name_is_meant(build_family: BuildFamily) -> None:
+def test_the_name_selects_among_several_functions_of_a_group(build_family: BuildFamily) -> None:
     declaration = "__device__ float first(float a); __device__ float second(float a);"
     family = plain(build_family, declaration, "*x = first(second(*x))")
 
@@ -327,7 +327,7 @@ def test_of_several_functions_of_a_group_the_one_of_that_name_is_meant(build_fam
 
 
 @needs_numba
-def test_of_two_groups_that_callers_supply_each_gets_its_function(build_family: BuildFamily) -> None:
+def test_two_groups_that_callers_supply_get_their_own_functions(build_family: BuildFamily) -> None:
     files = INTERFACE_FAMILY | {
         "family.toml": INTERFACE_FAMILY["family.toml"] + '\n[device.other]\ninterface = "other.cuh"\n',
         "op.cuh": "#pragma once\n__device__ float op(float a);\n",
@@ -355,7 +355,7 @@ def square(x):  # type: ignore[no-untyped-def]
     return x * x
 
 
-def test_what_is_no_function_is_refused(transform: KernelFamily) -> None:
+def test_an_object_that_is_not_a_function_is_refused(transform: KernelFamily) -> None:
     for wrong in (1, "text", print, PlanError):
         with raises(PlanError, "plan-invalid-input", type(wrong).__name__):
             planned(transform, wrong, "user_transform", data_type="float")
@@ -375,18 +375,18 @@ def test_a_group_that_the_kernel_does_not_call_is_an_error(build_family: BuildFa
     assert caught.value.where == here(square)
 
 
-def test_a_configuration_that_leaves_open_which_kernel_is_an_error_about_it(transform: KernelFamily) -> None:
+def test_a_configuration_that_selects_several_kernels_is_ambiguous(transform: KernelFamily) -> None:
     with pytest.raises(AmbiguousConfigurationError, match="data_type"):
         planned(transform, square, "user_transform")
 
 
-def test_another_number_of_parameters_is_refused(transform: KernelFamily) -> None:
+def test_a_different_number_of_parameters_is_refused(transform: KernelFamily) -> None:
     code = "plan-interface-mismatch-count"
     with raises(InterfaceMismatchError, code, "(query, row)", "1 arguments", "float", where=here(manhattan)):
         planned(transform, manhattan, "user_transform", data_type="float")
 
 
-def test_a_type_that_numba_does_not_have_is_refused(build_family: BuildFamily) -> None:
+def test_a_type_unknown_to_numba_is_refused(build_family: BuildFamily) -> None:
     family = plain(build_family, "struct pair { int a, b; }; __device__ float op(pair a);", "*x = op({1, 2})")
     with raises(InterfaceMismatchError, "plan-interface-mismatch-type", "takes pair"):
         planned(family, square, "op")
@@ -408,7 +408,7 @@ def test_a_group_without_an_interface_is_refused(build_family: BuildFamily) -> N
 
 
 @needs_numba
-def test_what_numba_cannot_compile_is_told_in_its_words(transform: KernelFamily) -> None:
+def test_an_error_of_numba_is_shown_in_its_words(transform: KernelFamily) -> None:
     def wrong(x):  # type: ignore[no-untyped-def]
         return x.missing
 
@@ -419,7 +419,7 @@ def test_what_numba_cannot_compile_is_told_in_its_words(transform: KernelFamily)
 
 
 @needs_numba
-def test_a_result_of_another_kind_is_a_compile_error(transform: KernelFamily) -> None:
+def test_a_result_of_a_different_kind_is_a_compile_error(transform: KernelFamily) -> None:
     with raises(CompileError, "compile-python", "No conversion from", "to float32"):
         planned(transform, lambda x: "text", "user_transform", data_type="float")
 
@@ -477,7 +477,7 @@ def test_a_second_process_imports_no_numba_and_compiles_nothing(
 
 
 @needs_numba
-def test_a_changed_global_is_another_function(transform: KernelFamily) -> None:
+def test_a_changed_global_makes_a_different_function(transform: KernelFamily) -> None:
     scope: dict[str, Any] = {"FACTOR": 2.5}
     exec("def scaled(x): return x * FACTOR", scope)  # noqa: S102 - our own words
     one = planned(transform, scope["scaled"], "user_transform", data_type="double")
@@ -492,15 +492,10 @@ def test_an_entry_that_cannot_be_read_is_made_again(transform: KernelFamily) -> 
     def fresh(x):  # type: ignore[no-untyped-def]
         return x - 77
 
-    store = session.default.kernel_cache.store
-    assert store is not None
+    store = user_cache()
     before = planned(transform, fresh, "user_transform", data_type="float")
-    for path in (store.directory / "sources").rglob("*"):
-        if path.is_file():
-            key = path.parent.name + path.name
-            payload = store.get("sources", key)
-            assert payload is not None
-            store.put("sources", key, payload.replace(b'"ptx"', b'"xtp"'))
+    for key in source_keys(store):
+        store.put(ENTRIES, key, read_source(store, key).replace(b'"ptx"', b'"xtp"'))
     compile_once.cache_clear()
     numba_compiler._compile_once.cache_clear()
     after = planned(transform, fresh, "user_transform", data_type="float")
