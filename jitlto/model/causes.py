@@ -70,7 +70,7 @@ def value_eraser(values: Iterable[str]) -> Callable[[str], str]:
     """
     words = [_word(value) for value in sorted(set(values) - {""}, key=lambda value: (-len(value), value))]
     varying = re.compile("|".join([*words, _SCALAR.pattern, _NUMBER.pattern]))
-    return lambda text: "".join(varying.sub("", text).split())  # white space too, for a value may be empty
+    return lambda text: "".join(varying.sub("", text).split())  # white space too, because a value may be empty
 
 
 def _word(value: str) -> str:

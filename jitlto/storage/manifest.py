@@ -1,7 +1,7 @@
 """Manifests: the SHA-256 of files, in the format of ``sha256sum``, and signatures of them.
 
 One line per file: the SHA-256 in hexadecimal, two spaces, the name relative to the manifest. A signature is OpenSSH's,
-in a file of its own beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
+in a separate file beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` and ``-Y verify``).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Manifest:
             raise _error("manifest-not-listed", what, file, hint)
         actual = sha256(file)
         if actual != self.digests[name]:
-            what = f"is not the file that {self.path} lists as {name}: its SHA-256 is {actual}, the manifest says "
+            what = f"does not match {name} in {self.path}: its SHA-256 is {actual}, not "
             hint = "do not use it; download it and its manifest again"
             raise _error("manifest-mismatch", what + self.digests[name], file, hint)
         return actual

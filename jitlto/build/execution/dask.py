@@ -49,7 +49,7 @@ class DaskExecutor(Executor):
         """
         from distributed import KilledWorker  # an extra
 
-        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit has keywords of its own
+        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit takes other keywords
         losses = 0
 
         def resubmit(error: BaseException) -> Future[T] | None:

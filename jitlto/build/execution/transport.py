@@ -102,7 +102,7 @@ def compile_job(job: CompileJob) -> CompileResult:
     """Compile a job in this process, whose working directory is ``/``.
 
     Raises:
-        CompileError: If the compiler refuses the source.
+        CompileError: If the compiler rejects the source.
         ToolchainError: If the compiler is missing, or differs from the client's.
     """
     compiler = _find_toolchain(job.toolchain)

@@ -128,7 +128,7 @@ def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Pat
         try:
             found.append(declaration.find_family(name, root))
         except FamilyError as error:
-            advice = f"there is no {root / name / 'family.toml'}" if "/" in name else error.hint
+            advice = f"{root / name / 'family.toml'} does not exist" if "/" in name else error.hint
             raise table.error(f"invalid families: {error.what}", advice, case="unknown-family") from None
     return tuple(dict.fromkeys(found))
 

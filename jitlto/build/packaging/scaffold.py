@@ -61,7 +61,7 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
         "either": " or ".join(f"`cu{major}`" for major in majors),
     }
     if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        hint = "use -o to write to another directory"
+        hint = "use -o to write to a different directory"
         raise ProjectError("directory is not empty", code="project-exists", where=str(directory), hint=hint)
     try:
         directory.parent.mkdir(parents=True, exist_ok=True)

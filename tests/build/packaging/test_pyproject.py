@@ -186,7 +186,7 @@ def test_of_a_package_that_does_not_exist_the_database_is_blamed_and_not_the_ent
 
 def test_a_path_without_a_family_is_reported_in_full(tmp_path: Path) -> None:
     error = refusal(tmp_path, TABLE + 'families = ["fragments/other"]')
-    assert error.hint == f"there is no {tmp_path / 'fragments' / 'other' / 'family.toml'}"
+    assert error.hint == f"{tmp_path / 'fragments' / 'other' / 'family.toml'} does not exist"
 
 
 def test_a_name_with_a_dot_is_quoted_in_the_hint(tmp_path: Path) -> None:
