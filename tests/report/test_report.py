@@ -1,4 +1,4 @@
-"""The report of a database: what is missing is told from what is left out, and no name in it becomes markup."""
+"""The report of a database tells mistakes from intended gaps, and no name in it becomes markup."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def sample(
     part: PartRecord | None = None,
     gaps: Iterable[FragmentKey] = (),
 ) -> FragmentDatabase:
-    """A database of entrypoints with these parameters, which call one device function. Its images are no code."""
+    """Write a database of entrypoints with these parameters that call one device function, with dummy images."""
     name, kernel, called = names
     blobs: dict[str, bytes] = {}
 
@@ -200,7 +200,7 @@ _CELLS = st.integers(1, 4).flatmap(
 
 
 def _left_out(coverage: Coverage, cell: tuple[str, ...]) -> bool:
-    """Whether a rule leaves a cell out."""
+    """Return whether a rule excludes a cell."""
     values = dict(zip((d.name for d in coverage.dimensions), cell, strict=True))
     return any(
         (values[rule.name], values[rule.other]) not in rule.pairs
@@ -443,7 +443,7 @@ _HOSTILE = st.one_of(
 
 @functools.cache
 def faulty_page(value: str, symbol: str, message: str) -> str:
-    """A page on which all that a database and a check can say stands."""
+    """A page with all that a database and a check can contain."""
     cells = [{"p": value, "p2": "1"}, {"p": f"{value}2", "p2": "2"}]
     where = (Place(f"m{message}", {message: message}, message),)
     cause = Cause(message, (message,), message, f"m{message}", f"m{message}", where)
@@ -461,7 +461,7 @@ def faulty_page(value: str, symbol: str, message: str) -> str:
 @settings(max_examples=40, deadline=None)
 @given(_HOSTILE, _HOSTILE, _HOSTILE)
 def test_no_text_of_a_database_or_a_check_becomes_markup(value: str, symbol: str, message: str) -> None:
-    """Names of families, groups and parameters are names, or the database does not open."""
+    """A database with invalid names of families, groups or parameters does not open."""
     text = faulty_page(value, symbol, message)
     text.encode("utf-8")
     hostile, plain = Read(text), Read(faulty_page("v", "s", "m"))

@@ -1,4 +1,4 @@
-"""The report in a browser: nothing is fetched, nothing complains, it opens in under a second, and all can use it."""
+"""The report in a browser: it fetches nothing, logs no error, opens in under a second and is accessible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _page(database: FragmentDatabase, path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The reports that have been asked for, by name of the fixture that has the family."""
+    """Reports by the name of the fixture that has the family."""
     directory = tmp_path_factory.mktemp("pages")
 
     class Made(dict[str, Path]):
@@ -55,7 +55,7 @@ def pages(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def every_state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A report with a hole, what a rule leaves out, and what a merge did."""
+    """A report with a hole, with combinations that a rule excludes, and with gaps of a merge."""
     directory = tmp_path_factory.mktemp("states")
     cells = [dict(zip(("name", "length", "type"), c, strict=True)) for c in product("ab", map(str, range(20)), "xyz")]
     del cells[31]

@@ -1,4 +1,4 @@
-"""Linking ahead as library calls: which kernels, where they go, and what is not linked again."""
+"""Linking ahead as library calls: the selected kernels, their destination, and no repeated links."""
 
 from __future__ import annotations
 

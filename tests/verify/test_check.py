@@ -1,4 +1,4 @@
-"""The check of a database as one call: its result, and what it calls while it works."""
+"""The check of a database as a library call: its result and its callbacks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Covering arrays: nothing that occurs is left out, and far fewer configurations than there are."""
+"""Covering arrays contain every combination that occurs, in far fewer configurations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Configurations = list[dict[str, str]]
 
 
 def occurring(configurations: Configurations, strength: int) -> set[frozenset[tuple[str, str]]]:
-    """Every combination of ``strength`` values that occurs, written without the code under test."""
+    """Return every combination of ``strength`` values that occurs, without the code under test."""
     return {
         frozenset(combination)
         for configuration in configurations
@@ -23,7 +23,7 @@ def occurring(configurations: Configurations, strength: int) -> set[frozenset[tu
 
 
 def full(values: dict[str, int]) -> Configurations:
-    """The whole product of so many values for each parameter."""
+    """Return the full product, with this many values for each parameter."""
     names = list(values)
     return [
         dict(zip(names, map(str, row), strict=True)) for row in product(*(range(count) for count in values.values()))
@@ -32,7 +32,7 @@ def full(values: dict[str, int]) -> Configurations:
 
 @st.composite
 def spaces(draw: st.DrawFn) -> Configurations:
-    """Random parameters and values, of whose product random pairs of values are forbidden; not all name all."""
+    """Draw random parameters and values without random pairs of values; configurations may lack parameters."""
     values = {f"p{n}": draw(st.integers(1, 4)) for n in range(draw(st.integers(0, 4)))}
     pairs = [(a, b) for a, b in product(values, values) if a < b]
     forbidden = {

@@ -1,4 +1,4 @@
-"""Proving a family: what fails, what is only noted, and that every configuration is found."""
+"""The proof of a family finds every configuration, and tells failures from notes."""
 
 from __future__ import annotations
 
@@ -348,7 +348,7 @@ def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: K
 
 @st.composite
 def families(draw: st.DrawFn) -> list[Fragment]:
-    """Random small families: groups keyed by some of four parameters, with random holes, that require each other."""
+    """Draw small families: groups with some of four parameters and random holes, which require each other."""
     groups = [f"g{n}" for n in range(draw(st.integers(2, 4)))]
     flat = draw(st.booleans())
 
@@ -377,7 +377,7 @@ def is_mixed(found: Kernel) -> bool:
 
 
 def by_trial(index: Index, fragments: list[Fragment]) -> set[tuple[Fragment, ...]]:
-    """All kernels, by planning every configuration that gives every parameter."""
+    """Return all kernels, by planning every configuration that gives every parameter."""
     values: dict[str, set[str]] = {}
     for one in fragments:
         for name, value in one.key.parameters:
@@ -392,7 +392,7 @@ def by_trial(index: Index, fragments: list[Fragment]) -> set[tuple[Fragment, ...
 
 
 def gets_stuck(index: Index, entry: Fragment) -> bool:
-    """Whether fragments that agree with each other can be taken so that a requirement finds none that agrees."""
+    """Return whether matching fragments can be chosen so that no matching fragment meets a requirement."""
     seen: set[frozenset[Fragment]] = set()
 
     def follow(chosen: frozenset[Fragment]) -> bool:

@@ -1,4 +1,4 @@
-"""Packages that are installed editable: their database is built from the sources, when it is needed."""
+"""Packages that are installed editable: their databases are built from the sources when needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = '[tool.jitlto]\nfamilies = ["kernels/mini"]\ndatabase = "my_package/f
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_cache: Path) -> Iterator[Path]:
-    """A directory into which packages are installed, before all others."""
+    """A directory for installed packages, first on the path."""
     directory = tmp_path / "site"
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)  # type: ignore[no-untyped-call]
@@ -54,7 +54,7 @@ def source(tmp_path: Path, site: Path) -> Path:
 
 
 def anew() -> KernelFamily:
-    """The family, as a process that begins finds it."""
+    """Return the family as a new process finds it."""
     session.default.reset()
     return jitlto.family("mini")
 

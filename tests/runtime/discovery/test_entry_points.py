@@ -1,4 +1,4 @@
-"""Families of installed packages: found by their metadata, by name and by distribution, and nothing is imported."""
+"""Families of installed packages are found by metadata, by name and by distribution, without importing packages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SQUARE = {"data_type": "float", "op_name": "square"}
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A directory into which packages are installed, before all others."""
+    """A directory for installed packages, first on the path."""
     directory = tmp_path / "site"
     directory.mkdir()
     monkeypatch.syspath_prepend(directory)  # type: ignore[no-untyped-call]

@@ -1,4 +1,4 @@
-"""What a Python function is, told by values: equal where the code is the same, different where anything differs."""
+"""Fingerprints of Python functions are equal for the same code, and differ if anything else differs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ TABLE = numpy.arange(4, dtype="f4")
 OBJECT = object()
 
 
-def told(text: str, **names: object) -> str | None:
-    """The fingerprint of the function ``f`` in a source, with these globals."""
+def fingerprint_of(text: str, **names: object) -> str | None:
+    """Return the fingerprint of the function ``f`` in a source, with these globals."""
     scope: dict[str, Any] = dict(names)
     exec(text, scope)  # noqa: S102 - our own words
     found = fingerprint(scope["f"])
@@ -34,7 +34,7 @@ def closure(factor: object) -> Callable[[float], object]:
 
 def test_the_same_text_has_the_same_fingerprint_at_any_place() -> None:
     text = "def f(x, y=1, *, z=2.5):\n    return x * y + z\n"
-    assert told(text) == told("\n\n# elsewhere\n" + text) is not None
+    assert fingerprint_of(text) == fingerprint_of("\n\n# elsewhere\n" + text) is not None
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_the_same_text_has_the_same_fingerprint_at_any_place() -> None:
     ],
 )
 def test_different_code_has_a_different_fingerprint(other: str) -> None:
-    assert told(other) != told("def f(x): return x * 2.0")
+    assert fingerprint_of(other) != fingerprint_of("def f(x): return x * 2.0")
 
 
 @pytest.mark.parametrize(
@@ -58,34 +58,38 @@ def test_different_code_has_a_different_fingerprint(other: str) -> None:
     [(1, 2), (1, 1.0), (1, True), (0.0, -0.0), ("1", 1), ((1, 2), (1, (2,))), (b"a", "a"), (1j, 1 + 0j)],
 )
 def test_a_different_global_closure_or_default_has_a_different_fingerprint(one: object, other: object) -> None:
-    assert told("def f(x): return G", G=one) != told("def f(x): return G", G=other)
-    assert told("def f(x, y=G): return y", G=one) != told("def f(x, y=G): return y", G=other)
+    assert fingerprint_of("def f(x): return G", G=one) != fingerprint_of("def f(x): return G", G=other)
+    assert fingerprint_of("def f(x, y=G): return y", G=one) != fingerprint_of("def f(x, y=G): return y", G=other)
     assert fingerprint(closure(one)) != fingerprint(closure(other))  # type: ignore[arg-type]
 
 
 def test_nan_equals_nan_in_fingerprints() -> None:
-    assert told("def f(x): return G", G=math.nan) == told("def f(x): return G", G=float("nan")) is not None
+    assert (
+        fingerprint_of("def f(x): return G", G=math.nan)
+        == fingerprint_of("def f(x): return G", G=float("nan"))
+        is not None
+    )
 
 
 def test_a_global_that_is_not_used_does_not_count() -> None:
-    assert told("def f(x): return x", G=1) == told("def f(x): return x", G=object())
+    assert fingerprint_of("def f(x): return x", G=1) == fingerprint_of("def f(x): return x", G=object())
 
 
 def test_arrays_count_by_content_and_type() -> None:
     values = [TABLE, TABLE + 1, TABLE.astype("f8"), TABLE.reshape(2, 2), numpy.float32(1), numpy.float64(1)]
-    fingerprints = [told("def f(x): return G", G=value) for value in values]
+    fingerprints = [fingerprint_of("def f(x): return G", G=value) for value in values]
     assert None not in fingerprints
     assert len(set(fingerprints)) == len(values)
-    assert told("def f(x): return G", G=TABLE.copy()) == fingerprints[0]
+    assert fingerprint_of("def f(x): return G", G=TABLE.copy()) == fingerprints[0]
 
 
 @pytest.mark.parametrize("known", [math, math.sqrt, numpy, numpy.float32, numpy.sqrt, abs, float], ids=repr)
 def test_objects_of_known_libraries_count_by_name(known: object) -> None:
-    assert told("def f(x): return G", G=known) is not None
+    assert fingerprint_of("def f(x): return G", G=known) is not None
 
 
 class Named:
-    """Claims to be what it is not."""
+    """An object that claims a false name."""
 
 
 Named.__module__, Named.__name__ = "math", "sqrt"
@@ -101,17 +105,19 @@ SECRET = types.ModuleType("secret")
     ],
 )  # fmt: skip
 def test_a_function_with_unknown_objects_has_no_fingerprint(unknown: object) -> None:
-    assert told("def f(x): return G", G=unknown) is None
+    assert fingerprint_of("def f(x): return G", G=unknown) is None
     assert fingerprint(closure(unknown)) is None  # type: ignore[arg-type]
 
 
 def test_a_function_with_an_unbound_name_or_an_inner_function_has_no_fingerprint() -> None:
-    assert told("def f(x): return missing") is None
-    assert told("def f(x):\n    def g(y): return y\n    return g(x)") is None
+    assert fingerprint_of("def f(x): return missing") is None
+    assert fingerprint_of("def f(x):\n    def g(y): return y\n    return g(x)") is None
 
 
 def test_numbas_types_count_by_name() -> None:
     numba = pytest.importorskip("numba", reason="numba is not installed")
-    assert told("def f(x): return G(x)", G=numba.float32) is not None
-    assert told("def f(x): return G(x)", G=numba.float32) != told("def f(x): return G(x)", G=numba.int32)
-    assert told("def f(x): return G(x)", G=numba.float32[:]) is None
+    assert fingerprint_of("def f(x): return G(x)", G=numba.float32) is not None
+    assert fingerprint_of("def f(x): return G(x)", G=numba.float32) != fingerprint_of(
+        "def f(x): return G(x)", G=numba.int32
+    )
+    assert fingerprint_of("def f(x): return G(x)", G=numba.float32[:]) is None
