@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Complex to real, by a complex transform of half the size: the steps of r2c_kernel.cuh, backwards.
+// Complex to real, with a complex transform of half the size: the steps of r2c_kernel.cuh in reverse.
 #pragma once
 
 #include "passes.cuh"

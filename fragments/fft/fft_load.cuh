@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interface of the group `fft_load`: how a transform reads an element. It is included before a caller's own source, so a
-// definition with other types is an error there. In the global namespace, so that it is a plain function and no more:
+// definition with other types is an error. It is in the global namespace, so that a plain function is enough:
 //
 //   __device__ float2 fft_load(const float2* data, unsigned int row, unsigned int index, unsigned int length,
 //                              void* info) {
@@ -12,15 +12,15 @@
 
 #include <cuda_fp16.h>
 
-// Element `index` of row number `row`. Called once for each element of each row, in any order and by any thread.
+// Returns element `index` of row `row`. Called once for each element of each row, in any order and by any thread.
 //
-//   data    the kernel's `input`, as it is
+//   data    the kernel's `input`, unchanged
 //   row     0 to batch - 1
 //   index   0 to length - 1
 //   length  elements of a row: the size of the transform; size / 2 + 1 for complex-to-real
-//   info    the kernel's `load_info`, as it is
+//   info    the kernel's `load_info`, unchanged
 //
-// The result is of the type in which the kernel computes: float for __half. It is not rounded in between.
+// The result has the type that the kernel computes with: float for __half. It is not rounded to __half first.
 extern __device__ float2 fft_load(const float2* data, unsigned int row, unsigned int index, unsigned int length,
                                   void* info);
 extern __device__ float fft_load(const float* data, unsigned int row, unsigned int index, unsigned int length,

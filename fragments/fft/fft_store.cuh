@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Interface of the group `fft_store`: how a transform writes an element. It is included before a caller's own source, so
-// a definition with other types is an error there. In the global namespace, so that it is a plain function and no more:
+// a definition with other types is an error. It is in the global namespace, so that a plain function is enough:
 //
 //   __device__ void fft_store(float2* data, unsigned int row, unsigned int index, unsigned int length, float2 value,
 //                             void* info) {
@@ -15,12 +15,12 @@
 // Takes `value` as element `index` of row number `row`. Called once for each element of each row, in any order and by any
 // thread; all elements of the row have been read before.
 //
-//   data    the kernel's `output`, as it is
+//   data    the kernel's `output`, unchanged
 //   row     0 to batch - 1
 //   index   0 to length - 1
 //   length  elements of a row: the size of the transform; size / 2 + 1 for real-to-complex
-//   value   of the type in which the kernel computes: float for __half
-//   info    the kernel's `store_info`, as it is
+//   value   in the type that the kernel computes with: float for __half
+//   info    the kernel's `store_info`, unchanged
 extern __device__ void fft_store(float2* data, unsigned int row, unsigned int index, unsigned int length, float2 value,
                                  void* info);
 extern __device__ void fft_store(float* data, unsigned int row, unsigned int index, unsigned int length, float value,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The element as it lies in memory. `info` is not read and may be null.
+// The element unchanged. `info` is not read and may be null.
 #pragma once
 
 #include "storage.cuh"

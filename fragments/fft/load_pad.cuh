@@ -12,7 +12,7 @@ template <typename Stored>
 __device__ __forceinline__ computed_t<Stored> load_pad(const Stored* data, unsigned int row, unsigned int index,
                                                        unsigned int /*length*/, void* info) {
   const unsigned int stored = __ldg(static_cast<const unsigned int*>(info));
-  // No branch around the access: with one, each element would wait until the element before it has come.
+  // No branch around the access: it would make each element wait for the previous one.
   const computed_t<Stored> value = widen(data[offset(row, stored, index < stored ? index : 0)]);
   return index < stored ? value : computed_t<Stored>{};
 }

@@ -42,7 +42,7 @@ __device__ __forceinline__ void pass(const worker<Complex, Size>& me, Complex (&
 #pragma unroll
     for (unsigned int r = 0; r < Radix; ++r) { x[b + r * butterflies] = part[r]; }
   }
-  // Behind the last pass, each thread holds the very points whose numbers it held before the first.
+  // After the last pass, each thread holds points with the same numbers as before the first.
   if constexpr (Done * Radix < Size) {
     if constexpr (Busy) { me.wait(); }
     const unsigned int first = place / Done * (Done * Radix) + place % Done;

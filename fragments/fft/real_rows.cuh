@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_real_row(const worker<Complex, Size>& me, c
   for (unsigned int i = 0; i < me.points; ++i) { x[i] = me.point(me.place(), i * me.threads); }
 }
 
-// The other way. The buffer may still be read.
+// The reverse. The buffer may still be read afterwards.
 template <typename Stored, typename Complex, unsigned int Size>
 __device__ __forceinline__ void store_real_row(const worker<Complex, Size>& me, Stored* output,
                                                const Complex (&x)[shape<Size>::points], void* info) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elements as they lie in memory, and as they are computed with: the same for float and double; __half is computed in
+// The types of elements in memory and in computations: the same for float and double, while __half is computed in
 // float.
 #pragma once
 
@@ -28,7 +28,7 @@ using computed_t = typename computed<Stored>::type;
 template <typename Stored>
 using real_t = typename computed<Stored>::real;
 
-// A stored element, to compute with. Exact.
+// Converts a stored element for computation. Exact.
 __device__ __forceinline__ float widen(float x) { return x; }
 __device__ __forceinline__ float2 widen(float2 x) { return x; }
 __device__ __forceinline__ double widen(double x) { return x; }
@@ -36,7 +36,7 @@ __device__ __forceinline__ double2 widen(double2 x) { return x; }
 __device__ __forceinline__ float widen(__half x) { return __half2float(x); }
 __device__ __forceinline__ float2 widen(__half2 x) { return __half22float2(x); }
 
-// A computed element, to store: rounded to nearest where the stored type is narrower.
+// Converts a computed element for storage: rounded to nearest if the stored type is narrower.
 __device__ __forceinline__ void narrow(float& stored, float x) { stored = x; }
 __device__ __forceinline__ void narrow(float2& stored, float2 x) { stored = x; }
 __device__ __forceinline__ void narrow(double& stored, double x) { stored = x; }
@@ -50,7 +50,7 @@ __device__ __forceinline__ float2 scaled(float factor, float2 x) { return {facto
 __device__ __forceinline__ double scaled(double factor, double x) { return factor * x; }
 __device__ __forceinline__ double2 scaled(double factor, double2 x) { return {factor * x.x, factor * x.y}; }
 
-// Where an element lies when rows of `length` elements follow each other without gaps.
+// The position of an element if rows of `length` elements follow each other without gaps.
 __device__ __forceinline__ unsigned long long offset(unsigned int row, unsigned int length, unsigned int index) {
   return static_cast<unsigned long long>(row) * length + index;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The first elements of each row, and no others: undoes `load_pad`. `info` points to one unsigned int: how many elements
+// Only the first elements of each row: the inverse of `load_pad`. `info` points to one unsigned int: how many elements
 // of a row are kept, in memory without gaps between the rows.
 #pragma once
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who does what: how the threads of a block share its transforms.
+// How the threads of a block share its transforms.
 #pragma once
 
 #include "complex.cuh"
@@ -16,7 +16,7 @@ namespace fft {
 //            compute capability 8.6, 8.9 and 12.x have 99 KB, and so no complex transform of 8192 in double.
 template <unsigned int Size>
 struct shape {
-  // Enumerators, since static members would be symbols of the fragment.
+  // Enumerators, because static members would be symbols of the fragment.
   enum : unsigned int {
     points = Size < 16 ? Size : 16,           // of a thread
     threads = Size / points,                  // of a transform
@@ -58,7 +58,7 @@ struct worker : shape<Size> {
     return buffer[slot(base, offset)];
   }
 
-  // All that the group's threads have written to the buffer is there, and all that they read from it has been read.
+  // Waits until all reads and writes of the buffer by the group's threads are done.
   static __device__ __forceinline__ void wait() {
     if constexpr (group == 32) {
       __syncwarp();

@@ -6,8 +6,8 @@
 
 namespace ivf_flat {
 
-// Whether the vector `id` may be an answer to query number `query`. `filter_data` is the kernel's parameter, handed
-// through as it is: each filter says what it points to.
+// Returns whether the vector `id` may be a result of query number `query`. `filter_data` is passed through from the
+// kernel's parameter; each filter documents what it points to.
 extern __device__ bool filter(uint32_t query, int64_t id, const void* filter_data);
 
 }  // namespace ivf_flat

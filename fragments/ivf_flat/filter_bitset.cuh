@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One bit an id, the same for all queries: a set bit lets the vector through. `filter_data` points to words of uint32_t,
+// One bit per id, the same for all queries: a vector passes if its bit is set. `filter_data` points to uint32_t words,
 // enough for the greatest id; id i is bit i % 32, counted from the lowest, of word i / 32.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lets every vector through. `filter_data` is not read and may be null; nor are ids read for the filter's sake, for the
-// link removes what nobody uses.
+// Every vector passes. `filter_data` is not read and may be null. Ids are not read for the filter either, because the
+// link removes unused loads.
 #pragma once
 
 #include "filter.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distances between a query and the 32 vectors of a group, one a lane.
+// The distances between a query and the 32 vectors of a group, one per lane.
 #pragma once
 
 #include "metric.cuh"
@@ -12,14 +12,14 @@ namespace ivf_flat {
 template <typename Packed>
 constexpr uint32_t chunks_at_once = sizeof(Packed) == 16 ? 2 : 4;
 
-// Divided by both norms the negated inner product is the negated cosine similarity. A zero vector has no direction: its
-// distance is left as it is.
+// The negated inner product divided by both norms is the negated cosine similarity. The distance of a zero vector, which
+// has no direction, is left unchanged.
 __device__ __forceinline__ float over_norms(float distance, float query_norm, float vector_squares) {
   const float norms = query_norm * sqrtf(vector_squares);
   return norms > 0.0f ? distance / norms : distance;
 }
 
-// What a lane adds up over the chunks of a vector.
+// The sums of a lane over the chunks of a vector.
 template <typename T, typename AccT, int Veclen, bool ComputeNorm>
 struct sums {
   AccT distance = 0;
@@ -40,7 +40,7 @@ __device__ __forceinline__ float group_distance(const packed_t<T, Veclen>* group
   const packed_t<T, Veclen>* own = group + lane_index();
   sums<T, AccT, Veclen, ComputeNorm> sum;
   uint32_t left = num_chunks;
-#pragma unroll 1  // a step is several chunks already
+#pragma unroll 1  // a step already processes several chunks
   for (; left >= step; left -= step, own += step * warp_size, query += step) {
     packed_t<T, Veclen> chunks[step];
 #pragma unroll
@@ -54,7 +54,7 @@ __device__ __forceinline__ float group_distance(const packed_t<T, Veclen>* group
   return ComputeNorm ? over_norms(distance, query_norm, static_cast<float>(sum.squares)) : distance;
 }
 
-// The Euclidean norm of the query, in all lanes of the warp.
+// Returns the Euclidean norm of the query, in all lanes of the warp.
 template <typename T, typename AccT, int Veclen>
 __device__ __forceinline__ float norm(const packed_t<T, Veclen>* query, uint32_t num_chunks) {
   AccT squares = 0;

@@ -7,26 +7,26 @@
 
 namespace ivf_flat {
 
-// For each query the best of the vectors in the lists that it probes, among those that the filter lets through.
+// Finds, for each query, the best vectors in the lists that it probes, among those that pass the filter.
 //
 //   vectors        the lists, each of whole groups of 32 vectors. Component d of vector v of a group is at
-//                  ((d / Veclen) × 32 + v) × Veclen + d % Veclen. A vector has num_chunks × Veclen components, its
-//                  own and zeros; unused places of a list's last group may hold anything. Aligned to 16 bytes.
-//   ids            for each slot (32 × group + v) the vector's id
-//   list_sizes     for each list how many vectors it holds
-//   list_groups    for each list its first group
-//   queries        a row of num_chunks × Veclen components a query, its own and zeros. Aligned to 16 bytes.
+//                  ((d / Veclen) × 32 + v) × Veclen + d % Veclen. A vector has num_chunks × Veclen components,
+//                  padded with zeros; unused places of a list's last group may hold anything. Aligned to 16 bytes.
+//   ids            the id of the vector in each slot (32 × group + v)
+//   list_sizes     the number of vectors in each list
+//   list_groups    the first group of each list
+//   queries        a row of num_chunks × Veclen components per query, padded with zeros. Aligned to 16 bytes.
 //   probes         for each query num_probes lists, or no_list
-//   probe_offsets  capacity 0 only, else null: for each query and probe where in the row its list begins
-//   filter_data    what the filter linked in says; null where it reads nothing
+//   probe_offsets  for capacity 0 only, else null: where in the row the list of each query and probe begins
+//   filter_data    as the linked filter documents; null if the filter does not read it
 //   distances,     results in rows of row_length. Where there is no candidate, the distance is ∞ (−∞ for
 //   neighbours     order::descending) and the neighbour −1.
 //
 // Capacity > 0: block b of a query takes its probes b, b + blocks_per_query, … and writes a row of its own, number
-// query × blocks_per_query + b: its row_length best, the best first; row_length ≤ Capacity. Merging the rows of a
-// query is the caller's part.
+// query × blocks_per_query + b: its row_length best, the best first; row_length ≤ Capacity. The caller merges
+// the rows of a query.
 // Capacity 0: no selection. A query has one row, to which its blocks write all distances, 32 for each group of a
-// list, in the order in which they are stored. What no list reaches is left as it is.
+// list, in the order in which they are stored. The rest of the row is left unchanged.
 //
 // Launch with grid = queries × blocks_per_query, block = 256, and num_chunks × Veclen × sizeof(T) bytes of dynamic
 // shared memory. Work is spread over warps group by group, so that short lists do not leave warps idle.
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(block_size)
                      float* __restrict__ distances, int64_t* __restrict__ neighbours, uint32_t num_probes,
                      uint32_t blocks_per_query, uint32_t num_chunks, uint32_t row_length) {
   using chunk = packed_t<T, Veclen>;
-  // A shuffle that waits for lanes that a block does not have is undefined: stop rather than answer wrongly.
+  // A shuffle with lanes that the block does not have is undefined: stop instead of giving a wrong result.
   if (blockDim.x != block_size) { __trap(); }
   const uint32_t query = blockIdx.x / blocks_per_query;
   const uint32_t part = blockIdx.x % blocks_per_query;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Candidates as integers: one comparison of two keys says which candidate is the better one, in either order.
+// Candidates as integers: comparing two keys tells which candidate is better, in either order.
 #pragma once
 
 #include "types.cuh"
 
 namespace ivf_flat {
 
-// Whether the k smallest distances are wanted, or the k greatest.
+// Whether the k smallest or the k greatest distances are wanted.
 enum class order { ascending, descending };
 
-// No candidate: worse than all of them.
+// No candidate: worse than any.
 constexpr uint64_t no_key = ~static_cast<uint64_t>(0);
 
 // The distance above, the slot below: of equal distances the one that is stored first is the better one, so that the
@@ -17,7 +17,7 @@ constexpr uint64_t no_key = ~static_cast<uint64_t>(0);
 // for order::descending.
 template <order Order>
 __device__ __forceinline__ uint64_t make_key(float distance, uint32_t slot) {
-  const uint32_t bits = __float_as_uint(distance + 0.0f);  // adding makes the two zeros one
+  const uint32_t bits = __float_as_uint(distance + 0.0f);  // adding 0 turns -0 into +0
   // Floats compare like integers of sign and magnitude; this makes them compare like unsigned integers.
   const uint32_t ordered = bits ^ (bits & 0x80000000u ? 0xffffffffu : 0x80000000u);
   const uint32_t upper = Order == order::ascending ? ordered : ~ordered;

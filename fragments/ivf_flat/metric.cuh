@@ -6,12 +6,12 @@
 
 namespace ivf_flat {
 
-// Adds what Veclen components contribute. It starts from zero; where a dimension is no multiple of Veclen, query and
-// vector are filled up with zeros, and two zeros must contribute nothing.
+// Adds the contribution of Veclen components to a sum that starts from zero. If a dimension is not a multiple of Veclen,
+// query and vector are padded with zeros, and two zeros must contribute nothing.
 template <typename T, typename AccT, int Veclen>
 extern __device__ AccT accumulate(AccT sum, packed_t<T, Veclen> query, packed_t<T, Veclen> vector);
 
-// The distance that a whole sum stands for. Smaller is nearer, so a similarity returns its negative.
+// Returns the distance for a complete sum. Smaller is nearer, so a similarity returns its negative.
 template <typename T, typename AccT, int Veclen>
 extern __device__ float to_distance(AccT sum);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Squared Euclidean distance (L2): it orders vectors as its root does, which `post_lambda_sqrt` takes of the results.
+// Squared Euclidean distance (L2). It orders vectors like its root, which `post_lambda_sqrt` applies to the results.
 #pragma once
 
 #include "metric.cuh"

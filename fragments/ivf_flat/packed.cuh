@@ -6,8 +6,8 @@
 
 namespace ivf_flat {
 
-// One component, or 16 bytes of them, the widest access there is. 16 bytes of anything but float stay four words of
-// bits: arrays of bytes in registers would be taken apart again, one byte an instruction.
+// One component, or 16 bytes of them, the widest access. Except for float, 16 bytes are kept as four words of bits:
+// arrays of bytes in registers would be unpacked again, one byte per instruction.
 template <typename T, int Veclen>
 struct packed {
   static_assert(Veclen * sizeof(T) == 16, "several components are one access of 16 bytes");

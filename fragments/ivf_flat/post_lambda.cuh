@@ -4,8 +4,8 @@
 
 namespace ivf_flat {
 
-// What is written for a distance. It is applied to results only, after they were selected, and so must not turn the
-// order of two distances round.
+// Returns the value to write for a distance. It is applied to results only, after the selection, so it must not reverse
+// the order of two distances.
 extern __device__ float post_lambda(float distance);
 
 }  // namespace ivf_flat

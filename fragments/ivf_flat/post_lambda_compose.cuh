@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two steps, composed: makes the cosine distance, 1 − similarity, of the negated cosine similarity.
+// Two steps, composed: turns the negated cosine similarity into the cosine distance, 1 − similarity.
 #pragma once
 
 #include "post_lambda.cuh"

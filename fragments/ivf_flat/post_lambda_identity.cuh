@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The distance as the metric gives it.
+// The distance as the metric returns it.
 #pragma once
 
 #include "post_lambda.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The root: makes the Euclidean distance of its square.
+// The square root: turns a squared Euclidean distance into the distance.
 #pragma once
 
 #include "post_lambda.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the distances of a scan: all of them are written, or the best.
+// The results of a scan: all distances are written, or only the best.
 #pragma once
 
 #include "post_lambda.cuh"
@@ -7,7 +7,7 @@
 
 namespace ivf_flat {
 
-// Writes one result, or that there is none.
+// Writes one result, or that there is no result.
 template <order Order>
 __device__ __forceinline__ void write_result(float* distance_place, int64_t* neighbour_place, bool found,
                                              float distance, uint32_t slot, const int64_t* ids) {

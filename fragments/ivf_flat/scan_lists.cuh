@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walk of a block over the lists that a query probes.
+// A block's scan of the lists that a query probes.
 #pragma once
 
 #include "filter.cuh"
@@ -10,7 +10,7 @@ namespace ivf_flat {
 constexpr uint32_t block_size = 256;
 constexpr uint32_t warps_per_block = block_size / warp_size;
 
-// In the place of a list: nothing to probe.
+// In place of a list: nothing to probe.
 constexpr uint32_t no_list = 0xffffffffu;
 
 // The index; see `interleaved_scan.cuh`.
@@ -46,8 +46,8 @@ __device__ __forceinline__ void scan_lists(const inverted_lists<packed_t<T, Vecl
           lists.vectors + group * num_chunks * warp_size, query_chunks, num_chunks, query_norm);
       const uint32_t number = next * warp_size + lane_index();
       const uint32_t slot = first * warp_size + number;
-      // A plain load, not __ldg: CUDA 12 would keep that where no filter uses the id. A NaN is equal to nothing: it is no
-      // candidate.
+      // A plain load, not __ldg, which CUDA 12 would keep even if no filter uses the id. A NaN is not equal to itself, and
+      // is not a candidate.
       const bool candidate = number < size && distance == distance && filter(query, lists.ids[slot], filter_data);
       results.take(probe, number, slot, distance, candidate);
     }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of the candidates that a warp finds: a queue of the best, or, for capacity 0, all of them written.
+// The candidates that a warp finds: the best are kept in a queue or, for capacity 0, all are written.
 #pragma once
 
 #include "warp_queue.cuh"
 
 namespace ivf_flat {
 
-// A warp's queue, and a buffer before it. Once the queue has filled up few candidates are good enough for it, and
-// sorting takes as long for one key as for 32: they are collected, and sorted 32 at a time.
+// A warp's queue with a buffer. Once the queue is full, few candidates are good enough for it. Because sorting one key
+// takes as long as sorting 32, candidates are collected and sorted 32 at a time.
 template <int Capacity>
 class selection {
  public:
@@ -16,7 +16,7 @@ class selection {
 
   __device__ __forceinline__ explicit selection(uint64_t* shared) : buffer_(shared) {}
 
-  // Offers one key a lane; no_key is none.
+  // Offers one key per lane; no_key means none.
   __device__ __forceinline__ void offer(uint64_t key) {
     const bool good = key < last_;
     const uint32_t lanes = __ballot_sync(all_lanes, good);
@@ -35,7 +35,7 @@ class selection {
     }
   }
 
-  // The queue of all that was offered.
+  // Returns the queue of everything that was offered.
   __device__ __forceinline__ warp_queue<Capacity>& finish() {
     if (waiting_ > 0) { take(waiting_); }
     waiting_ = 0;

@@ -20,19 +20,19 @@ class warp_queue {
     for (int r = 0; r < registers; ++r) { keys_[r] = no_key; }
   }
 
-  // The last of the queue, in all lanes: only a smaller key can still come in.
+  // Returns the last key of the queue, in all lanes: only smaller keys can still enter it.
   __device__ __forceinline__ uint64_t last() const {
     return __shfl_sync(all_lanes, keys_[registers - 1], (Capacity - 1) % warp_size);
   }
 
-  // Takes in the keys of all lanes, one each, in any order.
+  // Merges the keys of all lanes, one each, in any order.
   __device__ __forceinline__ void take(uint64_t key) {
-    // Beside the queue's last 32 keys stand the new ones the other way round: of each pair the smaller one stays.
+    // Compares the last 32 keys of the queue with the new keys in reverse order, and keeps the smaller of each pair.
     keys_[registers - 1] = smaller(keys_[registers - 1], sort_descending(key));
     restore();
   }
 
-  // Takes in another warp's queue, from where it was stored.
+  // Merges another warp's queue, from where it was stored.
   __device__ __forceinline__ void take(const uint64_t* stored) {
 #pragma unroll
     for (int r = 0; r < registers; ++r) {

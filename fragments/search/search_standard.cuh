@@ -16,7 +16,7 @@ __device__ __forceinline__ OutT row_distance(const T* query, const T* row, uint3
   OutT sum = 0;
   const uint32_t whole = dim - dim % Veclen;
   uint32_t k = 0;
-#pragma unroll 1  // a step is Veclen elements already
+#pragma unroll 1  // a step already processes Veclen elements
   for (; k < whole; k += Veclen) {
     T query_elements[Veclen];
     T row_elements[Veclen];

@@ -7,7 +7,7 @@
 
 namespace transport {
 
-// The weight that a collision absorbs, which is taken from the particle's. What is left scatters.
+// Returns the weight that a collision absorbs, and takes it from the particle. The rest scatters.
 extern __device__ weight_t absorb(const cross_sections& cross_sections, particle& particle);
 
 }  // namespace transport

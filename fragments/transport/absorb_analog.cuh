@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// As in nature: all or nothing.
+// Analog absorption: all or nothing, as in nature.
 #pragma once
 
 #include "absorb.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The expected share: every collision absorbs a part, and histories live longer for less variance.
+// Every collision absorbs the expected share. Histories are longer, and the variance is smaller.
 #pragma once
 
 #include "absorb.cuh"

@@ -6,7 +6,7 @@
 
 namespace transport {
 
-// In fixed point: integers add up to the same sum in every order, floats do not. Rounded to nearest, without bias.
+// Uses fixed point, because sums of integers, unlike those of floats, do not depend on the order. Rounded to nearest.
 __device__ __forceinline__ void add_to_flux(const problem& problem, const domain& domain, const particle& particle,
                                             float length) {
   const float score = static_cast<float>(particle.weight) * length * problem.flux_scale;

@@ -7,7 +7,7 @@
 
 namespace transport {
 
-// What happens on a face of the grid: true if the particle comes back, with another direction; false if it leaks.
+// Applies the boundary condition: returns true if the particle is reflected (its direction changes), false if it leaks.
 extern __device__ bool apply_boundary(const problem& problem, uint32_t face, particle& particle);
 
 }  // namespace transport

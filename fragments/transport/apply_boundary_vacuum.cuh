@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Nothing comes back.
+// Every particle that reaches a face leaks.
 #pragma once
 
 #include "apply_boundary.cuh"

@@ -6,7 +6,7 @@
 
 namespace transport {
 
-// Compared as floats: a conversion of what no integer holds would be undefined.
+// Compared as floats: converting a value out of range to an integer would be undefined.
 __device__ __forceinline__ uint32_t cell_of(float coordinate, float size, uint32_t cells) {
   const float place = coordinate / size;
   if (!(place > 0.0f)) { return 0; }

@@ -7,8 +7,8 @@
 
 namespace transport {
 
-// Takes a particle that has reached a face of its cell into the next one. False if there is none: then it stays in its
-// cell, on a face of the grid.
+// Moves a particle that has reached a face of its cell into the next cell. Returns false if there is none: the particle
+// then stays in its cell, on a face of the grid.
 extern __device__ bool cross_boundary(const problem& problem, uint32_t face, particle& particle);
 
 }  // namespace transport

@@ -12,7 +12,7 @@ struct boundary {
   uint32_t face;   // of the cell: low and high in x, in y, in z
 };
 
-// The face through which a particle leaves its cell, if it does not collide before.
+// Returns the face through which a particle leaves its cell unless it collides first.
 extern __device__ boundary distance_to_boundary(const problem& problem, const particle& particle);
 
 }  // namespace transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Boxes: the nearest of three faces; of equally near ones the first axis's, and the others follow at distance 0.
+// Boxes: the nearest of three faces. If several are equally near, the first axis wins; the others follow at distance 0.
 #pragma once
 
 #include "distance_along_axis.cuh"

@@ -7,7 +7,7 @@
 
 namespace transport {
 
-// How far a particle flies before it collides, in cm, if the material goes on; infinity in a void.
+// Returns the distance to the next collision in cm, assuming the same material everywhere; infinity in a void.
 extern __device__ float distance_to_collision(const cross_sections& cross_sections, random_stream& random);
 
 }  // namespace transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collisions without a memory: exponentially distributed distances. At most 17 mean free paths, since a uniform number
+// Memoryless collisions: exponentially distributed distances. At most 17 mean free paths, because a uniform number
 // is at least 2^-24.
 #pragma once
 

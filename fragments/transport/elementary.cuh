@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The elementary functions that histories need, in explicit fused multiply-adds. The toolkit's own (logf, sincosf)
 // would do as well, but their last bit may change with the toolkit. With these, and `fma = false` in family.toml, which
-// forbids the compiler to fuse where the source does not, a history is the same to the last bit however its kernel was
-// compiled and linked, and on a CPU too.
+// keeps the compiler from fusing where the source does not, a history is the same to the last bit however its kernel was
+// compiled and linked, even on a CPU.
 #pragma once
 
 #include "types.cuh"
 
 namespace transport {
 
-// -log(u) for 0 < u < 1 and u not subnormal, to 1e-7 of it.
+// Returns -log(u) for a normal u with 0 < u < 1, with a relative error of 1e-7.
 __device__ __forceinline__ float minus_logarithm(float u) {
   // u = 2^exponent * mantissa with mantissa in [sqrt(1/2), sqrt(2)), where log(1 + f) is a short polynomial.
   const int bits = __float_as_int(u);
@@ -31,9 +31,9 @@ struct azimuth {
   float cosine, sine;
 };
 
-// The point of the unit circle after the fraction u of a turn, for 0 <= u <= 1; each part to 1e-7.
+// Returns the point on the unit circle at u turns, for 0 <= u <= 1; the error of each coordinate is below 1e-7.
 __device__ __forceinline__ azimuth unit_circle(float u) {
-  // The nearest quarter turn and what is left of u, an eighth at most and exact.
+  // The nearest quarter turn, and the rest of u, which is exact and at most an eighth.
   const int quarter = static_cast<int>(fmaf(u, 4.0f, 0.5f));
   const float r = fmaf(static_cast<float>(quarter), -0.25f, u);
   const float t = r * r;

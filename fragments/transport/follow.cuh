@@ -54,7 +54,7 @@ __device__ __forceinline__ void follow(const problem& problem, uint32_t max_flig
     const boundary edge = distance_to_boundary(problem, particle);
     const bool collides = collision < edge.distance;
     const float distance = collides ? collision : edge.distance;
-    // A particle that flies along the layers of a void for ever, or a history that will not end.
+    // A particle that flies along the layers of a void forever, or a history that does not end.
     if (flight == max_flights || !(distance < infinity())) {
       ledger.cut += particle.weight;
       break;

@@ -6,11 +6,11 @@
 
 namespace transport {
 
-// What a kernel does not use, such as the cosine where scattering is isotropic, is not loaded once it is linked with
-// link-time optimisation; a separately compiled function has to load it for every flight.
+// With link-time optimisation, values that the kernel does not use are not loaded, such as the cosine if scattering is
+// isotropic; a separately compiled function has to load them for every flight.
 //
-// Aligned, and by that padded, to be unlike `vector`. nvJitLink 12.9 takes structures of equal members for one and the
-// same, and for sm_100 and later then leaves a call to a function in another fragment that returns one by value.
+// Aligned, and therefore padded, to differ from `vector`. nvJitLink 12.9 confuses structures with the same members: for
+// sm_100 and later it then leaves a call to a function of another fragment that returns one of them by value.
 struct alignas(16) cross_sections {
   float total;        // macroscopic, 1/cm; 0 in a void
   float absorption;   // of it; the rest scatters

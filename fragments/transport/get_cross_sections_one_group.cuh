@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One energy for all: a value a material.
+// A single energy group: one value per material.
 #pragma once
 
 #include "get_cross_sections.cuh"

@@ -12,7 +12,7 @@ struct domain {
   uint32_t material;
 };
 
-// What a particle is in.
+// Returns the cell that a particle is in, and its material.
 extern __device__ domain get_domain(const problem& problem, const particle& particle);
 
 }  // namespace transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What became of the weight that one thread followed.
+// Account of the weight that one thread followed.
 #pragma once
 
 #include "types.cuh"
@@ -9,15 +9,15 @@ namespace transport {
 // Faces of the grid, by number: low and high in x, in y, in z.
 constexpr uint32_t num_faces = 6;
 
-// A thread's own, which its index into `leaked` puts into local memory: it is touched at the end of histories and at
-// collisions, and registers are worth more. Weights are exact, so that in every batch
+// One per thread. Indexing `leaked` puts it into local memory, which saves registers and is accessed only at collisions
+// and at the end of histories. Weights are exact, so in every batch
 //   particles * full_weight + gained = absorbed + leaked (all faces) + lost + cut.
 struct ledger {
   wide_t leaked[num_faces];  // weight that left through each face
   wide_t absorbed;           // weight that collisions took
   wide_t gained;             // weight that roulette gave to survivors
   wide_t lost;               // weight that roulette took from the others
-  wide_t cut;                // weight of histories that were given up, see the kernel
+  wide_t cut;                // weight of histories that were cut, see the kernel
   wide_t collisions;         // how many
   wide_t flights;            // how many: straight lines that end in a collision or on the face of a cell
 };

@@ -7,8 +7,8 @@
 
 namespace transport {
 
-// Finds the cell that a particle's position lies in: at birth only, since afterwards cells are counted. A position
-// outside the grid, by rounding or by mistake, gets the nearest cell.
+// Finds the cell that contains a particle's position. Used at birth only; afterwards cells are counted. For a position
+// outside the grid, because of rounding or a mistake, it is the nearest cell.
 extern __device__ void locate(const problem& problem, particle& particle);
 
 }  // namespace transport

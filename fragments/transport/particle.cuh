@@ -12,7 +12,7 @@ struct cell_index {
 
 struct particle {
   vector position;   // cm from the grid's low corner
-  vector direction;  // of length 1; a slab looks at x alone
+  vector direction;  // of length 1; a slab uses x only
   cell_index cell;   // held beside the position, which rounding may leave on either side of a face
   uint32_t group;    // of energy; 0 is the fastest
   weight_t weight;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is simulated: the same for all particles. Made by the kernel from its parameters, which it describes.
+// The problem to simulate, the same for all particles. The kernel makes it from its parameters and describes them.
 #pragma once
 
 #include "types.cuh"

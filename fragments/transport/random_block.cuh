@@ -11,7 +11,7 @@ struct random_words {
 };
 
 // Four independent uniformly distributed words: block `number` of the stream of one particle. Counter-based: a pure
-// function, without state, so that every particle has a stream of its own whichever thread follows it, in whichever
+// function without state, so that every particle has its own stream, whichever thread follows it and in whatever
 // order.
 extern __device__ random_words random_block(wide_t seed, wide_t particle, wide_t number);
 

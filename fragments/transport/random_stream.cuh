@@ -10,7 +10,7 @@ struct random_stream {
   wide_t seed;
   wide_t particle;
   wide_t number;       // of the next block
-  random_words words;  // what is left of the last one comes first
+  random_words words;  // the unused words of the last one come first
   uint32_t left;       // words
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A mirror.
+// Reflection at a face.
 #pragma once
 
 #include "particle.cuh"

@@ -6,8 +6,8 @@
 
 namespace transport {
 
-// Ends histories that are no longer worth following without changing any expected value: a survivor takes the weight
-// of those that do not. Returns by how much the particle's weight grew; negative if it was taken.
+// Ends histories that are no longer worth following, without changing expected values: survivors take over the weight
+// of the others. Returns the change of the particle's weight; negative if the history ends.
 extern __device__ int roulette(particle& particle);
 
 }  // namespace transport

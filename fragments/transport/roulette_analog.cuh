@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A particle is whole or gone: there is nothing to decide.
+// Particles always have their full weight, so there is nothing to decide.
 #pragma once
 
 #include "roulette.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Below a quarter of a particle: half a particle, or none.
+// A particle with less than a quarter of the full weight gets half of it, or ends.
 #pragma once
 
 #include "roulette.cuh"

@@ -7,7 +7,7 @@
 
 namespace transport {
 
-// The cosine of the angle by which scattering turns a particle.
+// Returns the cosine of the scattering angle.
 extern __device__ float sample_cosine(const cross_sections& cross_sections, random_stream& random);
 
 }  // namespace transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All directions alike.
+// All directions are equally likely.
 #pragma once
 
 #include "sample_cosine.cuh"

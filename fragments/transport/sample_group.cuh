@@ -7,7 +7,7 @@
 
 namespace transport {
 
-// The group of energy in which scattering leaves a particle.
+// Returns the energy group of a particle after scattering.
 extern __device__ uint32_t sample_group(const problem& problem, uint32_t material, uint32_t group,
                                         random_stream& random);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By the distribution over the groups, which is tabulated for each material and group before the collision.
+// Samples the distribution over groups, which is tabulated for each material and group before the collision.
 #pragma once
 
 #include "sample_group.cuh"
@@ -11,7 +11,7 @@ __device__ uint32_t sample_group(const problem& problem, uint32_t material, uint
   const float* distribution = problem.group_distribution + row * problem.num_groups;
   const float u = uniform(random);
   uint32_t next = 0;
-  // The last group takes what is left, whatever rounding made of the distribution's end.
+  // The last group takes the rest, so rounding at the end of the distribution does not matter.
   while (next + 1 < problem.num_groups && u >= __ldg(distribution + next)) { ++next; }
   return next;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scattering keeps the only energy there is.
+// There is only one group.
 #pragma once
 
 #include "sample_group.cuh"

@@ -7,7 +7,7 @@
 
 namespace transport {
 
-// Where and how a particle is born: sets position, direction and group.
+// Starts a particle: sets its position, direction and group.
 extern __device__ void sample_source(const problem& problem, particle& particle);
 
 }  // namespace transport

@@ -8,7 +8,7 @@
 namespace transport {
 
 __device__ void sample_source(const problem& problem, particle& particle) {
-  // One statement a number: the order in which a compiler evaluates arguments would be its own choice.
+  // One statement per number, because the order in which arguments are evaluated is up to the compiler.
   const float x = uniform(particle.random) * (static_cast<float>(problem.cells_x) * problem.cell_size.x);
   const float y = uniform(particle.random) * (static_cast<float>(problem.cells_y) * problem.cell_size.y);
   const float z = uniform(particle.random) * (static_cast<float>(problem.cells_z) * problem.cell_size.z);

@@ -7,11 +7,11 @@
 
 namespace transport {
 
-// A flight of some length, in cm, inside one cell, at the particle's weight.
+// Scores a flight within one cell, with its length in cm, at the particle's weight.
 extern __device__ void score_flight(const problem& problem, const domain& domain, const particle& particle,
                                     float length);
 
-// A collision, at the weight before it.
+// Scores a collision, at the weight before it.
 extern __device__ void score_collision(const problem& problem, const domain& domain, const particle& particle,
                                        const cross_sections& cross_sections);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flux is the number of collisions over the cross section: fewer additions, and nothing in a void.
+// Estimates the flux as the number of collisions divided by the cross section: fewer additions, but no flux in a void.
 #pragma once
 
 #include "add_to_flux.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The flux is the length of all tracks: every flight counts, and a void has a flux too.
+// Estimates the flux as the length of all tracks: every flight counts, even in a void.
 #pragma once
 
 #include "add_to_flux.cuh"

@@ -6,10 +6,10 @@
 
 namespace transport {
 
-// Follows particles until each is absorbed or has left the grid, and adds up where they were.
+// Follows particles until each is absorbed or has left the grid, and tallies where they were.
 //
 //   seed, num_particles  particle n of all batches draws from stream n of the seed; it belongs to batch n % batches
-//   max_flights          a history that is not over after so many flights is given up and counted as cut
+//   max_flights          a history that has not ended after this many flights is cut, and counted as such
 //   cells_x, _y, _z      cells of the grid, 2^32 - 1 at most; a slab has layers along x: cells_y = cells_z = 1
 //   size_x, _y, _z       edges of the grid in cm; those of a slab in y and z do not matter
 //   materials            the material of each cell, x fastest
@@ -25,8 +25,8 @@ namespace transport {
 //   flux                 batches × num_groups × cells: what is found there is added to
 //   ledger               batches × ledger_entries (ledger.cuh): likewise
 //
-// Launch in two dimensions, without dynamic shared memory: grid = (any, batches), block = 128 (any, in x). A thread
-// follows a particle of its batch after another. The results do not depend on the launch: a particle's history is a
+// Launch in two dimensions, without dynamic shared memory: grid = (any, batches), block = 128 (any, in x). Each thread
+// follows particles of its batch one after another. The results do not depend on the launch: a particle's history is a
 // function of the seed and its number, and sums are of integers.
 __global__ void transport_kernel(wide_t seed, wide_t num_particles, uint32_t max_flights, uint32_t cells_x,
                                  uint32_t cells_y, uint32_t cells_z, float size_x, float size_y, float size_z,
@@ -44,7 +44,7 @@ __global__ void transport_kernel(wide_t seed, wide_t num_particles, uint32_t max
                            group_distribution, {source_x, source_y, source_z}, source_group, reflective_faces,
                            flux_scale, flux + batch * num_groups * cells};
 
-  // A thread's own, and to memory once: one address that all threads of a batch add to would be the bottleneck.
+  // One per thread, written once: atomic additions of all threads to one address would be the bottleneck.
   transport::ledger own = {};
   const wide_t stride = static_cast<wide_t>(gridDim.x) * blockDim.x * batches;
   const wide_t first = (static_cast<wide_t>(blockIdx.x) * blockDim.x + threadIdx.x) * batches + batch;

@@ -6,7 +6,7 @@
 
 namespace transport {
 
-// Turns a particle by an angle of this cosine, about a random azimuth.
+// Turns a particle by the angle with this cosine, at a random azimuth.
 extern __device__ void turn(float cosine, particle& particle);
 
 }  // namespace transport

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // In the basis that a direction spans (Duff and others, «Building an orthonormal basis, revisited», JCGT 6, 2017),
-// which unlike polar angles has no pole.
+// which, unlike polar angles, has no pole.
 #pragma once
 
 #include "elementary.cuh"
@@ -23,7 +23,7 @@ __device__ void turn(float cosine, particle& particle) {
   const vector turned = {fmaf(p, first.x, fmaf(q, second.x, cosine * d.x)),
                          fmaf(p, first.y, fmaf(q, second.y, cosine * d.y)),
                          fmaf(p, first.z, fmaf(q, second.z, cosine * d.z))};
-  // The length, 1 but for rounding, would drift over many collisions.
+  // Without this, rounding errors of the length would accumulate over many collisions.
   const float inverse = 1.0f / sqrtf(fmaf(turned.x, turned.x, fmaf(turned.y, turned.y, turned.z * turned.z)));
   particle.direction = {turned.x * inverse, turned.y * inverse, turned.z * inverse};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The direction's component across the layers; the others do not matter.
+// Only the direction's component across the layers matters.
 #pragma once
 
 #include "elementary.cuh"
