@@ -531,6 +531,9 @@ def page(traces: Mapping[str, Trace]) -> str:
         "module, time runs from left to right, and a vertical line is a call into another module: blue where it is",
         "entered for the first time, orange where it is entered again. The numbers refer to the tables.",
         "",
+        "Constructors, methods and properties of immutable values (`Architecture.sm`, `LinkOptions.flags`,",
+        "`LinkedKernel.decode`) are no calls into their modules: they are read like attributes.",
+        "",
     ]
     return "\n".join([*head, *(describe(way, trace) for way, trace in traces.items())]).rstrip() + "\n"
 

@@ -155,7 +155,7 @@ class LookupCache:
 
     def store_chosen(self, key: str, chosen: Chosen) -> None:
         """Store the kernel that answers the request of a :func:`request_key`, found with the nvJitLink at hand."""
-        from jitlto.cuda import nvjitlink
+        from jitlto.cuda import nvjitlink  # imported lazily: a hit needs no linker
 
         linker = nvjitlink.find_installed(site_packages())
         status = _size_and_time(linker or "")
