@@ -230,7 +230,7 @@ def test_a_file_or_a_cache_that_takes_no_more_is_named_with_a_remedy_that_fits(m
         (
             "",
             "on",
-            (f"not kept in the cache: {tmp_path}/cache/cubins: File too large", "[jitlto-cache-full]"),
+            (f"{tmp_path}/cache/cubins: File too large", "[jitlto-cache-full]"),
             "JITLTO_CACHE_SIZE",
         ),
     ):
