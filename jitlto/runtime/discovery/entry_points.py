@@ -119,7 +119,7 @@ class InstalledFamily(Frozen):
                 "[tool.hatch.build.hooks.jitlto]; reinstalling does not help",
             )
         return DatabaseError(
-            f"{named} the file does not exist",
+            f"{named} there is no such file",
             code="database-not-found",
             where=str(location),
             hint=self.reinstall,

@@ -81,7 +81,7 @@ def test_a_database_is_built_on_first_use_and_when_its_sources_have_changed(
     assert first.plan(arch="sm_90", data_type="float", op_name="twice").link().cubin[:4] == b"\x7fELF"
     said = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert said[0] == (
-        f"my-package 1.0 is installed editable from {source}, and it is used for the first time: building its fragments"
+        f"my-package 1.0 is installed editable from {source} and this is its first use: building its fragments"
     )
     assert said[1].startswith("built the fragments of my-package 1.0 in ")
     assert files(source) == before
@@ -99,7 +99,7 @@ def test_a_database_is_built_on_first_use_and_when_its_sources_have_changed(
     second = anew()
     assert second.database.path == path
     assert second.database.digest != first.database.digest
-    assert "and its sources or its compiler have changed: building its fragments" in caplog.text
+    assert "and its sources or compiler have changed: building its fragments" in caplog.text
 
     # A build that was stopped between the file and what is noted of it; and a note that is no note.
     caplog.clear()
