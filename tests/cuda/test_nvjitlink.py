@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 
 import pytest
 
 from jitlto.cuda import nvfatbin, nvjitlink, nvrtc
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
-from jitlto.errors import ArchitectureError, LinkError, UnresolvedSymbolError, VersionError
+from jitlto.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse_ptx
@@ -210,3 +211,11 @@ def test_a_link_after_a_failed_one_works() -> None:
     with pytest.raises(LinkError):
         link([LinkInput(InputKind.LTOIR, b"garbage", "rubbish")], SM_90, ["-lto"])
     assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
+
+
+def test_a_missing_nvjitlink_is_an_error_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvjitlink.version.cache_clear()
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
+    monkeypatch.delattr(sys.modules["cuda.bindings"], "nvjitlink", raising=False)
+    with raises(ToolchainError, "toolchain-missing", "nvJitLink", hint="pip install"):
+        nvjitlink.version()
