@@ -94,12 +94,9 @@ def resolve(
         UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
             configuration does not select exactly one fragment for every required symbol.
     """
-    bound = dict(configuration)
-    entry = _choose_entry(index, bound, entry_group, pinned)
+    entry = _choose_entry(index, configuration, entry_group, pinned)
     chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
-    for fragment in chosen:
-        bound.update(fragment.key.parameters)
-    bound = _choose_providers(index, configuration, bound, chosen, supplied)
+    _choose_providers(index, configuration, chosen, supplied)
     owners = _name_owners(chosen, supplied)
     needed = {symbol.name for _, owner in owners for symbol in owner.requires}
     _check_inputs_used(index, supplied, needed, sorted(needed))
@@ -111,11 +108,10 @@ def resolve(
                 hint="leave it out, or choose the kernel that calls it",
             )
     _check_bodies(owners, _check_providers(owners))
-    used = {name for fragment in chosen for name, _ in fragment.key.parameters}
     return Resolution(
         entry,
         tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
-        tuple(sorted((name, value) for name, value in bound.items() if name in used)),
+        tuple(sorted((name, values[0]) for name, values in parameter_values(chosen).items() if len(values) == 1)),
     )
 
 
@@ -168,39 +164,57 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
 
 
 def _choose_providers(
-    index: Index,
-    configuration: Mapping[str, str],
-    bound: Mapping[str, str],
-    chosen: list[Fragment],
-    supplied: Sequence[UserSymbols],
-) -> dict[str, str]:
-    """Add providers to the chosen fragments until no symbol is open; return the parameters that they bind."""
-    bound, assumed = dict(bound), set[str]()
+    index: Index, configuration: Mapping[str, str], chosen: list[Fragment], supplied: Sequence[UserSymbols]
+) -> None:
+    """Add providers to the chosen fragments until no symbol is open.
+
+    Each round decides all symbols that it can, so that the order of symbols and fragments has no influence.
+
+    Raises:
+        AmbiguousConfigurationError: If a symbol stays undecided, or was decided by a parameter in which fragments of
+            the kernel differ.
+    """
+    assumed = set[str]()
+    # Of each symbol with several candidates: these, and the parameters on which the others agreed when it was decided.
+    decided: dict[str, tuple[list[Fragment], dict[str, str]]] = {}
     opaque = any(item.opaque for item in supplied)
     while open_symbols := _open_symbols(_name_owners(chosen, supplied), assumed):
-        ambiguous: tuple[Symbol, list[Fragment]] | None = None
-        for symbol, requirer in open_symbols:
-            candidates = [f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)]
-            if len(candidates) > 1:
-                # The parameters of the fragments chosen so far decide only if the configuration leaves a choice: two
-                # symbols of one kernel may need different values of one parameter.
-                candidates = [f for f in candidates if agrees(f.key, bound)] or candidates
-            if len(candidates) == 1:
-                chosen.append(candidates[0])
-                bound = dict(candidates[0].key.parameters) | bound
-                break
-            if not candidates and not opaque:
-                raise _missing(index, symbol, requirer, configuration, supplied)
-            ambiguous = ambiguous or (symbol, candidates)
-        else:
-            # This round decided nothing, so no later one would.
-            if opaque:
-                assumed.update(symbol.name for symbol, _ in open_symbols)
-                continue
-            _check_inputs_used(index, supplied, index.required, [symbol.name for symbol, _ in open_symbols])
-            assert ambiguous is not None  # noqa: S101 - open_symbols is not empty
-            raise _ambiguous(f"several fragments provide {demangle(ambiguous[0].name)}", ambiguous[1], bound)
-    return bound
+        candidates = {
+            symbol.name: [f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)]
+            for symbol, _ in open_symbols
+        }
+        missing = [(symbol, requirer) for symbol, requirer in open_symbols if not candidates[symbol.name]]
+        if missing and not opaque:
+            raise _missing(index, *missing[0], configuration, supplied)
+        forced = [several[0] for several in candidates.values() if len(several) == 1]
+        if not forced:
+            # Only if the configuration leaves a choice: two symbols may need different values of one parameter.
+            bound = _agreed(chosen)
+            for name, several in candidates.items():
+                agreeing = [f for f in several if agrees(f.key, bound)]
+                if len(agreeing) == 1:
+                    decided[name] = several, bound
+                    forced += agreeing
+        chosen += dict.fromkeys(forced)
+        if forced:
+            continue
+        # This round decided nothing, so no later one would.
+        if opaque:
+            assumed.update(candidates)
+            continue
+        _check_inputs_used(index, supplied, index.required, list(candidates))
+        raise _undecided(min(candidates), candidates[min(candidates)], _agreed(chosen))
+    agreed = _agreed(chosen)
+    for name, (several, bound) in sorted(decided.items()):
+        still = {parameter: value for parameter, value in bound.items() if parameter in agreed}
+        agreeing = [f for f in several if agrees(f.key, still)]
+        if len(agreeing) > 1:
+            raise _undecided(name, agreeing, still)
+
+
+def _agreed(fragments: Iterable[Fragment]) -> dict[str, str]:
+    """Return the parameters for which all fragments that have them have one value."""
+    return {name: values[0] for name, values in parameter_values(fragments).items() if len(values) == 1}
 
 
 def _name_owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) -> list[_Owner]:
@@ -215,6 +229,10 @@ def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tupl
         for symbol in owner.requires:
             needed.setdefault(symbol.name, (symbol, name))
     return [needed[name] for name in sorted(needed) if name not in provided]
+
+
+def _undecided(symbol: str, candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:
+    return _ambiguous(f"several fragments provide {demangle(symbol)}", candidates, bound)
 
 
 def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import (
@@ -369,6 +369,96 @@ def test_the_order_of_what_is_pinned_does_not_matter(pinned: list[Fragment]) -> 
         "f/helper[mode=fast]",
         "f/op[data_type=float,metric=l2]",
     ]
+
+
+def test_a_parameter_in_which_required_fragments_differ_decides_nothing() -> None:
+    floats, doubles = (
+        fragment("aaa", provides=["aaa"], data_type="float"),
+        fragment("bbb", provides=["bbb"], data_type="double"),
+    )
+    both = [fragment("which", provides=["which"], data_type=name) for name in ("float", "double")]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous", "data_type", "float", "double"):
+        resolve(Index([kernel("aaa", "bbb", "which"), floats, doubles, *both]), {})
+
+
+def test_a_parameter_that_is_contradicted_only_later_decides_nothing_either() -> None:
+    fragments = [
+        kernel("aaa", "which"),
+        fragment("aaa", provides=["aaa"], data_type="float"),
+        fragment("which", provides=["which"], requires=["late"], data_type="float", own="1"),
+        fragment("which", provides=["which"], data_type="double", own="2"),
+        fragment("late", provides=["late"], data_type="double"),
+    ]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous", "data_type"):
+        resolve(Index(fragments), {})
+
+
+SYMBOLS = "abcd"
+
+
+@st.composite
+def families(draw: st.DrawFn) -> tuple[list[Fragment], dict[str, str]]:
+    """Fragments with few symbols, parameters and values, so that they often agree and often do not; a configuration."""
+    symbol = st.sampled_from(SYMBOLS)
+    values = st.sampled_from([{"p": "x"}, {"p": "y"}, {"p": "x"}, {"p": "y"}, {"q": "x"}, {"p": "x", "q": "y"}, {}])
+    fragments = [kernel(*draw(st.sets(symbol, min_size=2)), **draw(values))]
+    for name in SYMBOLS:
+        offered = draw(st.lists(values, min_size=1, max_size=2, unique_by=lambda one: tuple(one.items())))
+        required = st.sets(symbol, max_size=1)
+        fragments += [fragment(f"g{name}", provides=[name], requires=draw(required), **one) for one in offered]
+    return fragments, draw(st.sampled_from([{}, {}, {"p": "x"}, {"q": "y"}]))
+
+
+def renamed(fragments: Iterable[Fragment], new: dict[str, str]) -> list[Fragment]:
+    """The same fragments with other names of symbols, groups, parameters and values."""
+
+    def rename(symbols: tuple[Symbol, ...]) -> list[str]:
+        return sorted(new[symbol.name] for symbol in symbols)
+
+    return [
+        fragment(
+            new[f.key.group],
+            provides=rename(f.provides),
+            requires=rename(f.requires),
+            role=f.role,
+            **{new[name]: new[value] for name, value in f.key.parameters},
+        )
+        for f in fragments
+    ]
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(families(), st.data())
+def test_no_renaming_and_no_order_leads_to_another_kernel(
+    family: tuple[list[Fragment], dict[str, str]], data: st.DataObject
+) -> None:
+    fragments, configuration = family
+    olds = [*SYMBOLS, "kern", *(f"g{name}" for name in SYMBOLS), *"pqxy"]
+    new = dict(zip(olds, (f"n{number}" for number in data.draw(st.permutations(range(len(olds))))), strict=True))
+    shuffled = data.draw(st.permutations(renamed(fragments, new)))
+    changed = {new[name]: new[value] for name, value in configuration.items()}
+    try:
+        found = resolve(Index(fragments), configuration)
+    except PlanError:
+        with pytest.raises(PlanError):
+            resolve(Index(shuffled), changed)
+        return
+    other = resolve(Index(shuffled), changed)
+    assert sorted(keys(other)) == sorted(str(f.key) for f in renamed(found.fragments, new))
+    assert dict(other.configuration) == {new[name]: new[value] for name, value in found.configuration}
+
+
+@pytest.mark.slow
+@settings(max_examples=300)
+@given(families())
+def test_the_configuration_of_a_kernel_leads_to_it_again(family: tuple[list[Fragment], dict[str, str]]) -> None:
+    fragments, configuration = family
+    try:
+        found = resolve(Index(fragments), configuration)
+    except PlanError:
+        return
+    assert resolve(Index(fragments), dict(found.configuration) | configuration) == found
 
 
 @st.composite
