@@ -93,7 +93,7 @@ def cpp_name(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return value
+        return str.__str__(value)  # a str itself, whatever a subclass prints
     if isinstance(value, int) or type(value) is float:
         return str(value)
     typestr = getattr(value, "str", None)
@@ -107,6 +107,16 @@ def cpp_name(value: object) -> str:
     if name in _NUMPY_NAMES:
         return _BY_TYPESTR[_NUMPY_NAMES[name]].name
     raise TypeError(f"invalid parameter value {value!r}: expected text, a number, a boolean or a dtype")
+
+
+def is_exact(value: object) -> bool:
+    """Return whether equal values of this type always have one C++ name, so that a value may stand for its name.
+
+    Not so for floats (``0.0 == -0.0``), nor for what may change or compare as it likes: arrays, tensors, subclasses.
+    """
+    kind = type(value)
+    library = kind.__module__.partition(".")[0]
+    return kind in (str, int, bool, type) or (library in ("numpy", "torch") and not hasattr(value, "item"))
 
 
 def is_same_value(a: str, b: str) -> bool:

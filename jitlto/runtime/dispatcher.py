@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
 from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
+from jitlto.model.types import is_exact
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -69,7 +69,8 @@ class Dispatcher:
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
-        self._typed = any(_alike(family.parameters[name]) for name in names)
+        # To Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
+        self._typed = any(map(_is_number, (value for name in names for value in family.parameters[name])))
         self._family = family
         self._fixed = dict(fixed)
         # Copied, so that callers can change their dict later.
@@ -86,7 +87,8 @@ class Dispatcher:
             return self.tables[kind()][request]
         except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning reports
             launcher = self._find(values)
-        self.tables[kind()][request] = launcher
+        if all(map(is_exact, values)):
+            self.tables[kind()][request] = launcher
         return launcher
 
     def _find(self, values: tuple[object, ...]) -> Launcher:
@@ -101,7 +103,10 @@ class Dispatcher:
         return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
 
 
-def _alike(values: Sequence[str]) -> bool:
-    """Return whether some of a parameter's values are equal in Python, such as ``1`` and ``true``."""
-    numbers = [{"true": "1", "false": "0"}.get(value, value) for value in values]
-    return len({float(n) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", n) else n for n in numbers}) < len(values)
+def _is_number(value: str) -> bool:
+    """Return whether a parameter value may be given as a Python number or truth value."""
+    try:
+        float(value)
+    except ValueError:
+        return value in ("true", "false")
+    return True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, LinkError
-from jitlto.model.types import cpp_name
+from jitlto.model.types import cpp_name, is_exact
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
@@ -252,13 +252,20 @@ class KernelFamily:
         if link_options and not isinstance(link_options, Mapping):
             raise TypeError(f"link options must be a dict, not {type(link_options).__name__}")
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
+        how = (device.kind(), entry, link_mode, options)
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
-        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()), types)
+        request = (*how, tuple(configuration.items()), types)
         try:
             return self._requests[request]
         except (KeyError, TypeError):
-            pass  # TypeError: a value that cannot be hashed; planning will report it
+            pass  # TypeError: a value that cannot be hashed
+        try:
+            spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
+            request = (*how, tuple(spelled.items()), tuple(map(type, spelled.values())))
+            return self._requests[request]
+        except (KeyError, TypeError):
+            pass  # TypeError: an invalid value, which planning reports
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         capability = device.current().compute_capability
         cache, key, launcher = self.session.lookup_cache, None, None

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import jitlto
 from jitlto.errors import (
@@ -18,8 +22,10 @@ from jitlto.errors import (
     UnknownParameterError,
     UnknownValueError,
 )
-from jitlto.model.fragment import FragmentKey
+from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.types import cpp_name
 from jitlto.runtime import dispatcher
+from jitlto.runtime import family as family_module
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
@@ -168,18 +174,73 @@ def test_link_options_that_cannot_be_hashed_are_accepted_by_a_launcher(mini: Ker
         mini.launcher(data_type="float", op_name="twice", link_options={"ptxas": ["-v"], "nonsense": 1})
 
 
-@pytest.mark.parametrize(
-    ("values", "alike"),
-    [
-        (("1", "2"), False),
-        (("1", "true"), True),
-        (("0", "false", "x"), True),
-        (("1", "1.0"), True),
-        (("float",), False),
-    ],
-)
-def test_values_that_python_holds_for_equal_are_told_apart(values: tuple[str, ...], alike: bool) -> None:
-    assert dispatcher._alike(values) is alike
+class Counted(IntEnum):
+    ONE = 1
+
+
+class Renamed(str):
+    """Text that prints, hashes and compares as something else."""
+
+    def __str__(self) -> str:
+        return "float"
+
+    def __eq__(self, _: object) -> bool:
+        return True
+
+    def __hash__(self) -> int:
+        return hash("float")
+
+
+NUMBERS = [0, 1, -1, 2, 0.0, -0.0, 1.0, 0.5, 0.1, 1e30, float("inf"), float("nan"), True, False]
+VALUES = [
+    *NUMBERS,
+    *map(str, NUMBERS),
+    *(make(number) for make in (np.float64, np.float32, np.asarray) for number in NUMBERS),
+    *(np.int64(1), np.uint8(1), np.bool_(True), np.str_("1")),
+    *("float", "float32", "double", "true", Renamed("double"), Renamed("1")),
+    *(np.float32, np.float64, np.dtype("f4"), np.dtype("f8"), np.dtype("c8"), Role.DEVICE, Counted.ONE),
+]
+
+
+@pytest.fixture
+def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
+    """A family whose launchers are the C++ names of the values that they were planned for."""
+    device = SimpleNamespace(compute_capability=(9, 0))
+    for module in (family_module.device, dispatcher):
+        monkeypatch.setattr(module, "kind", lambda: (9, 0))
+    monkeypatch.setattr(family_module.device, "current", lambda: device)
+    monkeypatch.setattr(type(mini.session), "lookup_cache", None)
+
+    def planner(entry: str | None, **configuration: object) -> SimpleNamespace:
+        names = tuple(map(cpp_name, configuration.values()))
+        target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
+        return SimpleNamespace(plan=lambda **_: SimpleNamespace(names=names, link_target=target))
+
+    monkeypatch.setattr(mini, "planner", planner)
+    monkeypatch.setattr(mini, "_load_plan", lambda plan: plan.names)
+    names = sorted({cpp_name(value) for value in VALUES})
+    monkeypatch.setattr(mini, "parameters", {"bias": names, "data_type": names})
+    return mini
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(requests=st.lists(st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)), min_size=2, max_size=8))
+def test_values_of_different_names_never_share_a_launcher(
+    by_name: KernelFamily, requests: list[tuple[object, object]]
+) -> None:
+    choose = by_name.dispatcher("bias", "data_type")
+    for bias, data_type in requests * 2:
+        names = (cpp_name(bias), cpp_name(data_type))
+        assert by_name.launcher(bias=bias, data_type=data_type) == names
+        assert choose(bias, data_type) == names
+
+
+def test_a_value_that_changes_in_place_is_read_anew(by_name: KernelFamily) -> None:
+    value = np.asarray(1)
+    choose = by_name.dispatcher("bias")
+    assert (by_name.launcher(bias=value), choose(value)) == (("1",), ("1",))
+    value += 1
+    assert (by_name.launcher(bias=value), choose(value)) == (("2",), ("2",))
 
 
 def test_a_fragment_that_nothing_calls_cannot_be_added(mini: KernelFamily) -> None:
