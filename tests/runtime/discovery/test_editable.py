@@ -175,11 +175,81 @@ def test_everything_that_decides_which_header_is_included_counts(source: Path) -
     states.append(state(source))
     assert None not in states
     assert len(set(states)) == len(states)
-    # What a build or an editor leaves is none of it.
-    (folder / ".op.cuh.swp").write_text("")
-    (folder / "__pycache__").mkdir()
-    (folder / "__pycache__" / "x.pyc").write_text("")
+    # What tools and editors leave is none of it.
+    for name in (".op.cuh.swp", "op.cuh~", ".#op.cuh", "__pycache__/x.pyc", ".git/HEAD", ".mypy_cache/x.json"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("")
     assert state(source) == states[-1]
+
+
+@pytest.mark.parametrize("name", [".generated/new.cuh", ".new.cuh", "inner/.deep/x/new.cuh"])
+def test_sources_whose_names_begin_with_a_dot_count(source: Path, name: str) -> None:
+    path = source / "kernels" / "mini" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    states = []
+    for text in ("int a;\n", "int b;\n"):
+        path.write_text(text)
+        states.append(state(source))
+    assert None not in states
+    assert len(set(states)) == 2
+
+
+@pytest.mark.parametrize("link", ["file", "folder", "folder of a folder"])
+def test_sources_behind_symbolic_links_count(source: Path, tmp_path: Path, link: str) -> None:
+    folder = source / "kernels" / "mini"
+    outside = tmp_path / "outside" / "inner"
+    outside.mkdir(parents=True)
+    header = outside / "linked.cuh"
+    header.write_text("int a;\n")
+    if link == "file":
+        (folder / "linked.cuh").symlink_to(header)
+    else:
+        (folder / "linked").symlink_to(outside if link == "folder" else outside.parent)
+    states = [state(source)]
+    header.write_text("int b;\n")
+    states.append(state(source))
+    if link != "file":
+        (outside / "new.cuh").write_text("")
+        states.append(state(source))
+    assert None not in states
+    assert len(set(states)) == len(states)
+
+
+def test_the_folder_that_a_link_names_counts(source: Path) -> None:
+    folder = source / "kernels" / "mini"
+    states = []
+    for name in ("a", "b"):
+        (folder / name).mkdir()
+        (folder / name / "x.cuh").write_text(f"int {name};\n")
+    for name in ("a", "b"):
+        (folder / "linked").unlink(missing_ok=True)
+        (folder / "linked").symlink_to(name)
+        states.append(state(source))
+    assert None not in states
+    assert len(set(states)) == 2
+
+
+def test_links_that_go_round_end(source: Path) -> None:
+    folder = source / "kernels" / "mini"
+    (folder / "round").symlink_to(folder)
+    (folder / "up").symlink_to("..")
+    (folder / "gone").symlink_to("nowhere")
+    before = state(source)
+    assert before is not None
+    (folder / "new.cuh").write_text("")
+    assert state(source) not in (before, None)
+
+
+def test_more_files_than_a_start_can_read_are_left_to_the_build(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editable, "_MOST_FILES", 10)
+    assert state(source) is not None
+    (tmp_path / "many").mkdir()
+    for number in range(10):
+        (tmp_path / "many" / str(number)).write_text("")
+    (source / "kernels" / "mini" / "many").symlink_to(tmp_path / "many")
+    assert state(source) is None
 
 
 def test_a_prebuilt_database_is_left_to_the_build(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
