@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from jitlto.build import validate
+from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
@@ -65,7 +66,7 @@ def merge_databases(
         for family in families:
             own = [fragment for _, (fragment, _) in sorted(family.fragments.items())]
             if family.includes is not None:
-                validate.check_interface_includes(family.record, own, family.includes)
+                check_interfaces(family.record, own, family.includes)
             merger.advice += validate.check_fragments(family.record, own)
             fragments += own
         blobs = {

@@ -18,6 +18,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.scheduler import CompileRequest, Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
+from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvrtc
@@ -167,6 +168,6 @@ def _validate(
     for record in records:
         own = [fragment for fragment in made.fragments if fragment.key.family == record.name]
         own.sort(key=lambda fragment: fragment.key)
-        validate.check_interface_includes(record, own, made.includes)
+        check_interfaces(record, own, made.includes)
         advice += validate.check_fragments(record, own)
     return tuple(advice), None

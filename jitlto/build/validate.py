@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os.path
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
 from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind
+from jitlto.model.fragment import Fragment, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import is_compatible
 
@@ -35,33 +34,6 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
     _check_weak(fragments, interface)
     _check_layouts(fragments)
     return [*_report_unmet(family, fragments), *_report_strong_helpers(fragments, interface)]
-
-
-def check_interface_includes(
-    family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, frozenset[str]]
-) -> None:
-    """Check that every fragment that requires a symbol of an interface header includes that header.
-
-    If a source declares the symbol itself, its types may differ although names and layouts agree.
-
-    Args:
-        includes: The headers that the source of each fragment can reach.
-
-    Raises:
-        BuildError: For the first fragment that does not.
-    """
-    headers: dict[str, str] = {}
-    for provider in fragments:
-        group = family.group(provider.key.group)
-        if group is not None and group.interface is not None:
-            headers |= dict.fromkeys((s.name for s in provider.provides), os.path.normpath(group.interface))
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            header = headers.get(symbol.name)
-            if header is not None and header not in includes[fragment.key]:
-                what = f"{fragment.key} requires {demangle(symbol.name)} but does not include its interface {header}"
-                hint = f'#include "{header}" instead of declaring it again, so that its types are checked'
-                raise BuildError(what, code="build-interface-not-included", hint=hint)
 
 
 def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:

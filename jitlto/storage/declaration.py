@@ -32,9 +32,10 @@ class GroupDeclaration:
         matrix, template: The files; both None for a device group that callers supply at run time.
         key: The parameters that identify a fragment of the group.
         params: Kernel parameters, ``type name`` each, with ``{{parameter}}`` placeholders; entrypoints only.
-        interface: The header that declares what the group defines.
+        interface: The header that declares what the group defines; "" for none on purpose, None if that is not said.
         entry: The C++ name of the kernel, without namespaces and arguments, if a source defines several.
         syntax: ``jinja`` or ``cmake``.
+        shared: Key parameters whose values may have the same source.
     """
 
     name: str
@@ -46,6 +47,7 @@ class GroupDeclaration:
     interface: str | None
     entry: str | None
     syntax: str
+    shared: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +177,9 @@ class _GroupTable(msgspec.Struct):
     matrix: str | None = None
     template: str | None = None
     key: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
     params: tuple[str, ...] | None = None
-    interface: str = ""
+    interface: str | bool | None = None
     entry: str | None = None
     syntax: Literal["jinja", "cmake"] | None = None
 
@@ -240,7 +243,7 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         raise table.error("params and entry are for kernels, not for device groups", case="unknown-key")
     interface = _interface(table, group.interface)
     is_supplied = role is Role.DEVICE and group.matrix is None and group.template is None
-    if is_supplied and interface is None:
+    if is_supplied and not interface:
         raise table.error(
             "missing keys 'matrix' and 'template', or 'interface'",
             "declare a group that callers supply at run time in an interface header",
@@ -252,6 +255,10 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
                 f"key parameter {parameter!r} is reserved, repeated or not an identifier",
                 f"reserved are {', '.join(sorted(RESERVED))}",
             )
+    for parameter in group.shared:
+        if parameter not in group.key:
+            hint = suggest(parameter, group.key, f"key is {list(group.key)}")
+            raise table.error(f"shared names {parameter!r}, which is not in key", hint)
     return GroupDeclaration(
         name,
         role,
@@ -262,16 +269,21 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         interface,
         group.entry or None,
         group.syntax or default_syntax,
+        group.shared,
     )
 
 
-def _interface(table: TomlTable, name: str) -> str | None:
+def _interface(table: TomlTable, name: str | bool | None) -> str | None:
+    if name is True:
+        raise table.error("interface is true", "name the header, or write interface = false for none", case="interface")
+    if not name:
+        return "" if name is False else None
     if os.path.isabs(name) or os.path.normpath(name).startswith(".."):  # noqa: PTH117 - a header's name
         what = f"interface {name!r} leaves the include directories"
         raise table.error(what, "name it relative to one of them", case="interface")
     if '"' in name or not name.isprintable():
         raise table.error(f"interface {name!r} cannot stand in an #include", "rename the header", case="interface")
-    return name or None
+    return name
 
 
 def _include(table: TomlTable, directory: str) -> Path:

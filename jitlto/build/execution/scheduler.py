@@ -23,6 +23,7 @@ from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
+from jitlto.build.interfaces import explain_contradiction
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import CompileError, JitltoError
@@ -263,7 +264,7 @@ class Scheduler:
         task.release()
         for position in task.positions:
             rendered = self._requests[position].rendered
-            described = _describe(error, rendered)
+            described = _describe(error, rendered, task.request.config)
             self._outcome.failures.append((position, Failure(rendered, described)))
             self.observer.failed(rendered.key, described)
         if not self.keep_going:
@@ -273,9 +274,13 @@ class Scheduler:
             self._claimed = [t for t in self._claimed if t.positions[0] < first]
 
 
-def _describe(error: JitltoError, rendered: RenderedSource) -> JitltoError:
-    """Add template, combination and source lines to a compile error."""
+def _describe(error: JitltoError, rendered: RenderedSource, config: CompileConfig) -> JitltoError:
+    """Add template, combination, source lines and the interface to a compile error."""
     if isinstance(error, CompileError):
-        return diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
+        described = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
+        if interface := rendered.group.interface:
+            text = config.own.find(interface) or b""
+            explain_contradiction(described, interface, text.decode("utf-8", "replace"))
+        return described
     error.where = error.where or rendered.origin
     return error

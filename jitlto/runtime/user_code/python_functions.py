@@ -101,7 +101,7 @@ def _defined_by(
             hint=f"{suggest(function.group, names)} name the function after a group, or pass group=; "
             f"the groups are {', '.join(names)}".lstrip(),
         )
-    if group.interface is None:
+    if not group.interface:
         raise PlanError(
             f"group {group.name} declares no interface header, so its types are unknown",
             code="plan-python-interface",

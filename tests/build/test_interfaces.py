@@ -1,0 +1,204 @@
+"""Interfaces: types that differ between two fragments are found by the build, and both declarations are named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.interfaces import check_interfaces
+from jitlto.build.merge import merge_databases
+from jitlto.build.pipeline import build
+from jitlto.build.shards import Shard
+from jitlto.errors import BuildError, CompileError, FamilyError
+from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.options import LinkOptions
+from jitlto.model.versions import Architecture
+from jitlto.storage.declaration import load_family
+from tests.conftest import BuildFamily
+from tests.support.errors import raises
+from tests.support.families import write_family
+
+TOML = """[family]
+name = "act"
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+[device.activation]
+matrix = "activation.json"
+template = "activation.cu.jinja"
+key = ["name"]
+"""
+DECLARED, NONE = 'interface = "activation.cuh"\n', "interface = false\n"
+TEMPLATE = "template <class T> __device__ T activation(T x);"
+
+
+def family(
+    interface: str, definition: str, *, call: str = "*x = activation(*x);", instance: str = ""
+) -> dict[str, str]:
+    """A kernel that calls ``activation`` as ``interface`` declares it, and one definition, in relu.cuh."""
+    return {
+        "family.toml": TOML + DECLARED,
+        "kern.json": "{}",
+        "activation.json": '{"name": ["relu"]}',
+        "activation.cuh": f"#pragma once\n// The activation(s).\n{interface}\n",
+        "relu.cuh": f"{definition}\n",
+        "kern.cu.jinja": f'#include "activation.cuh"\n__global__ void kern(float* x) {{ {call} }}\n',
+        "activation.cu.jinja": f'#include "{{{{name}}}}.cuh"\n{instance}\n',
+    }
+
+
+FLOAT = "__device__ float activation(float x);"
+FINE = "__device__ float activation(float x) { return x > 0 ? x : 0; }"
+
+
+def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) -> None:
+    assert build_family(family(FLOAT, FINE)).advice == ()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "definition", "options"),
+    [
+        (FLOAT, "__device__ int activation(float x) { return x > 0; }", {}),
+        (TEMPLATE, "template <class T> __device__ float activation(T x) { return x; }",
+         {"instance": "template __device__ float activation<float>(float);"}),
+        ('extern "C" ' + FLOAT, 'extern "C" __device__ int activation(float x) { return x > 0; }', {}),
+        ('extern "C" ' + FLOAT, 'extern "C" __device__ float activation(int x) { return x > 0; }', {}),
+        ("extern __device__ float activation;", "__device__ int activation = 1;", {"call": "*x = activation;"}),
+        ("extern __constant__ float activation[4];", "__constant__ float activation[5] = {};",
+         {"call": "*x = activation[1];"}),
+    ],
+)  # fmt: skip
+def test_a_definition_that_contradicts_its_interface_does_not_compile(
+    build_family: BuildFamily, interface: str, definition: str, options: dict[str, str]
+) -> None:
+    with raises(CompileError, "compile", "activation.cuh", interface, "group activation", hint=interface):
+        build_family(family(interface, definition, **options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "definition", "options", "names"),
+    [
+        (FLOAT, "__device__ float activation(float& x) { return x; }", {}, ("activation(float&)", "activation(float)")),
+        ("__device__ float activation(const float* x);", "__device__ float activation(float* x) { return *x; }",
+         {"call": "*x = activation(x);"}, ("activation(float*)", "activation(float const*)")),
+        (TEMPLATE, "template <class T> __device__ T activation(T& x) { return x; }",
+         {"instance": "template __device__ float activation<float>(float&);"},
+         ("float activation<float>(float&)", "float activation<float>(float)")),
+        (f"namespace n {{ {FLOAT} }}", FINE, {"call": "*x = n::activation(*x);"}, ("n::activation(float)",)),
+        (f"namespace n {{ {FLOAT} }}", f"using namespace n;\n{FINE}", {"call": "*x = n::activation(*x);"},
+         ("n::activation(float)",)),
+    ],
+)  # fmt: skip
+def test_a_definition_of_another_overload_is_refused(
+    build_family: BuildFamily, interface: str, definition: str, options: dict[str, str], names: tuple[str, ...]
+) -> None:
+    keys = ("act/activation[name=relu]", "act/kern[]", "activation.cuh")
+    with raises(BuildError, "build-interface-mismatch", *keys, *names):
+        build_family(family(interface, definition, **options))
+
+
+@pytest.mark.slow
+def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> None:
+    instance = "template __device__ int activation<int>(int);"
+    report = build_family(family(TEMPLATE, TEMPLATE[:-1] + " { return x; }", instance=instance))
+    assert ["float activation<float>(float)" in advice for advice in report.advice] == [True]
+
+
+#: The kernel calls a function of the same size and another meaning: nothing but an interface shows it.
+SLIP = family("", "__device__ int activation(float x) { return x > 0; }") | {
+    "kern.cu.jinja": "__device__ float activation(float x);\n__global__ void kern(float* x) { *x = activation(*x); }\n"
+}
+
+
+def test_a_group_that_others_require_has_an_interface(build_family: BuildFamily) -> None:
+    names = ["act/kern[]", "activation(float)", "act/activation[name=relu]", 'interface = "activation.cuh"']
+    with raises(BuildError, "build-no-interface", *names, hint="interface = false"):
+        build_family(SLIP | {"family.toml": TOML})
+
+
+@pytest.mark.slow
+def test_parts_are_checked_when_they_are_merged(tmp_path: Path) -> None:
+    loaded = load_family(write_family(tmp_path, SLIP | {"family.toml": TOML}))
+    parts = [tmp_path / f"{number}.fragdb" for number in (1, 2)]
+    for number, part in enumerate(parts, 1):
+        build([loaded], part, jobs=1, shard=Shard(number, 2))
+    with raises(BuildError, "build-no-interface", "act/activation[name=relu]"):
+        merge_databases(parts, tmp_path / "whole.fragdb")
+
+
+def test_none_on_purpose_is_allowed(build_family: BuildFamily) -> None:
+    assert len(build_family(SLIP | {"family.toml": TOML + NONE}).fragments) == 2
+
+
+def test_and_then_layouts_are_compared(build_family: BuildFamily) -> None:
+    source = SLIP | {"relu.cuh": "__device__ double activation(float x) { return x > 0; }", "family.toml": TOML + NONE}
+    with raises(BuildError, "build-layout-mismatch", "act/kern[]", "act/activation[name=relu]"):
+        build_family(source)
+
+
+@pytest.mark.slow
+def test_a_variable_of_a_kernel_that_a_device_function_uses_needs_one_too(build_family: BuildFamily) -> None:
+    files = SLIP | {
+        "family.toml": TOML + NONE,
+        "relu.cuh": "extern __device__ int scale;\n__device__ int activation(float x) { return x * scale; }",
+        "kern.cu.jinja": "__device__ float scale = 2;\n" + SLIP["kern.cu.jinja"],
+    }
+    with raises(BuildError, "build-no-interface", "scale", "act/kern[]"):
+        build_family(files)
+    files["family.toml"] = files["family.toml"].replace("[device", 'interface = "scale.cuh"\n[device')
+    files["scale.cuh"] = "#pragma once\nextern __device__ float scale;\n"
+    with raises(BuildError, "build-interface-not-included", "scale.cuh", "act/activation[name=relu]"):
+        build_family(files)
+    files["relu.cuh"] = '#include "scale.cuh"\n__device__ int activation(float x) { return x * scale; }'
+    assert len(build_family(files).fragments) == 2
+
+
+@pytest.mark.parametrize(("value", "code"), [("true", "family-interface"), ("1", "family-invalid-value")])
+def test_an_interface_is_a_name_or_false(tmp_path: Path, value: str, code: str) -> None:
+    with raises(FamilyError, code, where="[device.activation]"):
+        load_family(write_family(tmp_path, SLIP | {"family.toml": f"{TOML}interface = {value}\n"}))
+
+
+def test_a_group_that_callers_supply_needs_a_header(tmp_path: Path) -> None:
+    toml = TOML + NONE + "[device.user]\ninterface = false\n"
+    with raises(FamilyError, "family-missing-key", where="[device.user]"):
+        load_family(write_family(tmp_path, SLIP | {"family.toml": toml}))
+
+
+def fragment(group: str, provides: str = "", requires: str = "", **parameters: str) -> Fragment:
+    def symbols(names: str) -> tuple[Symbol, ...]:
+        return tuple(Symbol(name, SymbolKind.FUNCTION, "(4)(4)") for name in names.split())
+
+    key = FragmentKey.make("f", group, parameters)
+    role = Role.ENTRYPOINT if group == "kern" else Role.DEVICE
+    return Fragment(key, role, "", (), symbols(provides), symbols(requires), (), ())
+
+
+def check(*fragments: Fragment, supplied: str = "") -> None:
+    groups = [GroupRecord("kern", Role.ENTRYPOINT, (), None, False), GroupRecord("op", Role.DEVICE, (), "op.h", False)]
+    headers = (("user.h", supplied),) if supplied else ()
+    if supplied:
+        groups.append(GroupRecord("user", Role.DEVICE, (), "user.h", True))
+    record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), tuple(groups), headers)
+    check_interfaces(record, fragments, {one.key: frozenset({"op.h"}) for one in fragments})
+
+
+# op(float), op(double), op(float&), n::op(float)
+OP_F, OP_D, OP_RF, N_OP_F = "_Z2opf", "_Z2opd", "_Z2opRf", "_ZN1n2opEf"
+
+
+@pytest.mark.parametrize("other", [OP_D, OP_RF, N_OP_F])
+def test_what_nobody_requires_is_refused_only_where_it_stands_for_what_nobody_defines(other: str) -> None:
+    check(fragment("kern", requires=OP_F), fragment("op", OP_F, t="a"), fragment("op", other, t="b"))
+    check(fragment("kern", requires=OP_F), fragment("op", "_Z4elsef"))
+    check(fragment("kern", requires=OP_F, t="a"), fragment("op", other, t="b"))  # which never meet
+    check(
+        fragment("kern", requires=OP_F), fragment("op", f"{other} _Z3onef"), fragment("op", requires="_Z3onef", t="x")
+    )
+    check(fragment("kern", requires=OP_F), fragment("op", other), supplied="__device__ float op(float);")
+    with raises(BuildError, "build-interface-mismatch", "f/op[t=b]", "f/kern[]", "op(float)"):
+        check(fragment("kern", requires=OP_F), fragment("op", other, t="b"), supplied="__device__ float stop(float);")
