@@ -58,7 +58,10 @@ def test_a_bug_of_a_template_is_one_cause(grouped: Grouped) -> None:
 
 def test_types_and_shifted_lines_in_the_message_do_not_tell_causes_apart(grouped: Grouped) -> None:
     shifted = "{% if data_type == 'double' %}\n// one\n// two\n{% endif %}" + OPERATION
-    (cause,), _ = grouped(op__cu__jinja=shifted.replace("{{expr}}", "({{data_type}} *)(a) + sizeof({{data_type}}[4])"))
+    text = shifted.replace("{{expr}}", "({{data_type}} *)(a) + sizeof({{data_type}}[4])")
+    (cause,), _ = grouped(
+        op__cu__jinja=text, family__toml=MINI["family.toml"].replace("interface", 'shared = ["op_name"]\ninterface')
+    )
     assert len(cause.failures) == 4
     assert len({str(failure.error) for failure in cause.failures}) == 4
 

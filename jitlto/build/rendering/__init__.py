@@ -1,0 +1,1 @@
+"""What templates may say, and the process in which they are rendered."""

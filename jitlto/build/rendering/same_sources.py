@@ -1,0 +1,82 @@
+"""Key parameters that the sources of a group do not depend on: whoever asks for another value gets the same kernel."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+
+from jitlto.errors import FamilyError
+from jitlto.model.fragment import FragmentKey
+from jitlto.storage.declaration import GroupDeclaration
+
+# Comments and blanks of C++; literals and numbers come first, which may look as if they held some.
+_TOKEN = re.compile(
+    r"""(?P<kept>
+        R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \d[\w.]*(?:'\w+)*
+    )
+    | (?: \s | //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )+""",
+    re.S | re.X,
+)
+
+
+class SameSources:
+    """The keys of one group by their sources, compared without comments and blanks.
+
+    Headers need no comparison: all sources of a group find the same ones, and so differ by their own text alone.
+    """
+
+    def __init__(self, group: GroupDeclaration) -> None:
+        self._group = group
+        self._keys: dict[bytes, list[FragmentKey]] = defaultdict(list)
+        self.has_gaps = False  # some combinations could not be rendered
+
+    def add(self, key: FragmentKey, text: str) -> None:
+        plain = _TOKEN.sub(_shorten, text).strip()
+        self._keys[hashlib.sha256(plain.encode()).digest()].append(key)
+
+    def check(self, where: str) -> None:
+        """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
+
+        Raises:
+            FamilyError: If they have not, or a parameter is in ``shared`` for nothing.
+        """
+        unneeded = dict.fromkeys(self._group.shared)
+        for keys in self._keys.values():
+            varying = _varying(keys)
+            for name in varying:
+                unneeded.pop(name, None)
+            if undeclared := [name for name in varying if name not in self._group.shared]:
+                self._refuse(keys, undeclared, where)
+        if unneeded and not self.has_gaps:
+            what = f"shared names {' and '.join(unneeded)}, but every value has a source of its own"
+            raise FamilyError(what, code="family-unneeded-shared", where=where, hint="remove it from shared")
+
+    def _refuse(self, keys: list[FragmentKey], undeclared: list[str], where: str) -> None:
+        first = keys[0]
+        other = next(key for key in keys if set(_varying([first, key])) & set(undeclared))
+        names = " and ".join(undeclared)
+        shared = json.dumps([*self._group.shared, *undeclared])
+        raise FamilyError(
+            f"{first} and {other} have the same source, in which {names} changes nothing",
+            code="family-same-source",
+            where=where,
+            hint=f"use {names} in {self._group.template}, or remove it from key; if they are meant to be the same, "
+            f"declare it: shared = {shared}",
+        )
+
+
+def _shorten(match: re.Match[str]) -> str:
+    if match["kept"] is not None:
+        return match[0]
+    return "\n" if "\n" in match[0] else " "
+
+
+def _varying(keys: list[FragmentKey]) -> list[str]:
+    """The parameters in which keys of one group differ."""
+    values: dict[str, set[str]] = defaultdict(set)
+    for key in keys:
+        for name, value in key.parameters:
+            values[name].add(value)
+    return [name for name, several in values.items() if len(several) > 1]
