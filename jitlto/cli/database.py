@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
-from jitlto.cli.output_files import check_outputs, write_output
+from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, json_option
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.fragment import Fragment, FragmentKey
@@ -226,6 +226,7 @@ def report(database: Path, output: Path, timings: tuple[Path, ...], check_file: 
     opened, family = open_database(database)
     with opened:
         check_outputs({"-o": output}, (opened.path, *timings, check_file))
+        check_writable(output)
         seconds: dict[str, float] = {}
         for path in timings:
             seconds |= read_seconds(path)

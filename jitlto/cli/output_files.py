@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,22 +61,34 @@ def family_sources(families: Iterable[FamilyDeclaration]) -> list[Path]:
 
 
 def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> None:
-    """Write a file atomically. A target that is not a regular file, such as a pipe, is written directly.
+    """Write a file, whole or not at all.
 
     Raises:
         JitltoError: If it cannot be written.
     """
-    try:
+    with _report_unwritable(path):
         if make_directory:
             path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():
-            path.write_bytes(data)
-            return
-        with files.replacing(path.resolve()) as temporary:
-            temporary.write_bytes(data)
+        files.write(path, data, sync=not make_directory)  # of many files, which are quickly made again, none is synced
+
+
+def check_writable(path: Path) -> None:
+    """Check before any work that :func:`write_output` can write a file.
+
+    Raises:
+        JitltoError: If it cannot.
+    """
+    with _report_unwritable(path):
+        files.check_replaceable(path)
+
+
+@contextmanager
+def _report_unwritable(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
-        hint = "use a path in a directory that exists and that you may write"
-        what, code = f"cannot be written: {error.strerror}", "jitlto-unwritable-file"
+        hint = "name a regular file, or a new one in a directory that exists and that you may write"
+        what, code = f"cannot be written: {error.strerror or error}", "jitlto-unwritable-file"
         raise JitltoError(what, code=code, where=str(path), hint=hint) from error
 
 

@@ -10,7 +10,7 @@ import click
 
 from jitlto.cli.families import find_family, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.output_files import check_outputs, write_output
+from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH, parse_configuration
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.model.versions import Architecture
@@ -44,6 +44,8 @@ def plan(
     if output is not None and dump is None:
         raise click.UsageError("-o needs --dump")
     check_outputs({"-o": output}, (database, *sources))
+    if output is not None:
+        check_writable(output)
     configuration = parse_configuration(settings)
     planner = find_family(name, database).planner(entry, **configuration)
     for source in sources:

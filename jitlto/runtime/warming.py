@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,6 +20,7 @@ from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.linking.parallel import run_parallel
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan, Request
+from jitlto.storage import files
 from jitlto.storage.user_caches import user_caches
 
 
@@ -282,11 +282,10 @@ def _writable_cache() -> KernelCache:
 
 
 def _require_writable(output: Path) -> None:
-    parent = output.absolute().parent
-    if not parent.is_dir():
-        raise _unwritable(output, "its directory does not exist", "create it")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise _unwritable(output, "no permission to write to its directory", "change the permissions")
+    try:
+        files.check_replaceable(output)
+    except OSError as error:
+        raise _unwritable(output, error.strerror or str(error), "make room there or change its permissions") from None
 
 
 def _existing_pack(output: Path) -> Pack | None:

@@ -76,8 +76,6 @@ def _fill(
         for offset in (24, 92):
             file.seek(offset)
             file.write((1).to_bytes(4, "big"))
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def check_writable(path: Path) -> None:
@@ -86,13 +84,14 @@ def check_writable(path: Path) -> None:
     Raises:
         DatabaseError: If another kind of file is there, or its directory is not writable.
     """
-    if path.exists() and not path.is_file():
-        raise _unwritable(path, "it exists and is not a regular file")
-    if path.is_file() and path.stat().st_size and not files.is_database(path):
+    try:
+        target, mode = files.check_replaceable(path)
+        is_other = mode is not None and target.stat().st_size > 0 and not files.is_database(target)
+    except OSError as error:
+        raise _unwritable(path, error.strerror or str(error)) from error
+    if is_other:
         what, hint = "exists and is not a fragment database: not overwritten", "give another name with -o"
         raise DatabaseError(what, code="database-overwrite", where=str(path), hint=hint)
-    if path.parent.is_dir() and not os.access(path.parent, os.W_OK | os.X_OK):
-        raise _unwritable(path, "permission denied")
 
 
 def _unwritable(path: Path, why: str) -> DatabaseError:

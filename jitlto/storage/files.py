@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -30,6 +31,18 @@ def identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
+def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
+    """Open a file as :func:`os.open` does, without blocking on a FIFO.
+
+    Raises:
+        OSError: Also for a path that no file can have, where Python raises ValueError.
+    """
+    try:
+        return os.open(path, flags | os.O_NONBLOCK, mode)
+    except ValueError as error:
+        raise _invalid_path(path) from error
+
+
 @contextmanager
 def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     """Open a regular file for reading, and yield it with its status, without blocking on a FIFO.
@@ -37,7 +50,7 @@ def open_regular(path: Path) -> Iterator[tuple[BinaryIO, os.stat_result]]:
     Raises:
         OSError: If it cannot be opened, or is not a regular file.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+    with open(open_descriptor(path), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise OSError(None, "not a regular file", str(path))
@@ -50,7 +63,7 @@ def read(path: str | os.PathLike[str]) -> bytes:
     Raises:
         OSError: If it cannot be read, is neither a regular file nor a FIFO, or is a FIFO without a writer.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+    with open(open_descriptor(path), "rb") as file:
         mode = os.fstat(file.fileno()).st_mode
         if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):  # some devices never end
             raise OSError(None, "not a file", str(path))
@@ -61,19 +74,87 @@ def read(path: str | os.PathLike[str]) -> bytes:
     return data
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path`` to write to, which replaces ``path`` at the end or leaves nothing.
+def _invalid_path(path: str | os.PathLike[str]) -> OSError:
+    """Return the error for a path with a NUL, or with a character that no file name can hold: Python's ValueError."""
+    return OSError(errno.EINVAL, "not a valid path", str(path))
 
-    The file's mode follows the umask, unlike that of mkstemp.
+
+@contextmanager
+def replacing(path: Path, *, sync: bool = True) -> Iterator[Path]:
+    """Yield a temporary name beside a file to write to, which replaces the file at the end or leaves it as it was.
+
+    Every file that jitlto writes at a path given by a user is written in this way. A symbolic link is kept, and the
+    file that it leads to is replaced. An existing file keeps its permissions; those of a new one follow the umask.
+
+    Args:
+        path: A regular file, or one that does not exist yet, in an existing directory.
+        sync: Whether to wait until the bytes are on the disk, so that a power failure leaves the old or the new file.
+
+    Raises:
+        OSError: If something other than a writable regular file is there, or it cannot be written.
     """
-    temporary = path.parent / f".jitlto-{os.urandom(8).hex()}"
+    target, mode = check_replaceable(path)
+    temporary = target.parent / f".jitlto-{os.urandom(8).hex()}"
     try:
         yield temporary
-        temporary.replace(path)
+        with temporary.open("rb") as written:
+            if mode is not None:
+                os.fchmod(written.fileno(), mode)
+            if sync:
+                os.fsync(written.fileno())
+        temporary.replace(target)
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def write(path: Path, data: bytes, *, sync: bool = True) -> None:
+    """Write a file as :func:`replacing` does: whole or not at all.
+
+    Raises:
+        OSError: As :func:`replacing`.
+    """
+    with replacing(path, sync=sync) as temporary, temporary.open("xb") as file:
+        file.write(data)
+
+
+def check_replaceable(path: Path) -> tuple[Path, int | None]:
+    """Check, before any work, that :func:`replacing` can write a file; nothing changes.
+
+    Returns:
+        Path: The file, without symbolic links.
+        int or None: Its permissions; None if it does not exist yet.
+
+    Raises:
+        OSError: If it cannot: devices, FIFOs, sockets and directories are never replaced, nor is a file that its owner
+            has protected against writing.
+    """
+    try:
+        target = Path(os.path.realpath(path))
+        status = path.stat()
+    except FileNotFoundError:
+        status = None
+    except ValueError as error:
+        raise _invalid_path(path) from error
+    if status is None:
+        _check_directory(target)
+        return target, None
+    # A link such as /proc/self/fd/1 leads to an open file, which need not have a name.
+    if not stat.S_ISREG(status.st_mode) or not target.exists() or not target.samefile(path):
+        raise OSError(errno.EINVAL, "it exists and is not a regular file", str(path))
+    if not os.access(target, os.W_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    _check_directory(target)
+    return target, stat.S_IMODE(status.st_mode)
+
+
+def _check_directory(target: Path) -> None:
+    """Check that files can be created beside a file."""
+    directory = target.parent
+    if not directory.is_dir():
+        raise OSError(errno.ENOENT, f"the directory {directory} does not exist", str(target))
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(target))
 
 
 def beside(path: Path, suffix: str) -> list[Path]:
@@ -92,7 +173,7 @@ def is_database(path: Path) -> bool:
     Raises:
         OSError: If it cannot be read.
     """
-    with path.open("rb") as file:
+    with open(open_descriptor(path), "rb") as file:
         header = file.read(72)
     return header[:16] == b"SQLite format 3\0" and header[68:] == _APPLICATION_ID
 

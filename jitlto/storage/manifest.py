@@ -128,8 +128,7 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
         what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
         raise _error("manifest-overwrite", what, path, hint)
     try:
-        with files.replacing(path) as temporary, temporary.open("xb") as output:
-            output.write(text)
+        files.write(path, text)
     except OSError as error:
         what, hint = f"cannot be written: {error.strerror}", "use -o to write to a different path"
         raise _error("manifest-unwritable", what, path, hint) from error

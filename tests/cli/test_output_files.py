@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from pathlib import Path
@@ -9,10 +10,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jitlto.build.execution import timings
 from jitlto.build.execution.timings import check_writable
 from jitlto.cli import cli
-from jitlto.errors import BuildError, DatabaseError, JitltoError
+from jitlto.errors import BuildError, DatabaseError, JitltoError, ProjectError
+from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.outputs import SPECIAL, limited_file_size, special_file
 
 TWICE = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
 
@@ -123,3 +127,91 @@ def test_a_dump_that_cannot_be_written_is_work_that_failed(here: Path) -> None:
     dump = ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "ptx", "-o", output)
     error = _fails(JitltoError, *dump)
     assert (error.where, "cannot be written" in error.what) == (str(output), True)
+
+
+#: Every command that writes a file, by the option that names it, up to the name of the file.
+WRITERS = {
+    "merge": ("merge", "mini.fragdb", "-o"),
+    "plan json": ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "json", "-o"),
+    "plan cubin": ("plan", *TWICE, "--db", "mini.fragdb", "--dump", "cubin", "-o"),
+    "report": ("report", "mini.fragdb", "-o"),
+    "manifest": ("manifest", "mini.fragdb", "-o"),
+    "warm": ("warm", *TWICE[:-2], "--db", "mini.fragdb", "--arch", "sm_90", "-o"),
+    "timings": ("build", "./mini", "-o", "new.fragdb", "--timings"),
+}
+
+
+def _old_file(writer: str, path: Path) -> bytes:
+    """Put a file in the place of the output that the command may replace; returns its bytes."""
+    if writer == "merge":
+        shutil.copy("mini.fragdb", path)
+    elif writer in ("manifest", "warm"):
+        assert CliRunner().invoke(cli, [*WRITERS[writer], str(path)]).exit_code == 0
+    else:
+        path.write_bytes(b"old")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("writer", WRITERS)
+def test_no_command_replaces_or_writes_to_what_is_no_file(here: Path, writer: str, kind: str) -> None:
+    path = special_file(here / "out.json", kind)
+    (here / "link.json").symlink_to("out.json")
+    before = path.lstat()
+    for name in ("out.json", "link.json"):
+        done = CliRunner().invoke(cli, [*WRITERS[writer], name])
+        assert isinstance(done.exception, JitltoError) or done.exit_code == 2, done.output
+        assert name in str(done.exception) + done.stderr
+    assert os.path.samestat(before, path.lstat())
+    assert not Path("new.fragdb").exists()
+
+
+@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
+def test_every_command_keeps_links_and_permissions(here: Path, writer: str) -> None:
+    path = here / "out.json"
+    _old_file(writer, path)
+    path.chmod(0o640)
+    (here / "link.json").symlink_to("out.json")
+    before = path.stat().st_ino
+    assert CliRunner().invoke(cli, [*WRITERS[writer], "link.json"]).exit_code == 0
+    assert Path("link.json").is_symlink()
+    assert path.stat().st_ino != before, "replaced as a whole"
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
+def test_on_a_full_disk_every_command_leaves_the_old_file_and_one_message(here: Path, writer: str) -> None:
+    path = here / "out.json"
+    old = _old_file(writer, path)
+    before = sorted(here.iterdir())
+    with limited_file_size(50):
+        done = CliRunner().invoke(cli, [*WRITERS[writer], "out.json"])
+    assert isinstance(done.exception, JitltoError), done.output
+    assert (done.exception.where, done.exit_code) == ("out.json", 1)
+    assert path.read_bytes() == old
+    assert sorted(here.iterdir()) == before
+
+
+def test_timings_are_written_whole_or_not_at_all(here: Path) -> None:
+    Path("t.json").write_bytes(b"old")
+    with limited_file_size(50), raises(BuildError, "build-unwritable-timings", where="t.json"):
+        timings.write(timings.Recorder().timings(), Path("t.json"))
+    assert Path("t.json").read_bytes() == b"old"
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_sources_are_not_rendered_over_what_is_no_file(here: Path, kind: str) -> None:
+    done = CliRunner().invoke(cli, ["render", "./mini", "-o", "out", "--json"])
+    path = Path(json.loads(done.stdout)[0]["path"])
+    path.unlink()
+    special_file(here / path, kind)
+    assert _fails(JitltoError, "render", "./mini", "-o", "out").where == str(path)
+    assert not path.is_file()
+
+
+@pytest.mark.parametrize("kind", SPECIAL[:3])
+def test_a_new_package_does_not_replace_what_is_there(here: Path, kind: str) -> None:
+    path = special_file(here / "my-kernels", kind)
+    before = path.lstat()
+    _fails(ProjectError, "new", "my-kernels")
+    assert os.path.samestat(before, path.lstat())

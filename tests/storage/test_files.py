@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import ast
+import errno
 import os
+import re
 import shutil
 import sqlite3
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from jitlto.storage import files
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.files import beside, digest_of, identity, read, replacing
+from jitlto.storage.files import beside, digest_of, identity, is_database, open_regular, read, replacing
 from tests.conftest import BuildFamily
 from tests.support.families import MINI
+from tests.support.outputs import SPECIAL, limited_file_size, special_file
+from tests.support.source_code import syntax_trees
 
 
 def test_every_change_makes_another_identity(tmp_path: Path) -> None:
@@ -112,14 +119,13 @@ def test_what_a_process_writes_is_read_and_a_fifo_that_nobody_writes_to_is_not_w
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077])
-def test_a_file_is_replaced_whole_and_umask_says_who_may_read_it(tmp_path: Path, umask: int) -> None:
+def test_a_new_file_is_written_whole_and_umask_says_who_may_read_it(tmp_path: Path, umask: int) -> None:
     path = tmp_path / "file"
-    path.write_bytes(b"old")
     before = os.umask(umask)
     try:
         with replacing(path) as temporary:
             temporary.write_bytes(b"half")
-            assert path.read_bytes() == b"old"
+            assert not path.exists()
             temporary.write_bytes(b"whole")
     finally:
         os.umask(before)
@@ -137,6 +143,124 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path: Path, failure
         raise failure
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o755])
+def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    files.write(path, b"new")
+    assert (path.read_bytes(), path.stat().st_mode & 0o7777) == (b"new", mode)
+
+
+def test_a_link_is_kept_and_the_file_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "inner").mkdir()
+    target = tmp_path / "inner" / "file"
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to("inner/file")
+    for data in (b"new", b"newer"):
+        files.write(tmp_path / "first", data)
+        assert (target.read_bytes(), target.is_symlink()) == (data, False)
+    assert (tmp_path / "first").is_symlink()
+    assert (tmp_path / "second").is_symlink()
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OSError, match="symbolic links"):
+        files.write(tmp_path / "loop", b"new")
+
+
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_what_is_no_file_is_neither_replaced_nor_written_to(tmp_path: Path, kind: str) -> None:
+    path = special_file(tmp_path / "special", kind)
+    (tmp_path / "link").symlink_to("special")
+    before = path.lstat()
+    for name in ("special", "link"):
+        with pytest.raises(OSError, match="not a regular file"):
+            files.write(tmp_path / name, b"new")
+        with pytest.raises(OSError, match="not a regular file"):
+            files.check_replaceable(tmp_path / name)
+    assert identity(path.lstat()) == identity(before)
+
+
+def test_an_open_file_without_a_name_is_not_written_to(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w") as file:
+        (tmp_path / "file").unlink()
+        with pytest.raises(OSError, match="not a regular file"):
+            files.write(Path(f"/proc/self/fd/{file.fileno()}"), b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a\0b", "\0", "a\ud800", "dir\0/x"])
+def test_a_path_that_no_file_can_have_is_an_oserror(tmp_path: Path, name: str) -> None:
+    attempts: list[Callable[[Path], object]] = [
+        lambda path: files.write(path, b""),
+        read,
+        files.check_replaceable,
+        is_database,
+        lambda p: open_regular(p).__enter__(),
+    ]
+    for attempt in attempts:
+        with pytest.raises(OSError, match="not a valid path"):
+            attempt(tmp_path / name)
+    assert digest_of(tmp_path / name) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_where_a_file_may_grow_no_further_the_old_one_stays(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    with limited_file_size(1000), pytest.raises(OSError, match="File too large"):
+        files.write(path, bytes(10_000))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("call", ["fsync", "fchmod"])
+def test_where_bytes_do_not_reach_the_disk_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    monkeypatch.setattr(os, call, fail)
+    with pytest.raises(OSError, match="No space"):
+        files.write(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_function_writes_files_at_paths_that_users_give() -> None:
+    """What else writes does so in directories of jitlto's own, or temporary ones."""
+    own = {
+        "build/compilers/nvcc.py",  # in its temporary directory
+        "build/compilers/snapshot.py",  # a descriptor in memory
+        "build/packaging/scaffold.py",  # in a directory that is renamed when it is complete
+        "cuda/nvdisasm.py",  # in its temporary directory
+        "runtime/linking/packs.py",  # to the name that `replacing` yields
+        "storage/cache_dir.py",  # the user's cache
+        "storage/database_writer.py",  # to the name that `replacing` yields
+        "storage/files.py",
+    }
+    assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own
+
+
+def writes(tree: ast.AST) -> Iterator[ast.Call]:
+    """The calls that write a file: methods of a path, and ``open`` with a mode that writes."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        modes = [argument.value for argument in node.args if isinstance(argument, ast.Constant)]
+        if name in ("write_bytes", "write_text") or (
+            name == "open"
+            and any(
+                isinstance(mode, str) and re.fullmatch("[rwax]b?[+]?b?", mode) and set(mode) & set("wax+")
+                for mode in modes
+            )
+        ):
+            yield node
 
 
 def test_what_cannot_be_replaced_is_an_oserror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import json
 import math
-import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -23,6 +22,7 @@ from markupsafe import Markup
 from jitlto.build.execution.events import NO_OBSERVER, Observer, Span
 from jitlto.errors import BuildError, JitltoError
 from jitlto.model.fragment import FragmentKey
+from jitlto.storage import files
 
 _DIGITS = 6  # microseconds
 _SHORTEST = 1e-6  # seconds of the time axis, even of an empty build
@@ -214,12 +214,7 @@ def check_writable(path: Path) -> None:
         what = f"the directory {path.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(path), hint="create it first")
     with _report_unwritable(path):
-        file = os.path.realpath(path)  # resolved, so that a link is kept and its target written
-        exists = os.path.lexists(file)
-        # Open it like `write`, because permission bits are not conclusive; without blocking on a FIFO.
-        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, 0o666))
-        if not exists:
-            os.unlink(file)  # noqa: PTH108 - a string
+        files.check_replaceable(path)
 
 
 def write(timings: Timings, path: Path) -> None:
@@ -231,7 +226,7 @@ def write(timings: Timings, path: Path) -> None:
     check_writable(path)
     text = _WRITERS[path.suffix.lower()](timings)
     with _report_unwritable(path):
-        path.write_text(text, "utf-8")
+        files.write(path, text.encode())
 
 
 @contextlib.contextmanager
@@ -239,5 +234,5 @@ def _report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what, hint = f"cannot be written: {error.strerror}", "use a path that you may write to"
+        what, hint = f"cannot be written: {error.strerror or error}", "use a path that you may write to"
         raise BuildError(what, code="build-unwritable-timings", where=str(path), hint=hint) from error

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.headers import HeaderSearch
 from jitlto.runtime.discovery import lookup_cache
-from jitlto.storage import declaration
+from jitlto.storage import declaration, files
 from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.files import SUFFIX, digest_of, replacing
+from jitlto.storage.files import SUFFIX, digest_of
 
 if TYPE_CHECKING:
     from jitlto.config import Config
@@ -284,8 +284,7 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
         _build(installed, source, path)
         log.warning("built the fragments of %s in %.1f s", installed.title, time.monotonic() - begin)
         if state is not None:
-            with replacing(_record(path)) as temporary:
-                temporary.write_text(json.dumps([state, digest_of(path)]))
+            files.write(_record(path), json.dumps([state, digest_of(path)]).encode())
     finally:
         lock.release()
 

@@ -14,6 +14,7 @@ import base64
 import json
 import logging
 import os
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -22,6 +23,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture
 from jitlto.runtime.events import Event, Kind
 from jitlto.runtime.planning.plan import Plan, Request, SuppliedInput
+from jitlto.storage import files
 
 if TYPE_CHECKING:
     from jitlto.cuda.nvjitlink import InputKind
@@ -99,7 +101,7 @@ def read(path: str | os.PathLike[str]) -> list[UsedPlan]:
         JitltoError: If the file cannot be read, or has lines but no recorded plan.
     """
     try:
-        lines = Path(path).read_bytes().split(b"\n")
+        lines = files.read(path).split(b"\n")
     except OSError as error:
         raise JitltoError(
             f"cannot be read: {error.strerror or error}",
@@ -170,9 +172,12 @@ class Recorder:
 
 def _append(path: Path, line: bytes) -> None:
     """Append a line in one write, so that lines of several processes do not mix."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, 0o666)
+    descriptor = files.open_descriptor(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
-        size = os.fstat(descriptor).st_size
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError("not a regular file")
+        size = status.st_size
         # Compare only the bytes that are there: a process that died in the first line has written a part of it.
         begin = os.pread(descriptor, 2 * len(_BEGIN), 0).lstrip(b"\n")[: len(_BEGIN)] if size else b""
         if not _BEGIN.startswith(begin):

@@ -26,6 +26,7 @@ from jitlto.runtime.planning.plan import Request
 from jitlto.runtime.planning.planner import Planner
 from jitlto.runtime.planning.recording import Recorder, UsedPlan
 from tests.support.errors import raises
+from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import ROOT
 
 _SOURCE = "__device__ float user_transform(float x) { return x + 1; }"
@@ -213,7 +214,8 @@ def test_a_file_that_cannot_be_written_is_said_once_and_harms_nothing(
     mini: KernelFamily, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     plan = mini.plan(arch="sm_90", **_CHOSEN)
-    for path in (tmp_path / "no" / "used.jsonl", tmp_path, Path("/dev/full")):
+    special = [special_file(tmp_path / kind, kind) for kind in SPECIAL]
+    for path in (tmp_path / "no" / "used.jsonl", *special, Path("/dev/full"), tmp_path / "a\0b"):
         caplog.clear()
         with caplog.at_level(logging.WARNING), session.recording(path):
             assert plan.link().cubin == plan.link("sm_90").cubin
