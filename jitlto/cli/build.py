@@ -15,7 +15,7 @@ import click
 
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, family_sources, write_output
-from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, jobs_option, json_option
+from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, PathType, jobs_option, json_option
 from jitlto.cli.progress import progress
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
@@ -83,7 +83,7 @@ Example:
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
 @click.option("-o", "--output", type=DATABASE_FILE, help="The database to write.")
 @click.option(
-    "--project", type=click.Path(exists=True, path_type=Path),
+    "--project", type=PathType(exists=True),
     help="Build what [tool.jitlto] in the pyproject.toml of this directory declares.",
 )  # fmt: skip
 @jobs_option("compilers")

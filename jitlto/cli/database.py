@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -175,13 +176,17 @@ def manifest(databases: tuple[Path, ...], output: Path, key: Path | None) -> Non
             opened.verify()
             paths.append(opened.path)
     check_outputs({"-o": output, "the signature": signature}, (*paths, key))
-    before = manifests.bytes_of(output) if signature.exists() and output.exists() else None
+    was_signed = os.path.lexists(signature)
+    if was_signed:
+        check_writable(signature)
+    before = manifests.bytes_of(output) if was_signed and os.path.lexists(output) else None
     written = manifests.write(output, manifests.with_packs(paths))
+    if was_signed and written.text != before:
+        signature.unlink()
+        if key is None:
+            click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
     if key is not None:
         manifests.sign(output, key)
-    elif signature.exists() and written.text != before:
-        signature.unlink()
-        click.echo(f"{signature}: removed, as the manifest has changed; sign it again with --sign KEY", err=True)
     click.echo(
         f"{pluralize(len(written.digests), 'file')} listed in {output}" + (f", signed in {signature}" if key else "")
     )

@@ -15,30 +15,43 @@ import click
 
 from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture
-from jitlto.storage.files import SUFFIX
+from jitlto.storage.files import SUFFIX, check_path
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+
+class PathType(click.Path):
+    """A path that a file can have."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(readable=False, path_type=Path, **how)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        try:
+            check_path(value)
+        except OSError as error:
+            self.fail(f"{error.strerror}: {value!r}", param, ctx)
+        return Path(os.fsdecode(super().convert(value, param, ctx)))
+
+
 #: A file, a directory, or a name.
-PATH = click.Path(readable=False, path_type=Path)
+PATH = PathType()
 #: A file, to be read or written.
-FILE = click.Path(dir_okay=False, readable=False, path_type=Path)
+FILE = PathType(dir_okay=False)
 #: A directory to write to.
-DIRECTORY = click.Path(file_okay=False, path_type=Path)
+DIRECTORY = PathType(file_okay=False)
 
 
-class OutputFile(click.Path):
-    """A file to write whose name should end with ``suffix``; warns if it does not, except for a pipe or device."""
+class OutputFile(PathType):
+    """A file to write whose name should end with ``suffix``; warns if it does not."""
 
     def __init__(self, suffix: str) -> None:
-        super().__init__(dir_okay=False, readable=False, path_type=Path)
+        super().__init__(dir_okay=False)
         self._suffix = suffix
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        path = Path(os.fspath(value))
-        super().convert(path, param, ctx)
-        is_special = path.exists() and not path.is_file()
-        if path.suffix.lower() != self._suffix and not is_special:
+        path = super().convert(value, param, ctx)
+        if path.suffix.lower() != self._suffix:
             click.echo(f"warning: {path}: the name does not end with {self._suffix}", err=True)
         return path
 

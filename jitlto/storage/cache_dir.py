@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.model.frozen import Frozen
+from jitlto.storage.files import check_path
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -78,6 +79,7 @@ class CacheDir:
         self.write_error: str | None = None
         self._warn_once = WarnOnce(__name__)
         self._written: int | None = None  # bytes since the last pruning; None before the first
+        check_path(directory)
         require_owned_path(str(directory))
         if not readonly:
             make_private(str(directory))

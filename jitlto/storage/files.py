@@ -8,7 +8,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
+
+from jitlto.errors import JitltoError
+
+if TYPE_CHECKING:
+    import tempfile
 
 # A database is written with pages of 4096 bytes and its table ``meta`` first, so that the row ``digest`` stands on the
 # second page: the name and, right behind it, the value (SQLite file format, 1.6 and 2; docs/database.md).
@@ -31,16 +36,28 @@ def identity(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
+def check_path(path: str | os.PathLike[str]) -> None:
+    """Check that a file can have this path, which need not exist.
+
+    Raises:
+        OSError: If it contains a NUL, or a character that cannot be encoded: Python would raise ValueError.
+    """
+    try:
+        if b"\0" not in os.fsencode(path):
+            return
+    except UnicodeEncodeError:
+        pass
+    raise OSError(errno.EINVAL, "not a valid path", str(path))
+
+
 def open_descriptor(path: str | os.PathLike[str], flags: int = os.O_RDONLY, mode: int = 0o666) -> int:
     """Open a file as :func:`os.open` does, without blocking on a FIFO.
 
     Raises:
-        OSError: Also for a path that no file can have, where Python raises ValueError.
+        OSError: If it cannot be opened, or no file can have this path.
     """
-    try:
-        return os.open(path, flags | os.O_NONBLOCK, mode)
-    except ValueError as error:
-        raise _invalid_path(path) from error
+    check_path(path)
+    return os.open(path, flags | os.O_NONBLOCK, mode)
 
 
 @contextmanager
@@ -72,11 +89,6 @@ def read(path: str | os.PathLike[str]) -> bytes:
     if stat.S_ISFIFO(mode) and not data:
         raise OSError(None, "a FIFO without a writer", str(path))
     return data
-
-
-def _invalid_path(path: str | os.PathLike[str]) -> OSError:
-    """Return the error for a path with a NUL, or with a character that no file name can hold: Python's ValueError."""
-    return OSError(errno.EINVAL, "not a valid path", str(path))
 
 
 @contextmanager
@@ -129,14 +141,11 @@ def check_replaceable(path: Path) -> tuple[Path, int | None]:
         OSError: If it cannot: devices, FIFOs, sockets and directories are never replaced, nor is a file that its owner
             has protected against writing.
     """
+    check_path(path)
+    target = Path(os.path.realpath(path))
     try:
-        target = Path(os.path.realpath(path))
         status = path.stat()
     except FileNotFoundError:
-        status = None
-    except ValueError as error:
-        raise _invalid_path(path) from error
-    if status is None:
         _check_directory(target)
         return target, None
     # A link such as /proc/self/fd/1 leads to an open file, which need not have a name.
@@ -155,6 +164,26 @@ def _check_directory(target: Path) -> None:
         raise OSError(errno.ENOENT, f"the directory {directory} does not exist", str(target))
     if not os.access(directory, os.W_OK | os.X_OK):
         raise OSError(errno.EACCES, os.strerror(errno.EACCES), str(target))
+
+
+def temporary_directory(prefix: str) -> tempfile.TemporaryDirectory[str]:
+    """Create a directory for temporary files, which is removed at the end of a ``with`` statement.
+
+    Raises:
+        JitltoError: If there is none in which it could be created.
+    """
+    import tempfile  # imported lazily: takes 5 ms, and a launch does not need it
+
+    try:
+        return tempfile.TemporaryDirectory(prefix=prefix)
+    except OSError as error:
+        raise no_temporary_directory(error) from error
+
+
+def no_temporary_directory(error: OSError) -> JitltoError:
+    """Return the error for a system without a usable directory for temporary files."""
+    what, hint = f"no temporary directory can be created: {error.strerror or error}", "set TMPDIR to a writable one"
+    return JitltoError(what, code="jitlto-no-temporary-directory", hint=hint)
 
 
 def beside(path: Path, suffix: str) -> list[Path]:

@@ -6,6 +6,7 @@ in a separate file beside the manifest (PROTOCOL.sshsig; ``ssh-keygen -Y sign`` 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import re
@@ -23,6 +24,8 @@ NAMESPACE = "jitlto"
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 _KEY = "make a key with `ssh-keygen -t ed25519 -f KEY`"
 _LARGEST = 16 << 20  # bytes: of manifests and of signatures
+_LARGEST_KEY = 1 << 20  # bytes; ssh-keygen would read all of it
+_LARGEST_FILE = 16 << 30  # bytes of a listed file, which take half a minute
 _PIECE = 1 << 20
 
 
@@ -124,14 +127,14 @@ def write(path: Path, listed: Iterable[Path]) -> Manifest:
             raise _error("manifest-outside", what, file, hint)
         digests[name] = sha256(file)
     text = "".join(f"{digests[name]}  {name}\n" for name in sorted(digests)).encode()
-    if path.exists() and (not path.is_file() or (path.stat().st_size and not _LINE.match(_first_line(path)))):
-        what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
-        raise _error("manifest-overwrite", what, path, hint)
     try:
+        target, mode = files.check_replaceable(path)
+        if mode is not None and target.stat().st_size and not _LINE.match(_first_line(target)):
+            what, hint = "exists and is not a manifest: not overwritten", "use -o to give a different name"
+            raise _error("manifest-overwrite", what, path, hint)
         files.write(path, text)
     except OSError as error:
-        what, hint = f"cannot be written: {error.strerror}", "use -o to write to a different path"
-        raise _error("manifest-unwritable", what, path, hint) from error
+        raise _unwritable(path, error) from error
     return Manifest(path, text, digests)
 
 
@@ -144,13 +147,15 @@ def sha256(path: Path) -> str:
     """Return the SHA-256 of a file, in hexadecimal.
 
     Raises:
-        ManifestError: If it cannot be read.
+        ManifestError: If it cannot be read, or is larger than 16 GiB.
     """
     digest = hashlib.sha256()
     try:
-        with files.open_regular(path) as (file, _):
-            while piece := file.read(_PIECE):
-                digest.update(piece)
+        with files.open_regular(path) as (file, status):
+            if status.st_size > _LARGEST_FILE:
+                raise OSError(None, f"larger than {_LARGEST_FILE >> 30} GiB")
+            for _ in range(0, status.st_size + 1, _PIECE):  # a file that grows meanwhile does not match
+                digest.update(file.read(_PIECE))
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error
     return digest.hexdigest()
@@ -166,15 +171,28 @@ def sign(path: Path, key: Path) -> Path:
     Raises:
         ManifestError: If ssh-keygen is not installed or fails.
     """
-    signature = signature_of(path)
-    if key.exists() and not key.is_file():  # ssh-keygen would wait for a FIFO
-        raise _unsignable(path, f"{key} is not a regular file")
-    signature.unlink(missing_ok=True)  # ssh-keygen would ask before it overwrites
-    command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key)]  # noqa: PTH100
-    command.append(os.path.abspath(path))  # noqa: PTH100
-    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
-    if done.returncode or not signature.is_file():
-        raise _unsignable(path, done.stderr.strip() or "ssh-keygen failed")
+    signature, text = signature_of(path), bytes_of(path)
+    try:
+        with files.open_regular(key) as (_, status):  # ssh-keygen would wait for a FIFO
+            if status.st_size > _LARGEST_KEY:
+                raise _unsignable(path, f"{key} is not a key")
+        files.check_replaceable(signature)
+    except OSError as error:
+        raise _unsignable(path, f"{error.filename}: {error.strerror}") from error
+    # A copy, so that the signature is written like every other file. Not standard input, where ssh-keygen could not
+    # ask for a passphrase.
+    with files.temporary_directory("jitlto-sign-") as directory:
+        copy = Path(directory) / "manifest"
+        copy.write_bytes(text)
+        command = [_ssh_keygen(), "-q", "-Y", "sign", "-n", NAMESPACE, "-f", os.path.abspath(key), str(copy)]  # noqa: PTH100
+        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+        made = signature_of(copy)
+        if done.returncode or not made.is_file():
+            raise _unsignable(path, done.stderr.strip() or "ssh-keygen failed")
+        try:
+            files.write(signature, made.read_bytes())
+        except OSError as error:
+            raise _unwritable(signature, error) from error
     return signature
 
 
@@ -194,19 +212,16 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
     """
     program = _ssh_keygen()
     path = signature_of(manifest.path)
-    if not path.exists():
+    if not os.path.lexists(path):
         what = f"is not signed: {path} does not exist"
         raise _error("manifest-unsigned", what, manifest.path, f"download {path.name} too")
-    for file in (path, signers):
-        bytes_of(file)  # reports an unreadable file, which ssh-keygen does not always do
+    # Reading them reports an unreadable file, which ssh-keygen does not always do.
+    signature, trusted = bytes_of(path), bytes_of(signers)
     located = ["-s", os.path.abspath(path), "-f", os.path.abspath(signers)]  # noqa: PTH100
-    if signer is None:
-        principals = subprocess.run([program, "-Y", "find-principals", *located], capture_output=True, check=False)
-        signer = re.split("[,\n]", principals.stdout.decode("utf-8", "replace"), maxsplit=1)[0].strip()
-    if signer:
-        command = [program, "-Y", "verify", *located, "-n", NAMESPACE, "-I", signer]
-        if not subprocess.run(command, input=manifest.text, capture_output=True, check=False).returncode:
-            return signer
+    for name in _candidates(program, located, signature, trusted) if signer is None else [signer]:
+        command = [program, "-Y", "verify", *located, "-n", NAMESPACE, "-I", name]
+        if "\0" not in name and not _run(command, manifest.text).returncode:
+            return name
     raise _error(
         "manifest-untrusted",
         f"the signature {path} was not made by {f'the key of {signer!r}' if signer else 'a key'} that "
@@ -214,6 +229,39 @@ def check_signature(manifest: Manifest, signers: Path, signer: str | None = None
         manifest.path,
         "do not use the files; download manifest and signature again, or get the signer's new public key",
     )
+
+
+def _candidates(program: str, located: list[str], signature: bytes, trusted: bytes) -> list[str]:
+    """Return every name that is listed with the key of a signature, each once.
+
+    A key may be listed in several lines, each with several names, and for other namespaces and times in each:
+    ``find-principals`` stops at the first. But it alone knows the names in a certificate.
+    """
+    names = re.split(b"[,\n]", _run([program, "-Y", "find-principals", *located]).stdout)
+    key = _key_of(signature)
+    for line in trusted.splitlines():
+        fields = re.match(rb'\s*(?:"([^"]*)"|([^\s#"]\S*))\s(.*)', line)
+        if fields and key in fields[3].split():
+            names += (fields[1] or fields[2] or b"").split(b",")
+    texts = (name.strip().decode("utf-8", "surrogateescape") for name in names)
+    return list(dict.fromkeys(name for name in texts if name and not name.startswith("!")))
+
+
+def _key_of(signature: bytes) -> bytes:
+    """Return the public key in a signature, in the form in which signers are listed; empty if it is malformed.
+
+    In base64, a signature is ``SSHSIG``, a version of 4 bytes, the key's length in 4 bytes, the key, and more.
+    """
+    lines = [line for line in signature.splitlines() if not line.startswith(b"-----")]
+    try:
+        data = base64.b64decode(b"".join(lines))
+    except ValueError:
+        return b""
+    return base64.b64encode(data[14 : 14 + int.from_bytes(data[10:14], "big")])
+
+
+def _run(command: list[str], standard_input: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(command, input=standard_input, capture_output=True, check=False)
 
 
 def signature_of(path: Path) -> Path:
@@ -264,6 +312,11 @@ def _error(code: str, what: str, where: object, hint: str) -> ManifestError:
 def _unreadable(path: Path, error: Exception) -> ManifestError:
     why = getattr(error, "strerror", None) or error
     return _error("manifest-unreadable", f"cannot be read: {why}", path, "check the path")
+
+
+def _unwritable(path: Path, error: OSError) -> ManifestError:
+    what, hint = f"cannot be written: {error.strerror}", "use -o to write to a different path"
+    return _error("manifest-unwritable", what, path, hint)
 
 
 def _unsignable(path: Path, why: str) -> ManifestError:

@@ -1,4 +1,4 @@
-"""What a command may not read or write is work that failed, as what is missing is: exit status 1."""
+"""What a command may not read or write is work that failed, and a path that no file can have is wrong usage."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.commands import fails, jitlto
 from tests.support.process import ROOT
 
 # What lets root pass permissions by; without them it is a user as any other.
 _BOUND = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"]
-pytestmark = pytest.mark.skipif(os.getuid() == 0 and shutil.which("setpriv") is None, reason="setpriv is not there")
+needs_setpriv = pytest.mark.skipif(
+    os.getuid() == 0 and shutil.which("setpriv") is None, reason="setpriv is not installed"
+)
 
 
 def _said(status: int, *arguments: str | Path, **variables: str) -> str:
@@ -40,6 +43,7 @@ def locked(mini_path: Path, tmp_path: Path) -> Iterator[Path]:
     path.parent.chmod(0o700)
 
 
+@needs_setpriv
 @pytest.mark.slow
 @pytest.mark.parametrize("command", [("ls",), ("check",), ("doctor",), ("merge", "-o", "x.fragdb")], ids=" ".join)
 def test_a_database_without_permission_is_reported_like_a_missing_one(locked: Path, command: tuple[str, ...]) -> None:
@@ -48,6 +52,7 @@ def test_a_database_without_permission_is_reported_like_a_missing_one(locked: Pa
     assert f"error: {missing}: no such file" in _said(1, *command, missing)
 
 
+@needs_setpriv
 @pytest.mark.slow
 def test_a_dump_that_may_not_be_written_is_one_error(locked: Path, mini_path: Path) -> None:
     output = locked.with_name("x.ptx")
@@ -57,9 +62,44 @@ def test_a_dump_that_may_not_be_written_is_one_error(locked: Path, mini_path: Pa
     )
 
 
+@needs_setpriv
 @pytest.mark.slow
 def test_doctor_goes_on_where_the_cache_may_not_be_looked_at(locked: Path) -> None:
     locked.parent.chmod(0)
     said = _said(0, "doctor", JITLTO_CACHE_DIR=str(locked.parent / ".cache" / "jitlto"))
     assert f"{locked.parent} cannot be written" in said
     assert "building and linking work" in said
+
+
+KERNEL = ("mini", "data_type=float", "op_name=twice", "--arch", "sm_90")
+#: Every place on the command line where a path is given, as PATH; DB is an existing database.
+PLACES = (
+    "new my-kernels -o PATH", "expand PATH", "render transform -o PATH", "build transform -o PATH",
+    "build transform -o x.fragdb --timings PATH", "build transform -o x.fragdb --costs PATH",
+    "build --project PATH -o x.fragdb", "build transform --dry-run --cache-dir PATH", "merge PATH -o x.fragdb",
+    "merge DB -o PATH", "ls PATH", "show PATH mini/kern[]", "verify PATH", "verify --manifest PATH",
+    "verify DB --manifest PATH --signers PATH", "manifest PATH -o SUMS", "manifest DB -o PATH",
+    "manifest DB -o SUMS --sign PATH", "check PATH", "report PATH -o x.html", "report DB -o PATH",
+    "report DB -o x.html --timings PATH", "report DB -o x.html --check PATH", "plan KERNEL --db PATH",
+    "plan KERNEL --db DB --source PATH", "plan KERNEL --db DB --dump json -o PATH", "warm KERNEL --db PATH",
+    "warm KERNEL --db DB -o PATH", "cache why KERNEL --db PATH", "doctor PATH",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_path_that_no_file_can_have_is_wrong_usage(mini_path: Path, tmp_path: Path, place: str, name: str) -> None:
+    words = {"PATH": [name], "DB": [str(mini_path)], "KERNEL": [*KERNEL]}
+    arguments = [word for each in place.split() for word in words.get(each, [each])]
+    fails(jitlto(*arguments, cwd=tmp_path), 2, "not a valid path")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_path_that_is_too_long_is_an_error(mini_path: Path, tmp_path: Path, place: str) -> None:
+    words = {"PATH": ["long" * 100], "DB": [str(mini_path)], "KERNEL": [*KERNEL]}
+    arguments = [word for each in place.split() for word in words.get(each, [each])]
+    done = jitlto(*arguments, cwd=tmp_path)
+    if "cache-dir" not in place:  # a cache is never the cause of a failure
+        fails(done, done.returncode or 1, "error:" if done.returncode == 1 else "Error:")
+    assert list(tmp_path.iterdir()) == []

@@ -15,12 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.cli import cli
-from jitlto.errors import DatabaseError, ManifestError
+from jitlto.errors import DatabaseError, JitltoError, ManifestError
 from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage import manifest
 from jitlto.storage.manifest import Manifest
 from tests.support.errors import raises
+from tests.support.outputs import SPECIAL, special_file
 
 ZERO = "0" * 64
 needs_ssh = pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
@@ -288,7 +289,13 @@ def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, ke
     path.write_bytes(whole + f"{ZERO}  more.fragdb\n".encode())
     assert str(path) in refused("untrusted", "verify", "--manifest", path, "--signers", signers, database)
     path.write_bytes(whole)
-    for data in (b"", b"x", signed[:-60], signed.replace(b"\n", b"", 2), signed[:80] + b"A" + signed[81:]):
+    for data in (
+        b"",
+        b"x",
+        signed[:-60],
+        signed.replace(b"\n", b"", 2),
+        signed[:80] + (b"B" if signed[80:81] == b"A" else b"A") + signed[81:],
+    ):
         signature.write_bytes(data)
         assert str(path) in refused("untrusted", "verify", "--manifest", path, "--signers", signers, database)
     signature.write_bytes(signed)
@@ -333,6 +340,92 @@ def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_p
     for name in ("nokey", "missing"):
         command = ("manifest", database, "-o", release / "SHA256SUMS", "--sign", tmp_path / name)
         assert "SHA256SUMS" in refused("unsignable", *command)
+
+
+@needs_ssh
+@pytest.mark.parametrize(
+    ("lines", "name"),
+    [
+        (["me,release@example.org KEY"], "me"),
+        (["*@example.org,me KEY"], "*@example.org"),
+        (["!me,* KEY"], "*"),
+        (['"me,you" KEY'], "me"),
+        (["# a comment", "", 'release namespaces="git" KEY', 'me namespaces="git,jitlto" KEY'], "me"),
+        (['old valid-before="20200101" KEY', 'early valid-after="20990101" KEY', "me KEY"], "me"),
+        (['old valid-before="20200101" KEY'], None),
+        (['early valid-after="20990101" KEY'], None),
+        (['me namespaces="git" KEY', 'me namespaces="file" KEY'], None),
+        (["me cert-authority KEY"], None),
+        (["me no-such-option KEY"], None),
+        (["OTHER", "me OTHER KEY"], None),
+        (["me,you OTHER", "them OTHER", "you KEY"], "you"),
+        (["# me KEY", "KEY"], None),
+    ],
+    ids=lambda value: "; ".join(value) if isinstance(value, list) else str(value),
+)
+def test_a_key_counts_in_every_line_that_lists_it(
+    release: Path, key: Path, tmp_path: Path, lines: list[str], name: str | None
+) -> None:
+    path = listed(release, "--sign", key)
+    public = {"KEY": key, "OTHER": made_key(tmp_path / "other")}
+    words = {word: " ".join(file.with_suffix(".pub").read_text().split()[:2]) for word, file in public.items()}
+    signers = tmp_path / "signers"
+    signers.write_text("".join(" ".join(words.get(word, word) for word in line.split(" ")) + "\n" for line in lines))
+    if name is None:
+        refused("untrusted", "verify", "--manifest", path, "--signers", signers)
+    else:
+        assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
+
+
+@needs_ssh
+def test_a_signer_may_be_named_by_a_certificate(release: Path, key: Path, tmp_path: Path) -> None:
+    authority = made_key(tmp_path / "authority")
+    tool("ssh-keygen", "-q", "-s", authority, "-I", "id", "-n", "me@example.org,you", key.with_suffix(".pub"))
+    path = listed(release, "--sign", tmp_path / "key-cert.pub")
+    signers = tmp_path / "signers"
+    signers.write_text(f"*@example.org cert-authority {authority.with_suffix('.pub').read_text()}")
+    assert "signed by me@example.org\n" in run("verify", "--manifest", path, "--signers", signers).output
+    refused("untrusted", "verify", "--manifest", path, "--signers", signers, "--signer", "you")
+
+
+@needs_ssh
+@pytest.mark.parametrize("kind", SPECIAL)
+def test_a_signature_does_not_replace_what_is_no_file(release: Path, key: Path, kind: str) -> None:
+    path = special_file(release / "SHA256SUMS.sig", kind)
+    before = path.lstat()
+    for more in ((), ("--sign", key)):
+        done = run("manifest", release / "pkg" / "mini.fragdb", "-o", release / "SHA256SUMS", *more)
+        assert (done.exit_code, isinstance(done.exception, JitltoError)) == (1, True)
+        assert os.path.samestat(before, path.lstat())
+    (release / "SUMS").write_text(f"{ZERO}  x\n")
+    special_file(release / "SUMS.sig", kind)
+    with raises(ManifestError, "manifest-unsignable", "SUMS.sig"):
+        manifest.sign(release / "SUMS", key)
+
+
+@needs_ssh
+def test_a_signature_that_cannot_be_made_leaves_the_one_of_the_same_manifest(release: Path, key: Path) -> None:
+    path = listed(release, "--sign", key)
+    signed = Path(f"{path}.sig").read_bytes()
+    refused("unsignable", "manifest", release / "pkg" / "mini.fragdb", "-o", path, "--sign", release / "none")
+    assert Path(f"{path}.sig").read_bytes() == signed
+
+
+@needs_ssh
+@pytest.mark.parametrize("what", ["manifest", "key", "signers", "signature", "listed"])
+def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:
+    path = listed(release, "--sign", key)
+    signers = signers_of(key)
+    places = {"manifest": path, "key": key, "signers": signers, "signature": Path(f"{path}.sig")}
+    os.truncate(places.get(what, release / "pkg" / "mini.sm_90.pack"), 1 << 40)
+    code = {"key": "manifest-unsignable", "listed": "manifest-unreadable"}.get(what, "manifest-invalid")
+    with raises(ManifestError, code):
+        if what in ("manifest", "key"):
+            manifest.sign(path, key)
+        elif what == "listed":
+            Manifest.read(path).check_all()
+        else:
+            manifest.check_signature(Manifest.read(path), signers)
 
 
 def test_without_ssh_keygen_a_signature_is_not_taken_for_good(

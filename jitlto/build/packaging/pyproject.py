@@ -88,7 +88,7 @@ def load_config(project: Path) -> PackageConfig:
     Raises:
         ProjectError: If the file cannot be read, or ``[tool.jitlto]`` is missing or invalid.
     """
-    path = project / "pyproject.toml" if project.is_dir() else project
+    path = project / "pyproject.toml" if os.path.isdir(project) else project  # noqa: PTH112 - Path.is_dir raises on a name that is too long
     document = read_toml(Path(os.path.normpath(path.absolute())), ProjectError)
     tools = document.values.get("tool")
     if not isinstance(tools, Mapping) or not isinstance(tools.get("jitlto"), Mapping):

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 
 from jitlto.errors import ProjectError
+from jitlto.storage import files
 from jitlto.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "new_package"
@@ -60,10 +61,11 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
         "majors": ", ".join(f'"{major}"' for major in majors),
         "either": " or ".join(f"`cu{major}`" for major in majors),
     }
-    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
-        hint = "use -o to write to a different directory"
-        raise ProjectError("directory is not empty", code="project-exists", where=str(directory), hint=hint)
     try:
+        files.check_path(directory)
+        if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+            hint = "use -o to write to a different directory"
+            raise ProjectError("directory is not empty", code="project-exists", where=str(directory), hint=hint)
         directory.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.

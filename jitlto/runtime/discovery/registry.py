@@ -100,7 +100,10 @@ class Registry:
         Raises:
             DatabaseError: If it cannot be read.
         """
-        resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
+        try:
+            resolved = Path(os.path.realpath(path))  # Path.resolve raises at a circle of links
+        except ValueError:
+            resolved = Path(path)  # that no file can have, which opening it reports
         with self._lock:
             database = self._databases.get(resolved)
             # A database is replaced whole, by a new file under the old name.
