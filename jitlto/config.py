@@ -94,7 +94,11 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
     except RuntimeError:  # a user without a home, as in containers; CacheDir checks who owns the directory
         import tempfile
 
-        return Path(tempfile.gettempdir()) / f"jitlto-{os.getuid()}"
+        try:
+            temporary = tempfile.gettempdir()
+        except FileNotFoundError:  # none can be used, and so this cache neither
+            temporary = "/tmp"  # noqa: S108
+        return Path(temporary) / f"jitlto-{os.getuid()}"
 
 
 def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:

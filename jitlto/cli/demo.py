@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections import Counter
 from importlib.util import find_spec
@@ -18,6 +17,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.files import temporary_directory
 from jitlto.verify.search_sample import CONFIGURATIONS, DIM, QUERIES, ROWS, launch_and_compare
 
 _WITHOUT_DEVICE = "sm_90"
@@ -35,7 +35,7 @@ def demo(output: Path | None, arch: Architecture | None) -> None:
 
     Exit status 0 if the build and all links succeed, no call between fragments is left, and results are correct.
     """
-    with tempfile.TemporaryDirectory(prefix="jitlto-demo-") as directory:
+    with temporary_directory("jitlto-demo-") as directory:
         path = output or Path(directory) / "search.fragdb"
         _build(path)
         with FragmentDatabase(path) as database:

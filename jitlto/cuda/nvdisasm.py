@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import subprocess
-import tempfile
 from pathlib import Path
 
 from jitlto.cuda import toolkit
 from jitlto.errors import ToolchainError
+from jitlto.storage.files import temporary_directory
 
 
 def disassemble(cubin: bytes) -> bytes:
@@ -30,7 +30,7 @@ def disassemble(cubin: bytes) -> bytes:
             hint="pip install nvidia-cuda-nvdisasm (it serves CUDA 12 too), or a CUDA toolkit and CUDA_HOME; "
             "--dump ptx and --dump cubin need nothing",
         )
-    with tempfile.TemporaryDirectory() as directory:
+    with temporary_directory("jitlto-sass-") as directory:
         path = Path(directory) / "kernel.cubin"
         path.write_bytes(cubin)
         done = subprocess.run([program, "-c", str(path)], capture_output=True, check=False)

@@ -8,17 +8,24 @@ import os
 import re
 import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from jitlto.storage import files
+from jitlto import load
+from jitlto.build import pipeline
+from jitlto.config import Config
+from jitlto.cuda import nvdisasm, toolkit
+from jitlto.errors import JitltoError
+from jitlto.storage import declaration, files, manifest
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.files import beside, digest_of, identity, is_database, open_regular, read, replacing
 from tests.conftest import BuildFamily
-from tests.support.families import MINI
+from tests.support.errors import raises
+from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, limited_file_size, special_file
 from tests.support.source_code import syntax_trees
 
@@ -231,6 +238,32 @@ def test_where_bytes_do_not_reach_the_disk_the_old_file_stays(
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_without_a_temporary_directory_there_is_one_error_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mini_path: Path
+) -> None:
+    def fail() -> None:
+        raise FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']")
+
+    def build() -> object:
+        return pipeline.build([declaration.load_family(write_family(tmp_path / "mini", MINI))], tmp_path / "x.fragdb")
+
+    monkeypatch.setattr(tempfile, "gettempdir", fail)
+    monkeypatch.setattr(toolkit, "find_binary", lambda _: "nvdisasm")
+    (tmp_path / "SUMS").write_text("0" * 64 + "  x\n")
+    (tmp_path / "key").touch()
+    attempts: list[Callable[[], object]] = [
+        lambda: files.temporary_directory("x").__enter__(), build, lambda: nvdisasm.disassemble(b"\x7fELF" + bytes(60)),
+        lambda: manifest.sign(tmp_path / "SUMS", tmp_path / "key"),
+    ]  # fmt: skip
+    for attempt in attempts:
+        with raises(JitltoError, "jitlto-no-temporary-directory", "No usable", hint="TMPDIR"):
+            attempt()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["SUMS", "key", "mini"]
+    settings = Config.read({"HOME": "~"})
+    assert settings.cache_dir.is_absolute()
+    assert load("mini", mini_path).plan(arch="sm_90", data_type="float", op_name="twice").digest
+
+
 def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""
     own = {
@@ -242,6 +275,7 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "storage/cache_dir.py",  # the user's cache
         "storage/database_writer.py",  # to the name that `replacing` yields
         "storage/files.py",
+        "storage/manifest.py",  # in its temporary directory
     }
     assert {str(path) for path, tree in syntax_trees().items() if any(writes(tree))} == own
 

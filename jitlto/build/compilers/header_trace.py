@@ -9,7 +9,6 @@ import contextlib
 import json
 import os
 import signal
-import tempfile
 import time
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from jitlto.cuda.nvrtc import Program, Step
 from jitlto.errors import CompileError
 from jitlto.model.headers import Source
 from jitlto.model.versions import Version
+from jitlto.storage.files import temporary_directory
 
 #: The first release whose time trace names headers.
 TRACES_HEADERS = Version(13, 0)
@@ -36,7 +36,7 @@ def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
     found: set[str] = set()
     # Each step defines different macros, which may select headers.
     for step in (Step.from_options(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
-        with tempfile.TemporaryDirectory(prefix="jitlto-trace-") as directory:
+        with temporary_directory("jitlto-trace-") as directory:
             # In a child, because NVRTC 13.0 to 13.5 corrupts its memory after some traces in one process.
             child = os.fork()
             if child == 0:

@@ -14,7 +14,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
+from jitlto.storage.files import temporary_directory
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
@@ -111,7 +111,7 @@ class Compiler:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
                 raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
         architectures = sorted(job.architectures)
-        with tempfile.TemporaryDirectory(prefix="jitlto-nvcc-") as name:
+        with temporary_directory("jitlto-nvcc-") as name:
             work = Path(name)
             names = _write_files(work, self._top, job.source)
             log, modules = self._ptx(work, job, names, architectures, _KEPT, ImageKind.LTOIR in job.images)

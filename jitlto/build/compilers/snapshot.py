@@ -17,7 +17,6 @@ import os
 import pickle
 import signal
 import socket
-import tempfile
 import time
 import warnings
 from multiprocessing.connection import Connection
@@ -30,6 +29,7 @@ from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Output, Program, Step
 from jitlto.errors import CompileError
 from jitlto.model.headers import Source, digest_headers
+from jitlto.storage.files import temporary_directory
 
 #: The least number of sources with the same includes for which a template pays.
 LEAST_SHARERS = 3
@@ -213,7 +213,7 @@ def _close_all_but(listener: socket.socket) -> None:
 
 def _block_rest() -> None:
     """Make opening :data:`~jitlto.cuda.nvrtc.REST` block, because its FIFO never gets a writer."""
-    with tempfile.TemporaryDirectory(prefix="jitlto-rest-") as directory:
+    with temporary_directory("jitlto-rest-") as directory:
         path = Path(directory) / "rest"
         os.mkfifo(path)
         fifo = os.open(path, os.O_RDONLY | os.O_NONBLOCK)

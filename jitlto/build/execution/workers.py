@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from jitlto.errors import BuildError
+from jitlto.storage.files import no_temporary_directory
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -127,7 +128,10 @@ class ProcessExecutor(Executor):
                 if self._closed:
                     raise WorkerDied("the executor was shut down")
                 if self._shared is None:
-                    self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+                    try:
+                        self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+                    except OSError as error:
+                        raise no_temporary_directory(error) from error
                 worker = _Worker(self._shared)
                 self._started.add(worker)
             self._own.worker = worker

@@ -6,7 +6,6 @@ needs. An editable install gets neither: its database is built from the source t
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from hatchling.plugin import hookimpl
 
 from jitlto.build.packaging import project
 from jitlto.errors import JitltoError, ProjectError
+from jitlto.storage.files import temporary_directory
 
 # Hatch's own keys; jitlto's are in [tool.jitlto].
 _KEYS = {"dependencies", "require-runtime-dependencies", "require-runtime-features", "enable-by-default"}
@@ -44,7 +44,7 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
             build_data["force_include"].update({str(p): str(p.relative_to(package.config.root)) for p in files})
         elif self.target_name == "wheel" and version != "editable":
             # Removed together with this object, after the wheel is written.
-            self._directory = tempfile.TemporaryDirectory(prefix="jitlto-")
+            self._directory = temporary_directory("jitlto-")
             output = Path(self._directory.name) / package.config.database.name
             report = project.build_package(package.config.path, output)
             for advice in report.advice:
