@@ -19,7 +19,7 @@ from jitlto.model.frozen import Frozen
 from jitlto.storage.files import check_path
 
 if TYPE_CHECKING:
-    from filelock import BaseFileLock
+    from jitlto.storage.lock import FileLock
 
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
@@ -133,29 +133,27 @@ class CacheDir:
             self.write_error = error.strerror or str(error)
             self._warn_once(self.directory, "no more entries can be stored in %s: %s", self.directory, self.write_error)
 
-    def claim(self, key: str) -> BaseFileLock | None:
+    def claim(self, key: str) -> FileLock | None:
         """Claim ``key`` for this process until the returned lock is released; return None if another process has it.
 
         Never waits. A claim ends with its process. It only saves work: where locks do not work, or if the directory is
         read-only, every process gets one.
         """
-        import filelock  # imported lazily: takes 100 ms in some releases, and readers do not need it
+        from jitlto.storage.lock import FileLock, NoLocksError  # imported lazily: readers do not need it
 
-        path = self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock"
-        lock = filelock.FileLock(path, timeout=0, thread_local=False)
+        lock = FileLock(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock")
         if self.readonly:
             return lock
         try:
             self._make("locks")
-            if path.is_symlink():  # filelock before 3.20.1 would truncate its target
-                raise OSError(f"{path} is a link")
-            lock.acquire()
-        except filelock.Timeout:
-            return None
-        except (OSError, NotImplementedError):
+            return lock if lock.acquire() else None
+        except NoLocksError as error:
+            what = "there are no locks in %s (%s): several processes may do the same work"
+            self._warn_once("locks", what, self.directory, error.strerror)
+        except OSError as error:
             import logging
 
-            logging.getLogger(__name__).debug("no lock at %s", path)
+            logging.getLogger(__name__).debug("no lock at %s: %s", lock.path, error.strerror or error)
         return lock
 
     def prune_if_due(self) -> None:

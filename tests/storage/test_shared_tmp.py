@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import filelock  # noqa: F401 - loaded before a process gives up the right to read it
 import pytest
 
 from jitlto import config

@@ -23,13 +23,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
 
-import filelock
-
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Output, Program, Step
 from jitlto.errors import CompileError
 from jitlto.model.headers import Source, digest_headers
 from jitlto.storage.files import temporary_directory
+from jitlto.storage.lock import FileLock
 
 #: The least number of sources with the same includes for which a template pays.
 LEAST_SHARERS = 3
@@ -93,7 +92,10 @@ class Snapshots:
 
     def _make(self, path: Path, source: Source, program: Program, step: Step) -> None:
         """Make a template that listens at ``path``, unless a different process is making it."""
-        with contextlib.suppress(filelock.Timeout), filelock.FileLock(path.with_suffix(".lock"), timeout=0):
+        lock = FileLock(path.with_suffix(".lock"))
+        if not lock.acquire():
+            return
+        try:
             if path.exists():
                 return
             temporary = path.with_suffix(".new")
@@ -116,6 +118,8 @@ class Snapshots:
             while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
                 self._end(next(iter(self._templates)))
             temporary.rename(path)
+        finally:
+            lock.release()
 
     def _end(self, process: int) -> None:
         self._templates.pop(process, None)

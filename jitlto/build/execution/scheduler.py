@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 
-import filelock
-
 from jitlto.build.cache import keys
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
@@ -29,6 +27,7 @@ from jitlto.cuda import diagnostics
 from jitlto.errors import CompileError, JitltoError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.headers import Source, split_leading_includes
+from jitlto.storage.lock import FileLock
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job
@@ -86,7 +85,7 @@ class _Task:
     cost: int
     sharers: int = 1
     extra: tuple[str, ...] = ()
-    claim: filelock.BaseFileLock | None = None
+    claim: FileLock | None = None
     waiting_since: float | None = None
     deaths: int = 0
 

@@ -28,6 +28,7 @@ from jitlto.runtime.discovery import lookup_cache
 from jitlto.storage import declaration, files
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import SUFFIX, digest_of
+from jitlto.storage.lock import FileLock, NoLocksError
 
 if TYPE_CHECKING:
     from jitlto.config import Config
@@ -255,21 +256,21 @@ def _build_once(installed: InstalledFamily, source: Path, path: Path, settings: 
     """Build the database, unless a concurrent process has just built it."""
     import logging
 
-    import filelock
-
     log = logging.getLogger(__name__)
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    lock = filelock.FileLock(path.with_suffix(".lock"), thread_local=False)
+    lock = FileLock(path.with_suffix(".lock"))
     try:
-        try:
-            lock.acquire(timeout=_SILENT)
-        except filelock.Timeout:
+        if not lock.acquire(_SILENT):
             log.warning("waiting for a concurrent build of the fragments of %s", installed.title)
-            lock.acquire(timeout=_PATIENCE)
-    except filelock.Timeout:
-        log.warning("waited %.0f s for the fragments of %s: building them too", _SILENT + _PATIENCE, installed.title)
-    except (OSError, NotImplementedError):
-        log.debug("no lock at %s", lock.lock_file)  # it would only save work
+            if not lock.acquire(_PATIENCE):
+                waited = _SILENT + _PATIENCE
+                log.warning("waited %.0f s for the fragments of %s: building them too", waited, installed.title)
+    except NoLocksError as error:
+        log.warning(
+            "there are no locks in %s (%s): several processes may do the same work", path.parent, error.strerror
+        )
+    except OSError as error:
+        log.debug("no lock at %s: %s", lock.path, error.strerror)
     try:
         state = _state(source, _read_table(installed, source) or {}, settings)
         if _is_current(path, state):

@@ -20,7 +20,7 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
 if TYPE_CHECKING:  # imported by the store when it takes a lock
-    from filelock import BaseFileLock
+    from jitlto.storage.lock import FileLock
 
 V = TypeVar("V")
 
@@ -127,7 +127,7 @@ class KernelCache:
             if claim is not None:
                 claim.release()
 
-    def _claim(self, store: CacheDir, kernel: str, digest: str, database: Path) -> tuple[BaseFileLock | None, float]:
+    def _claim(self, store: CacheDir, kernel: str, digest: str, database: Path) -> tuple[FileLock | None, float]:
         """Wait until no other process is linking a kernel, the kernel is in the cache, or patience runs out.
 
         Returns:
