@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import io
@@ -12,7 +13,7 @@ from difflib import get_close_matches
 
 import click
 
-from jitlto.cli.outcome import handle_signals, interrupted, print_error
+from jitlto.cli.outcome import handle_signals, interrupted, print_error, replace_closed_streams
 from jitlto.errors import JitltoError
 
 # command → the module with a click command in a variable of the same name, which must be an identifier
@@ -71,6 +72,7 @@ def cli() -> None:
 
 def main() -> None:
     """Run the command line. Exit status: 0 success, 1 failure, 2 wrong usage, 128 + N ended by signal N."""
+    replace_closed_streams()
     handle_signals()
     # Characters that the encoding lacks (a tick in latin-1, an undecodable path in UTF-8) are escaped, as on stderr.
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
@@ -80,7 +82,8 @@ def main() -> None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         sys.exit(run(sys.argv[1:]))
     except OSError as error:
-        click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
+        with contextlib.suppress(OSError):  # standard error may be full too
+            click.echo(f"error: {error.filename or 'standard output'}: {error.strerror}", err=True)
         os._exit(1)  # what is left in the buffers cannot be written either
 
 

@@ -33,6 +33,21 @@ def _end(number: int, _: FrameType | None) -> None:
         raise KeyboardInterrupt
 
 
+def replace_closed_streams() -> None:
+    """Open the null device in the place of a closed standard input or standard error.
+
+    Else the next file to be opened would get its descriptor, and be read or written as if it were the stream.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (2, "stderr", "w")):
+        if getattr(sys, f"__{name}__") is None:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            os.dup2(descriptor, number)
+            os.set_inheritable(number, True)
+            if descriptor != number:
+                os.close(descriptor)
+            setattr(sys, name, open(number, mode, encoding="utf-8", errors="backslashreplace"))  # noqa: PTH123, SIM115
+
+
 def interrupted() -> int:
     """Print which signal ended the command; return the exit status: 128 plus the signal's number."""
     number = signal.Signals(_received[0]) if _received else signal.SIGINT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -238,6 +239,58 @@ def test_a_closed_standard_output_is_one_line(command: tuple[str, ...]) -> None:
     done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
     assert done.returncode == 1
     assert done.stderr == b"error: standard output: Bad file descriptor\n"
+
+
+@pytest.mark.parametrize("dump", [("--json",), ("--dump", "json"), ("--dump", "cubin")], ids=" ".join)
+@pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
+def test_a_dump_to_a_closed_or_full_output_is_one_line(
+    mini_path: Path, dump: tuple[str, ...], redirection: str
+) -> None:
+    kernel = ("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_90", *dump)
+    command = ("ls", mini_path, "--json") if dump == ("--json",) else kernel
+    script = f"{shlex.join([sys.executable, '-m', 'jitlto', *map(str, command)])} {redirection}"
+    done = subprocess.run(["/bin/sh", "-c", script], capture_output=True, env=environment(), timeout=60, check=False)
+    assert done.returncode == 1
+    assert re.fullmatch(rb"error: standard output: [^\n]+\n", done.stderr)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("closed", ["2>&-", "<&-", "<&- 2>&-"])
+def test_a_build_needs_no_standard_error_and_no_standard_input(tmp_path: Path, closed: str) -> None:
+    family = write_family(tmp_path / "mini", MINI)
+    build = [sys.executable, "-m", "jitlto", "build", str(family), "-o", "x.fragdb", "--no-cache"]
+    script = f"{shlex.join(build)} {closed}"
+    done = subprocess.run(
+        ["/bin/sh", "-c", script], cwd=tmp_path, capture_output=True, env=environment(), timeout=120, check=False
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"6 fragments")
+    assert FragmentDatabase(tmp_path / "x.fragdb").verify() == 12
+
+
+@pytest.mark.parametrize(("arguments", "status"), [(("nonsense",), 2), (("ls", "none.fragdb"), 1)])
+def test_the_status_of_a_failure_needs_no_standard_error(arguments: tuple[str, ...], status: int) -> None:
+    for redirection in ("2>&-", "2>/dev/full"):
+        script = f"{shlex.join([sys.executable, '-m', 'jitlto', *arguments])} {redirection}"
+        done = subprocess.run(["/bin/sh", "-c", script], env=environment(), timeout=60, check=False)
+        assert done.returncode == (status if "&-" in redirection else 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [b"caf\xe9.cu", b"a\nb.cu", b'a"b.cu', "caf\u00e9.cu".encode()])
+def test_a_source_may_have_any_name(mini_path: Path, tmp_path: Path, name: bytes) -> None:
+    path = tmp_path / os.fsdecode(name)
+    path.write_text(
+        '#include "op.cuh"\n'
+        "namespace mini { template <typename T> __device__ T op(T x) { return x; }\n"
+        "template __device__ float op<float>(float); }\n"
+    )
+    plan = ("plan", "mini", "data_type=float", "--db", mini_path, "--arch", "sm_90", "--source", path)
+    assert json.loads(jitlto_process(*plan, "--dump", "json").stdout)["supplied"]
+    path.write_text("__device__ nonsense")
+    done = jitlto_process(*plan)
+    fails(done, 1, "[compile]")
+    assert len([line for line in done.stderr.splitlines() if line.startswith("error:")]) == 1
 
 
 def test_output_that_cannot_be_written_is_one_line(mini_path: Path) -> None:

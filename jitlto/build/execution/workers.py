@@ -145,6 +145,15 @@ class ProcessExecutor(Executor):
             raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
 
 
+def _standard_error() -> int:
+    """Return the descriptor of standard error, or that of the null device if it is closed."""
+    try:
+        os.fstat(2)
+    except OSError:
+        return subprocess.DEVNULL
+    return 2
+
+
 class _Gone(Exception):  # noqa: N818 - never leaves this module
     """The worker does not answer."""
 
@@ -158,10 +167,12 @@ class _Worker:
         with theirs:
             # NVRTC writes its working directory into LTO-IR, so it is the same in every build. Output of libraries goes
             # to standard error. The process group is new, so that compilers started by the worker end with it.
+            error = _standard_error()
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _COMMAND.format(path=path), str(theirs.fileno()), str(os.getpid()), shared],
                 stdin=subprocess.DEVNULL,
-                stdout=2,
+                stdout=error,
+                stderr=error,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
                 process_group=0,

@@ -59,6 +59,8 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
         raise PlanError(
             "the source is not text", code="plan-invalid-input", where=name, hint="pass CUDA C++ as a str"
         ) from error
+    # The name becomes part of the source, which a NUL would end.
+    name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
     compiled = _compile(text, name, family, store)
     module = compiled.module
     functions = [s for s in module.provides if s.kind is not SymbolKind.KERNEL]
@@ -90,7 +92,7 @@ def base_architecture(family: FamilyRecord) -> Architecture:
 
 def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None) -> nvrtc.Compiled:
     prelude = "".join(f'#include "{interface}"\n' for interface in family.interfaces)
-    quoted = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    quoted = name.replace("\\", "\\\\").replace('"', '\\"')
     # #line keeps the caller's own line numbers.
     whole = f'{prelude}#line 1 "{quoted}"\n{text}\n'.encode()
     try:
