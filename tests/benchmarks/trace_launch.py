@@ -56,6 +56,7 @@ REASONS = {
         "*",
         "model.headers",
     ): "values: the headers that a source reaches; the families' own and all are different searches",
+    ("build.templates", "build.rendering.same_sources"): "each source is added, and all of a group are compared",
     ("*", "model.mangling"): "values: symbols are demangled",
     ("*", "model.type_spelling"): "each parameter's type is compared with the kernel's",
     ("*", "model.compatibility"): "rules: target, link mode and image of each fragment are decided one after the other",

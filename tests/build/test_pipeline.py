@@ -114,12 +114,12 @@ def test_an_observer_receives_each_fragment_once(tmp_path: Path) -> None:
 FAILURES = {
     "template": (changed(op__cu__jinja="{{ nobody }}"), RenderError, "render-undefined", ("nobody",)),
     "source": (
-        changed(op__cu__jinja='#include "op.cuh"\n__device__ {{data_type}} wrong;;)'),
+        changed(op__cu__jinja='#include "op.cuh"\n__device__ {{data_type}} {{op_name}};;)'),
         CompileError, "compile", ("op.cu.jinja",),
     ),
     "header": (changed(op__cuh="#pragma once\nint x = ;\n"), CompileError, "compile", ("op.cuh(2): error",)),
     "kernel": (
-        changed(kern__cu__jinja="__device__ int f() { return 1; }"),
+        changed(kern__cu__jinja="__device__ {{data_type}} f() { return 1; }"),
         BuildError, "build-no-kernel", ("kern.cu.jinja",),
     ),
     "interface": (
@@ -154,12 +154,14 @@ def test_a_failing_build_keeps_the_existing_database(tmp_path: Path, mini_path: 
 @pytest.mark.slow
 def test_a_compile_error_shows_lines_source_template_and_combination(build_family: BuildFamily, tmp_path: Path) -> None:
     with pytest.raises(CompileError) as caught:
-        build_family(changed(op__cu__jinja='#include "op.cuh"\n// {{op_name}}\n__device__ {{data_type}} x = wrong;\n'))
+        build_family(
+            changed(op__cu__jinja='#include "op.cuh"\n// {{op_name}}\n__device__ {{data_type}} {{op_name}} = wrong;\n')
+        )
     text = str(caught.value)
     assert str(tmp_path / "family" / "op.cu.jinja") in text
     assert all(part in text for part in ("(group op, ", "data_type=float", "op_name=twice"))
     assert 'identifier "wrong" is undefined' in text
-    assert ">    3 | __device__ float x = wrong;" in text
+    assert ">    3 | __device__ float twice = wrong;" in text
     assert "     2 | // twice" in text
 
 
