@@ -131,6 +131,19 @@ def _printing(filter_: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
+def _of_defined(test: Any) -> Callable[..., Any]:
+    """Make a test refuse an undefined name, of which Jinja says that it ``is not none`` and ``is not true``."""
+
+    @wraps(test)
+    def checked(*args: Any, **named: Any) -> Any:
+        for value in args:
+            if isinstance(value, jinja2.Undefined):
+                str(value)  # raises
+        return test(*args, **named)
+
+    return checked
+
+
 @jinja2.pass_eval_context
 def _join(context: nodes.EvalContext, value: Any, d: str = "", attribute: str | int | None = None) -> str:
     if attribute is not None:
@@ -200,6 +213,9 @@ class _Sandbox(SandboxedEnvironment):
         self.tests["sameas"] = values.is_same
         for name, truth in (("true", True), ("false", False)):
             self.tests[name] = lambda value, truth=truth: values.is_same(value, truth)
+
+        for name in self.tests.keys() - {"defined", "undefined"}:
+            self.tests[name] = _of_defined(self.tests[name])
 
     def compare(self, left: Any, *operations: Any) -> bool:
         for name, right in zip(operations[::2], operations[1::2], strict=True):

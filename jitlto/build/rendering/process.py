@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -56,7 +57,9 @@ class _Renderer:
 
     def __init__(self) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
-        answers, theirs = os.pipe()
+        answers, low = os.pipe()
+        theirs = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)  # not that of a standard stream which is closed here
+        os.close(low)
         try:
             # Not its standard output, to which other programs' start-up code may print.
             self._process = subprocess.Popen(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import jinja2
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,6 +94,17 @@ def test_no_text_is_ever_found_equal_or_unequal_to_a_number(text: str, number: f
 def test_a_number_in_a_matrix_is_equal_to_itself_once_converted(number: int) -> None:
     assert render(condition(f"x|int == ({number})"), x=str(number)) == "yes"
     assert render(condition(f"x == '{number}'"), x=str(number)) == "yes"
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["nosuch is none", "nosuch is true", "nosuch is string", "nosuch is eq '8'", "nosuch is sameas 1",
+     "veclen is in [nosuch]", "veclen.nosuch is none", "nosuch is not number", "[veclen]|select('eq', nosuch)|list",
+     "nosuch == '8'", "not nosuch"],
+)  # fmt: skip
+def test_an_undefined_name_is_no_answer_to_a_question(expression: str) -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        render(condition(expression))
 
 
 # What Python would describe, often by an address that is another one in the next run.

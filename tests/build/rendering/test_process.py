@@ -204,6 +204,22 @@ else:
     assert not any(Path(f"/proc/{number}").exists() for number in (a, b))
 
 
+@pytest.mark.slow
+def test_standard_streams_may_be_closed(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("text")
+    script = f"""
+import os
+for number in range(3):
+    os.close(number)
+from jitlto.build.rendering import process
+answers = process.render({{"template": {str(tmp_path / "t")!r}, "syntax": "jinja", "folders": [{str(tmp_path)!r}],
+                           "entries": [], "combinations": [{{}}], "stop": True}})
+open({str(tmp_path / "out")!r}, "w").write(answers[0]["text"])
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+    assert (tmp_path / "out").read_text() == "text"
+
+
 def test_what_start_up_code_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hello')")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
