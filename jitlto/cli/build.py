@@ -113,13 +113,16 @@ def build(**options: Any) -> None:
 
     --plan-shards, --explain and --dry-run compile nothing: they print what a build would do.
     """
+    from jitlto.build.rendering import process
+
+    o = _Options(**options)
+    outputs = _check_usage(o)
+    process.prepare()  # starts while this one imports the rest
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
     from jitlto.build.rendered_families import RenderedFamilies
 
-    o = _Options(**options)
-    outputs = _check_usage(o)
     recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
     if package and o.output and not (o.prints_only or o.shard):

@@ -127,6 +127,13 @@ def _directory() -> str:
 _spare: dict[int, _Renderer] = {}  # by process, for a fork must not use that of its parent
 
 
+def prepare() -> None:
+    """Start the process, so that it is ready when the first template is rendered."""
+    if os.getpid() not in _spare:
+        with contextlib.suppress(OSError):  # which rendering reports
+            _spare[os.getpid()] = _Renderer()
+
+
 def render(request: Request) -> list[Answer]:
     """Render a template with several combinations.
 
