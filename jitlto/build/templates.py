@@ -76,17 +76,16 @@ def render_family(
         keys = _iterate_keys(family, group, matrix, where)
         same = SameSources(group)
         while batch := list(islice(keys, _BATCH)):
-            for source, error in _render(family, group, batch, where, stop=on_error is None):
-                if error is None:
-                    same.add(source.key, source.text)
+            for source, outcome in _render(family, group, batch, where, stop=on_error is None):
+                if isinstance(outcome, str):
+                    same.add(source.key, outcome)
                     yield source
-                elif (
-                    on_error is None or error.code == "render-limit"
-                ):  # which each of the others may take as long to meet
-                    raise error
+                # Each combination of a template that never ends takes its time.
+                elif on_error is None or outcome.code == "render-limit":
+                    raise outcome
                 else:
                     same.has_gaps = True
-                    on_error(source, error)
+                    on_error(source, outcome)
         same.check(where)
 
 
@@ -122,8 +121,11 @@ def _render(
     where: str,
     *,
     stop: bool,
-) -> Iterator[tuple[RenderedSource, RenderError | None]]:
-    """Render a batch of combinations of a group, which is declared at ``where``; each comes with its error."""
+) -> Iterator[tuple[RenderedSource, str | RenderError]]:
+    """Render a batch of combinations of a group, which is declared at ``where``.
+
+    Each comes with the digest of its plain text, or with its error.
+    """
     folders = [str(path.parent) for path in (group.template, family.path) if path is not None]
     answers = process.render({
         "template": str(group.template), "syntax": group.syntax, "folders": folders, "entries": group.params,
@@ -131,7 +133,7 @@ def _render(
     })  # fmt: skip
     for (key, combination), answer in zip(batch, answers, strict=False):  # fewer if the process had to be ended
         source = RenderedSource(key, group, combination, answer.get("text", ""), tuple(answer.get("params", ())))
-        yield source, _make_error(answer, group, combination, where) if "what" in answer else None
+        yield source, _make_error(answer, group, combination, where) if "what" in answer else answer["digest"]
 
 
 def _make_error(

@@ -41,9 +41,10 @@ class Request(TypedDict):
 
 
 class Answer(TypedDict, total=False):
-    """What one combination gives: a text and ``params``, or the rest."""
+    """The text that a combination gives, and its ``params``; or what went wrong."""
 
     text: str
+    digest: str  # of the text without comments and blanks
     params: list[str]
     what: str
     code: str

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 from collections import defaultdict
 
 from jitlto.errors import FamilyError
 from jitlto.model.fragment import FragmentKey
 from jitlto.storage.declaration import GroupDeclaration
-
-# Comments and blanks of C++; literals and numbers come first, which may look as if they held some.
-_TOKEN = re.compile(
-    r"""(?P<kept>
-        R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*' | \d[\w.]*(?:'\w+)*
-    )
-    | (?: \s | //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )+""",
-    re.S | re.X,
-)
 
 
 class SameSources:
@@ -29,12 +18,12 @@ class SameSources:
 
     def __init__(self, group: GroupDeclaration) -> None:
         self._group = group
-        self._keys: dict[bytes, list[FragmentKey]] = defaultdict(list)
+        self._keys: dict[str, list[FragmentKey]] = defaultdict(list)
         self.has_gaps = False  # some combinations could not be rendered
 
-    def add(self, key: FragmentKey, text: str) -> None:
-        plain = _TOKEN.sub(_shorten, text).strip()
-        self._keys[hashlib.sha256(plain.encode()).digest()].append(key)
+    def add(self, key: FragmentKey, digest: str) -> None:
+        """Add a key with the :func:`~jitlto.build.rendering.plain_text.digest` of its source."""
+        self._keys[digest].append(key)
 
     def check(self, where: str) -> None:
         """Check that keys have different sources, unless they differ in ``shared`` parameters alone.
@@ -65,12 +54,6 @@ class SameSources:
             hint=f"use {names} in {self._group.template}, or remove it from key; if they are meant to be the same, "
             f"declare it: shared = {shared}",
         )
-
-
-def _shorten(match: re.Match[str]) -> str:
-    if match["kept"] is not None:
-        return match[0]
-    return "\n" if "\n" in match[0] else " "
 
 
 def _varying(keys: list[FragmentKey]) -> list[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import jinja2
 
+from jitlto.build.rendering import plain_text
 from jitlto.build.rendering.language import (
     CMakeTemplate,
     JinjaTemplate,
@@ -67,7 +68,8 @@ def _answer(
         for entry in request["entries"]:
             params.append(_check(template.render_text(entry, combination), length))  # noqa: PERF401
         entry = None
-        return {"text": _check(template.render_file(combination), length), "params": params}
+        text = _check(template.render_file(combination), length)
+        return {"text": text, "params": params, "digest": plain_text.digest(text)}
     except Exception as error:  # noqa: BLE001 - the program raises it
         answer = _describe(error, combination)
         if entry is None:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from jinja2.filters import FILTERS
+from jinja2.tests import TESTS
 
 from jitlto.build.rendering.language import CMakeTemplate, JinjaTemplate, OutsideError
 from jitlto.build.rendering.values import TextAsNumberError
@@ -145,6 +147,43 @@ def test_only_text_and_numbers_become_text(value: str, expression: str) -> None:
 )  # fmt: skip
 def test_text_and_numbers_are_printed(expression: str, expected: str) -> None:
     assert render(expression) == expected
+
+
+_atoms = st.sampled_from(
+    ["veclen", "8", "'a'", "'%s'", "'{}'", "'{0.join}'", "range", "range(3)", "self", "m", "[1, 'a']", "{'a': 1}",
+     "none", "veclen.upper", "''.join", "many.split(',')", "true", "(1, 2)", "1.5", "loop", "caller", "nosuch"]
+)  # fmt: skip
+_attributes = st.sampled_from(["upper", "join", "format", "format_map", "items", "get", "append", "index", "name", "a"])
+_expressions = st.recursive(
+    _atoms,
+    lambda inner: st.one_of(
+        st.builds("({})|{}".format, inner, st.sampled_from(sorted(FILTERS))),
+        st.builds("({})|{}({})".format, inner, st.sampled_from(sorted(FILTERS)), inner),
+        st.builds("({}){}({})".format, inner, st.sampled_from(["~", "%", "+", "*", "==", " in ", " or "]), inner),
+        st.builds("({}).{}".format, inner, _attributes),
+        st.builds("({})|attr('{}')".format, inner, _attributes),
+        st.builds("({}).{}({})".format, inner, _attributes, inner),
+        st.builds("({})[{}]".format, inner, inner),
+        st.builds("({})({})".format, inner, inner),
+        st.builds("[{}, {}]".format, inner, inner),
+        st.builds("{{'a': {}}}".format, inner),
+        st.builds("({})|map('{}')".format, inner, st.sampled_from(sorted(FILTERS))),
+        st.builds("({})|map(attribute='{}')".format, inner, _attributes),
+        st.builds("({}) is {}".format, inner, st.sampled_from(sorted(TESTS))),
+    ),
+    max_leaves=6,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=5000, deadline=None)
+@given(_expressions)
+def test_no_expression_gives_an_address(expression: str) -> None:
+    try:
+        text = render(expression)
+    except Exception:  # noqa: BLE001 - which is an error of the template's author
+        return
+    assert not re.search(r"0x[0-9a-f]{6}|<\w+.*>", text), text
 
 
 def test_an_attribute_in_a_format_gives_no_address() -> None:

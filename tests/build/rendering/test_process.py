@@ -41,7 +41,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_texts_and_params_of_every_combination(tmp_path: Path) -> None:
     answers = render_text(tmp_path, "<{{x}}é>", "a", "b")
-    assert answers == [{"text": "<aé>", "params": ["a* p"]}, {"text": "<bé>", "params": ["b* p"]}]
+    assert [(answer["text"], answer["params"]) for answer in answers] == [("<aé>", ["a* p"]), ("<bé>", ["b* p"])]
 
 
 def test_the_first_error_ends_it_or_not(tmp_path: Path) -> None:
@@ -71,7 +71,8 @@ MEMORY = [
 TIME = [
     "{% for i in range(10**10) %}{% endfor %}",
     "{% for i in range(10**6) %}{% for j in range(10**6) %}{% endfor %}{% endfor %}",
-    "{{ 9 ** (9 ** 9) }}", "{% if 10**10 in range(10**12)|map('string') %}{% endif %}", "{{ range(10**12)|sum }}",
+    "{{ 9 ** (9 ** 9) }}", "{{ 'R\"(' * 3 * 10**5 }}", "{{ range(10**12)|sum }}",
+    "{% if 10**10 in range(10**12)|map('string') %}{% endif %}",
 ]  # fmt: skip
 RECURSION = [
     "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}", "{% include 't.jinja' %}", "{% extends 't.jinja' %}",
