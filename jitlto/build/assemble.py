@@ -44,7 +44,6 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
         signature,
         compiled.provides,
         compiled.requires,
-        compiled.weak,
         tuple(sorted(images, key=lambda image: (image.kind, image.architecture))),
     )
     return fragment, blobs

@@ -21,7 +21,6 @@ from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
-from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
@@ -147,8 +146,6 @@ def _assemble(
         made.fragments.append(fragment)
         made.blobs.update(images)
         made.includes[fragment.key] = frozenset(request.own_closure.headers)
-        if nvrtc.NOT_PROBED in compiled.log:
-            made.advice.append(f"{fragment.key}: {nvrtc.NOT_PROBED}")
     if failed:
         tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in requests]
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))

@@ -15,7 +15,7 @@ from jitlto.model.resolve import is_compatible
 
 
 class _Definition(NamedTuple):
-    body: str
+    inline: bool
     fragment: Fragment
     interfaces: frozenset[str]  # interface symbols that the fragment provides
 
@@ -27,53 +27,38 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
         Advice on code that is allowed but probably a mistake.
 
     Raises:
-        BuildError: If two fragments that can meet in a plan define one inline function differently, or the layouts of
-            a required symbol and its provider differ.
+        BuildError: If a function is inline in one of two fragments that can meet in a plan and not in the other, or the
+            layouts of a required symbol and its provider differ.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    _check_weak(fragments, interface)
+    _check_inline(fragments, interface)
     _check_layouts(fragments)
     return [*_report_unmet(family, fragments), *_report_strong_helpers(fragments, interface)]
 
 
-def _check_weak(fragments: Sequence[Fragment], interface: set[str]) -> None:
-    """Check that weak definitions agree, because the linker silently keeps the first."""
-    bodies: dict[str, list[_Definition]] = defaultdict(list)
-    strong: dict[str, list[_Definition]] = defaultdict(list)
+def _check_inline(fragments: Sequence[Fragment], interface: set[str]) -> None:
+    """Check that no plan holds a definition that is inline beside one that is not, which the linker prefers."""
+    definitions: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
         provided = frozenset(s.name for s in fragment.provides) & interface
-        for name, body in fragment.weak:
-            if name != fragment.entry:
-                bodies[name].append(_Definition(body, fragment, provided))
         for symbol in fragment.provides:
-            if not symbol.weak:
-                strong[symbol.name].append(_Definition("", fragment, provided))
-    for name in sorted(bodies.keys() & strong.keys()):  # the linker prefers the strong definition
-        weak = [definition._replace(body="inline") for definition in bodies[name]]
-        if pair := _find_clash([*strong[name], *weak]):
-            one, other = sorted(pair, key=lambda definition: definition.body)
+            if symbol.kind is not SymbolKind.KERNEL:
+                definitions[symbol.name].append(_Definition(symbol.weak, fragment, provided))
+    for name in sorted(definitions):
+        if pair := _find_clash(definitions[name]):
+            one, other = sorted(pair, key=lambda definition: definition.inline)
             what = f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}"
             hint = "define it inline in both, in one header, or rename one of them"
             raise BuildError(what, code="build-conflicting-definitions", hint=hint)
-    for name, definitions in bodies.items():
-        if pair := _find_clash(definitions):
-            one, other = pair
-            shared = demangle(name.partition(" ")[0])  # without its architecture
-            raise BuildError(
-                f"{shared} is defined differently in {one.fragment.key} and {other.fragment.key}",
-                code="build-conflicting-definitions",
-                hint="the linker would keep one for both: rename one of them, or put each into a separate or anonymous "
-                "namespace",
-            )
 
 
 def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
-    """Find two differing definitions that one plan can hold.
+    """Find two definitions that one plan can hold, one of them inline.
 
     A plan cannot hold two kernels, two providers of one symbol, or two values of one parameter. Families have thousands
     of fragments, so those that agree are looked up by the values of their common parameters.
     """
-    if len({definition.body for definition in definitions}) < 2:
+    if len({definition.inline for definition in definitions}) < 2:
         return None
     alike: dict[tuple[Role, tuple[str, ...]], list[_Definition]] = defaultdict(list)
     for definition in definitions:
@@ -88,7 +73,7 @@ def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Defin
             agreeing[_values(other, shared)].append(other)
         for one in alike[role, names]:
             for other in agreeing.get(_values(one, shared), ()):
-                differ = one.body != other.body and one.fragment is not other.fragment
+                differ = one.inline != other.inline and one.fragment is not other.fragment
                 if differ and one.interfaces.isdisjoint(other.interfaces):
                     return one, other
     return None

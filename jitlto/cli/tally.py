@@ -37,6 +37,8 @@ class Tally(Observer):
         self._costs = {key: known.get(key, usual) for key in keys}
         self._cost_left = sum(self._costs.values())
         self.total = len(keys)
+        self.hits = self.compiles = self.failures = 0
+        self._cost_done = 0.0
         self._begin = self._now = self._clock()
         self.changed()
 

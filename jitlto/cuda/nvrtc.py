@@ -19,21 +19,17 @@ from jitlto.model.mangling import demangle
 from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture, Version
 
-# Inlined helpers leave no trace in optimised PTX, yet stand in the LTO-IR, where the linker keeps one of each name.
-# Compiled for debugging, with forced inlining off, every one of them shows.
-PROBE_PRELUDE = b"#undef __forceinline__\n#define __forceinline__ __inline__\n"
-#: In the log of a source whose inline helpers could not be seen.
-NOT_PROBED = "its inline helpers are not compared with those of others: the compiler rejects it unoptimised"
 #: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
 #: opens the file, at that moment: see :mod:`jitlto.build.compilers.snapshot`.
 REST = "/proc/self/fd/99"
 
 #: The steps of a compile, and NVRTC's options for each.
-STEPS = {"ltoir": ("-dlto",), "ptx": (), "probe": ("--device-debug",)}
+STEPS = {"ltoir": ("-dlto",), "ptx": (), "symbols": ("--Ofast-compile=mid",)}
+_FAST_COMPILE = Version(12, 9)  # the first that was found to have the option
 
 
 class Step(NamedTuple):
-    """One run of the compiler: what it makes (``ltoir``, ``ptx`` or ``probe``), for what, with which options."""
+    """One run of the compiler: what it makes (``ltoir``, ``ptx``, or PTX for its ``symbols``), for what, and how."""
 
     kind: str
     architecture: Architecture
@@ -59,8 +55,7 @@ class Compiled:
     Args:
         ltoir: Bare LTO-IR, not in a fatbin.
         ptx: Relocatable PTX for the lowest architecture; empty if it was not requested.
-        module: The same, or else unoptimised code, parsed.
-        weak: See :class:`~jitlto.model.fragment.Fragment`.
+        module: The same, or code that is optimised less, parsed.
         version: NVRTC's.
         warnings: The compiler's log.
         identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
@@ -70,7 +65,6 @@ class Compiled:
     ltoir: dict[Architecture, bytes]
     ptx: str
     module: Module
-    weak: tuple[tuple[str, str], ...]
     version: Version
     warnings: str
     identity: str
@@ -90,8 +84,7 @@ def compile_source(
         source: With all its headers.
         architectures: At least one.
         options: Further compiler options, e.g. ``--std=c++17``.
-        ptx: Whether to make optimised PTX. Without it symbols are read from unoptimised code, which may call what the
-            optimiser would remove.
+        ptx: Whether to make PTX to keep. Without it symbols are read from code that takes less time to make.
         run: Used instead of :func:`run_step`.
 
     Raises:
@@ -107,25 +100,17 @@ def compile_source(
 
     outputs = run_all("ltoir")
     ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
-    texts = [output.data.decode() for output in run_all("ptx")] if ptx else []
-    warnings = outputs[0].log
-    try:
-        probes = [output.data.decode() for output in run_all("probe")]
-    except CompileError as error:
-        # NVRTC 13.5 rejects intrinsics such as __dp4a where it does not optimise.
-        probes, warnings = [], append_not_probed(warnings, error)
-        texts = texts or [output.data.decode() for output in run_all("ptx")]
-    probed = [parse_ptx(text) for text in probes]
-    module = merge_modules(ordered, [parse_ptx(text) for text in texts] or probed)
-    weak = [
-        (name if a == ordered[0] else f"{name} {a}", body)
-        for a, probe in zip(ordered, probed, strict=False)
-        for name, body in probe.weak
-    ]
+    if ptx or version < _FAST_COMPILE:
+        texts = run_all("ptx")
+    else:
+        try:
+            texts = run_all("symbols")
+        except CompileError:  # the author's options contain that one
+            texts = run_all("ptx")
+    module = merge_modules(ordered, [parse_ptx(text.data.decode()) for text in texts])
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
-    text = texts[0] if ptx else ""
-    return Compiled(ltoir, text, module, tuple(sorted(weak)), version, warnings, identity)
+    return Compiled(ltoir, texts[0].data.decode() if ptx else "", module, version, outputs[0].log, identity)
 
 
 def _check_no_nul(source: Source) -> None:
@@ -134,11 +119,6 @@ def _check_no_nul(source: Source) -> None:
             line = content[: content.index(b"\0")].count(b"\n") + 1
             log = f"{name}({line}): error: a NUL byte"
             raise CompileError("NUL byte in a source", code="compile-nul-byte", log=log)
-
-
-def append_not_probed(log: str, error: CompileError) -> str:
-    """Return the log of a source with the note that its probe failed."""
-    return f"{log}\n{NOT_PROBED}: {error.log}".lstrip()
 
 
 def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Module]) -> Module:
@@ -196,24 +176,19 @@ class Program(NamedTuple):
     rest: bytes
 
     @classmethod
-    def from_source(cls, source: Source, step: Step) -> Program:
-        """Return the program of a source for a step; ``rest`` is empty for a source without leading includes."""
+    def from_source(cls, source: Source) -> Program:
+        """Return the program of a source; ``rest`` is empty for a source without leading includes."""
         head, rest = split_leading_includes(source.text)
         if not head:
-            return cls.whole(source, step)
+            return cls.whole(source)
         name = f"{hashlib.sha256(head).hexdigest()}.cu"
-        text = _prelude(step) + head + b'#include "%s"\n' % REST.encode()
+        text = head + b'#include "%s"\n' % REST.encode()
         return cls(name, text, b'#line 1 "%s"\n' % program_name(source).encode() + rest)
 
     @classmethod
-    def whole(cls, source: Source, step: Step) -> Program:
+    def whole(cls, source: Source) -> Program:
         """Return the program that is the whole source; its errors name lines of the leading includes too."""
-        reset = b"#line 1\n" if _prelude(step) else b""
-        return cls(program_name(source), _prelude(step) + reset + source.text, b"")
-
-
-def _prelude(step: Step) -> bytes:
-    return PROBE_PRELUDE if step.kind == "probe" else b""
+        return cls(program_name(source), source.text, b"")
 
 
 def run_step(source: Source, step: Step) -> Output:
@@ -223,11 +198,11 @@ def run_step(source: Source, step: Step) -> Output:
         CompileError: If NVRTC rejects the source or an option.
         ToolchainError: If NVRTC cannot be loaded.
     """
-    program = Program.from_source(source, step)
+    program = Program.from_source(source)
     if program.rest:
         with contextlib.suppress(CompileError):
             return run_program(program, {**source.headers, REST: program.rest}, step)
-    return run_program(Program.whole(source, step), source.headers, step)
+    return run_program(Program.whole(source), source.headers, step)
 
 
 def run_program(program: Program, headers: Mapping[str, bytes], step: Step, *more: str) -> Output:

@@ -91,7 +91,6 @@ def name_folder(fragments: Iterable[Fragment]) -> Callable[[str], str]:
     spellings: dict[str, str] = {}
     for fragment in fragments:
         names = [symbol.name for symbol in (*fragment.provides, *fragment.requires)]
-        names += [name.partition(" ")[0] for name, _ in fragment.weak]
         for name in names:
             spellings |= dict.fromkeys((name, demangle(name)), base_name(name))
     symbols = re.compile("|".join(map(re.escape, sorted(spellings, key=lambda s: (-len(s), s)))) or "(?!)")

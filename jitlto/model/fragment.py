@@ -157,9 +157,6 @@ class Fragment(Struct, frozen=True):
         signature: The kernel's parameters; empty for a device fragment.
         provides: The symbols that it defines, sorted.
         requires: The symbols that another fragment must define, sorted.
-        weak: The name of each weak definition in it, including inlined ones, and the SHA-256 of its unoptimised body.
-            If two fragments of a plan define one name, the linker silently keeps the first, so the bodies must agree.
-            For architectures beyond the lowest, the name is followed by a space and the architecture: ``_Z1fv 90``.
         images: Sorted.
     """
 
@@ -169,7 +166,6 @@ class Fragment(Struct, frozen=True):
     signature: tuple[Parameter, ...]
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
-    weak: tuple[tuple[str, str], ...]
     images: tuple[Image, ...]
 
     def images_of(self, kind: ImageKind) -> Iterable[Image]:

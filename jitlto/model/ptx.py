@@ -5,7 +5,6 @@ It reads the directives that NVRTC, nvcc and nvJitLink emit (PTX ISA manual, cha
 
 from __future__ import annotations
 
-import hashlib
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -38,8 +37,6 @@ _PARAMETER = re.compile(
     r"(?:\.ptr\b[^,]*?)?([\w$%.]+)\s*(?:\[(\d*)\])?\s*$"
 )
 _HINT = "give the PTX text that NVRTC, nvcc -ptx or another compiler wrote"
-_LABELS = ("$L__", "__local_depot", "prototype_")
-_WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +84,6 @@ class Module:
         )
 
     @cached_property
-    def weak(self) -> tuple[tuple[str, str], ...]:
-        """Name and body hash of each weak definition, sorted by name."""
-        return tuple((s.name, self.body_hash(s.name)) for s in self.provides if s.weak)
-
-    @cached_property
     def requires(self) -> tuple[Symbol, ...]:
         """The symbols that another module must define, sorted by name; without those of the toolkit."""
         return tuple(
@@ -102,37 +94,6 @@ class Module:
                 if not d.defined and d.linkage == "extern" and d.space != "shared" and not is_toolkit_symbol(d.name)
             )
         )
-
-    def body_hash(self, name: str) -> str:
-        """Return the SHA-256 of a definition's text, the same wherever the same definition is compiled.
-
-        Labels, call prototypes and names internal to the module depend on what else the module holds, so they are
-        replaced by numbers in order of appearance.
-        """
-        numbers = {name: 0}  # the definition, and the internal ones that it reaches, by first appearance
-        pending, parts = [name], []
-        for current in pending:
-            declaration = self.declarations[current]
-            parameter = f"{current}_param_"
-            words = _WORD.findall(declaration.text)
-            defined = {
-                word
-                for before, word, after in zip([";", *words], words, words[1:], strict=False)
-                if after[0] == ":" and before[-1] in ";{}" and not after.startswith("::")
-            }
-            labels: dict[str, str] = {}
-            for position, word in enumerate(words):
-                if word == current or word.startswith(parameter):
-                    words[position] = "self" + word[len(current) :]
-                elif word in defined or word.startswith(_LABELS):
-                    words[position] = labels.setdefault(word, f"$L{len(labels)}")
-                elif (inner := self.declarations.get(word)) is not None and inner.defined and not inner.linkage:
-                    if word not in numbers:
-                        numbers[word] = len(numbers)
-                        pending.append(word)
-                    words[position] = f"$I{numbers[word]}"
-            parts += [declaration.layout, " ".join(words)]
-        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def is_toolkit_symbol(name: str) -> bool:

@@ -39,7 +39,6 @@ class UserSymbols(Struct, frozen=True):
     name: str
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
-    weak: tuple[tuple[str, str], ...] = ()
     opaque: bool = False
 
 
@@ -107,7 +106,7 @@ def resolve(
                 code="plan-unused-fragment",
                 hint="leave it out, or choose the kernel that calls it",
             )
-    _check_bodies(owners, _check_providers(owners))
+    _check_providers(owners)
     return Resolution(
         entry,
         tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
@@ -334,8 +333,8 @@ def _mismatch(name: str, found: str, wanted: str) -> InterfaceMismatchError:
     return InterfaceMismatchError(f"defines {found}, but the kernel calls {wanted}", where=name, hint=hint)
 
 
-def _check_providers(owners: Sequence[_Owner]) -> dict[str, tuple[Symbol, str, int]]:
-    """Check that each symbol has one provider, with the layout required; return symbol, name and number of each."""
+def _check_providers(owners: Sequence[_Owner]) -> None:
+    """Check that each symbol has one provider, with the layout required."""
     required = {s.name: (s, name) for name, owner in reversed(owners) for s in owner.requires}
     provided: dict[str, tuple[Symbol, str, int]] = {}
     for number, (name, owner) in enumerate(owners):
@@ -358,27 +357,4 @@ def _check_providers(owners: Sequence[_Owner]) -> dict[str, tuple[Symbol, str, i
                     code="plan-interface-mismatch-layout",
                     where=name,
                     hint="layouts are (result)(parameters) in bytes: give the function the declared parameters",
-                )
-    return provided
-
-
-def _check_bodies(owners: Sequence[_Owner], provided: Mapping[str, tuple[Symbol, str, int]]) -> None:
-    """Check that an inline function has the same body wherever it is defined: the linker silently keeps the first."""
-    bodies: dict[str, tuple[str, str]] = {}
-    for number, (name, owner) in enumerate(owners):
-        for symbol_name, body in owner.weak:
-            symbol = symbol_name.partition(" ")[0]  # without its architecture
-            strong = provided.get(symbol)
-            if strong is not None and not strong[0].weak and strong[2] != number:
-                raise PlanError(
-                    f"{demangle(symbol)} is inline in {name}, but not in {strong[1]}",
-                    code="plan-conflicting-definitions",
-                    hint="a link keeps the one that is not inline for both: rename one of them",
-                )
-            first = bodies.setdefault(symbol_name, (body, name))
-            if first[0] != body:
-                raise PlanError(
-                    f"{demangle(symbol)} is defined differently in {first[1]} and in {name}",
-                    code="plan-conflicting-definitions",
-                    hint="a link keeps one of them for both: rename one, or put it into an anonymous namespace",
                 )

@@ -47,7 +47,12 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class FamilyCheck(msgspec.Struct, frozen=True):
-    """A family's kernels as planned; ``completed_by_callers`` counts those that need callers' code."""
+    """A family's kernels as planned.
+
+    Args:
+        completed_by_callers: How many kernels need callers' code.
+        compared: In how many pairs of fragments inline functions were compared; None if they were not.
+    """
 
     family: str
     holds: bool
@@ -56,6 +61,7 @@ class FamilyCheck(msgspec.Struct, frozen=True):
     failures: tuple[Cause, ...]
     notes: tuple[Note, ...]
     fragments: Count = 0
+    compared: Count | None = None
 
 
 class FamilyLinks(msgspec.Struct, frozen=True):

@@ -82,7 +82,6 @@ class _Fragment(Struct):
     signature: list[_Parameter]
     provides: tuple[Symbol, ...]
     requires: tuple[Symbol, ...]
-    weak: tuple[tuple[str, str], ...]
     images: list[_Image]
 
 
@@ -132,7 +131,6 @@ def decode_fragment(record: bytes) -> Fragment:
         tuple(Parameter(p.name, p.type, p.size, p.alignment) for p in r.signature),
         r.provides,
         r.requires,
-        r.weak,
         tuple(map(_image, r.images)),
     )
 

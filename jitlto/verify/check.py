@@ -12,6 +12,7 @@ from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
 from jitlto.storage.database import FragmentDatabase
+from jitlto.verify.compare import FamilyComparison, compare_families
 from jitlto.verify.covering_array import choose_cover
 from jitlto.verify.findings import Finding, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
@@ -26,12 +27,13 @@ def check(
     targets: Sequence[Architecture] = (),
     strength: int | None = None,
     mode: str = "lto",
+    compare: bool = True,
     workers: int | None = None,
     on_proof: Callable[[FamilyCheck], object] = lambda _: None,
     on_links: Callable[[int], object] = lambda _: None,
     on_link: Callable[[int], object] = lambda _: None,
 ) -> CheckResult:
-    """Prove that every kernel of a database plans, and link kernels.
+    """Prove that every kernel of a database plans, compare the inline functions of fragments, and link kernels.
 
     Args:
         names: The families; by default all.
@@ -57,7 +59,8 @@ def check(
         fragments = [fragment for family in families for fragment in database.fragments(family.name)]
         require_readable(fragments, mode, str(database.path))
     proofs = [prove(family, complete=complete) for family in families]
-    checks = [_family_check(family, proof) for family, proof in zip(families, proofs, strict=True)]
+    compared = compare_families(families, proofs, workers, on_links, on_link) if compare else [None] * len(families)
+    checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]
     for each in checks:
         on_proof(each)
     link = _link(families, proofs, targets, strength, mode, workers, on_links, on_link) if targets else None
@@ -65,15 +68,20 @@ def check(
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path))
 
 
-def _family_check(family: KernelFamily, proof: FamilyProof) -> FamilyCheck:
+def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComparison | None) -> FamilyCheck:
+    failures, notes = [*proof.failures], [*proof.notes]
+    if compared is not None:
+        failures += compared.failures
+        notes += compared.notes
     return FamilyCheck(
         proof.family,
-        proof.holds,
+        not failures,
         len(proof.kernels),
         sum(bool(kernel.user_symbols) for kernel in proof.kernels),
-        group_findings(proof.failures, family.database.fragments(family.name)),
-        tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in proof.notes),
+        group_findings(failures, family.database.fragments(family.name)),
+        tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes),
         proof.fragments,
+        compared.pairs if compared is not None else None,
     )
 
 

@@ -33,6 +33,10 @@ class Kind(StrEnum):
     GAP = "gap"
     #: Fragments of one kernel with different values of a parameter, so that callers cannot set it. Not a failure.
     MIXED = "mixed"
+    #: An inline function that two fragments of a kernel define differently.
+    DEFINITION = "definition"
+    #: A family whose inline functions could not be compared. Not a failure.
+    UNCOMPARED = "uncompared"
     #: A kernel that nvJitLink cannot link.
     LINK = "link"
 

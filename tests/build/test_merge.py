@@ -142,13 +142,10 @@ def by_hand(
         (),
         (),
         (requires,),
-        (),
         (image(b"kern"),),
     )
     ops = [
-        Fragment(
-            FragmentKey.make(name, "op", {"n": n}), Role.DEVICE, "", (), (_FUNCTION,), (), (), (image(n.encode()),)
-        )
+        Fragment(FragmentKey.make(name, "op", {"n": n}), Role.DEVICE, "", (), (_FUNCTION,), (), (image(n.encode()),))
         for n in "abcd"
     ]
     database_writer.write(path, [record], [kernel, *ops], blobs)

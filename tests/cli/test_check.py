@@ -31,7 +31,7 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
     done = jitlto("check", shipped_path)
     assert done.returncode == 0
     assert done.stdout.splitlines() == [
-        "search: 32 fragments, 96 kernels: every kernel plans, every fragment is used",
+        "search: 32 fragments, 96 kernels: every kernel plans, every fragment is used, inline functions agree",
         "transform: 2 fragments, 2 kernels: every kernel plans, every fragment is used",
         "  note: callers supply user_transform(double) at run time, for 1 kernel",
         "  note: callers supply user_transform(float) at run time, for 1 kernel",
@@ -61,6 +61,27 @@ def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
     assert linked["link"]["families"][0]["linked"] == 1
     assert linked["link"]["families"][0]["holds"] is True
     assert linked["holds"] is False
+
+
+def test_inline_functions_that_differ_are_a_failure_unless_they_are_not_compared(build_family: BuildFamily) -> None:
+    helper = "inline __device__ float help(float a) { return a * %s; }\n"
+    files = MINI | {"kern.json": '{"data_type": ["float"]}', "op.json": '{"data_type": ["float"], "op_name": ["x"]}'}
+    files["kern.cu.jinja"] = helper % 2 + files["kern.cu.jinja"].replace("op<T>(x[i])", "op<T>(help(x[i]))")
+    files["op.cu.jinja"] = helper % 3 + files["op.cu.jinja"].replace("{{expr}}", "help(a)")
+    path = build_family(files).path
+    fails(
+        jitlto("check", path),
+        1,
+        "[link-conflicting-definitions]",
+        "help(float) is defined differently",
+        "mini/kern[",
+        "mini/op[",
+    )
+    described = json.loads(jitlto("check", path, "--json").stdout)
+    assert (described["holds"], described["families"][0]["compared"]) == (False, 1)
+    done = jitlto("check", path, "--no-compare")
+    assert done.returncode == 0
+    assert "agree" not in done.stdout
 
 
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
@@ -165,7 +186,7 @@ main()
 def test_an_interrupt_ends_it_at_once(shipped_path: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     archs = [word for arch in ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90") for word in ("--link", arch)]
-    command = [sys.executable, "-m", "jitlto", "check", str(shipped_path), "search", "-j", "1", *archs]
+    command = [sys.executable, "-m", "jitlto", "check", str(shipped_path), "search", "--no-compare", "-j", "1", *archs]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     assert process.stdout is not None
     process.stdout.readline()  # proved; now it links

@@ -36,7 +36,7 @@ def test_a_short_value_is_erased_as_a_word_alone() -> None:
 
 def test_keys_configurations_and_symbols_are_folded() -> None:
     symbols = tuple(Symbol(name, SymbolKind.FUNCTION, "") for name in ("_Z2opIfEvT_", "_Z2opIdEvT_"))
-    fragment = Fragment(FragmentKey("f", "g"), Role.DEVICE, "", (), symbols, (), (), ())
+    fragment = Fragment(FragmentKey("f", "g"), Role.DEVICE, "", (), symbols, (), ())
     fold = name_folder([fragment])
     one = fold("f/g[t=float] requires void op<float>(float) with t=float, 3 times")
     other = fold("f/g[t=double] requires _Z2opIdEvT_ with t=double, 12 times")

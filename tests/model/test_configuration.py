@@ -29,7 +29,7 @@ def spelled(**configuration: object) -> dict[str, str]:
 
 
 def fragment(**parameters: str) -> Fragment:
-    return Fragment(FragmentKey.make("f", "g", parameters), Role.DEVICE, "", (), (), (), (), ())
+    return Fragment(FragmentKey.make("f", "g", parameters), Role.DEVICE, "", (), (), (), ())
 
 
 @pytest.mark.parametrize(

@@ -37,13 +37,12 @@ def fragment(
     *,
     provides: Iterable[str | Symbol] = (),
     requires: Iterable[str | Symbol] = (),
-    weak: tuple[tuple[str, str], ...] = (),
     role: Role = Role.DEVICE,
     **parameters: str,
 ) -> Fragment:
     key = FragmentKey.make("f", group, parameters)
     entry = f"_Z4kernv_{key}" if role is Role.ENTRYPOINT else ""
-    return Fragment(key, role, entry, (), symbols(provides), symbols(requires), weak, ())
+    return Fragment(key, role, entry, (), symbols(provides), symbols(requires), ())
 
 
 def kernel(*requires: str | Symbol, group: str = "kern", **parameters: str) -> Fragment:
@@ -54,10 +53,8 @@ def keys(resolution: Resolution) -> list[str]:
     return [str(f.key) for f in resolution.fragments]
 
 
-def supplied(
-    *provides: str | Symbol, requires: Iterable[str] = (), weak: tuple[tuple[str, str], ...] = ()
-) -> UserSymbols:
-    return UserSymbols("user.cu", symbols(provides), symbols(requires), weak)
+def supplied(*provides: str | Symbol, requires: Iterable[str] = ()) -> UserSymbols:
+    return UserSymbols("user.cu", symbols(provides), symbols(requires))
 
 
 FAMILY = [
@@ -294,23 +291,13 @@ def test_a_layout_is_checked_between_fragments_too() -> None:
         resolve(Index(fragments), {})
 
 
-def test_weak_helpers_may_stand_in_several_fragments_if_they_are_the_same() -> None:
-    same = (("_Z4helpf", "abc"),)
+def test_weak_helpers_may_stand_in_several_fragments() -> None:
+    helper = function("_Z4helpf", weak=True)
     fragments = [
-        fragment("kern", requires=[OP], role=Role.ENTRYPOINT, weak=same),
-        fragment("op", provides=[OP, function("_Z4helpf", weak=True)], weak=same),
+        fragment("kern", provides=[helper], requires=[OP], role=Role.ENTRYPOINT),
+        fragment("op", provides=[OP, helper]),
     ]
     assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/op[]"]
-
-
-@pytest.mark.parametrize("by_user", [False, True])
-def test_weak_helpers_that_differ_are_an_error_that_names_both(by_user: bool) -> None:
-    entry = fragment("kern", requires=[OP], role=Role.ENTRYPOINT, weak=(("_Z4helpf", "abc"),))
-    other = (("_Z4helpf", "def"),)
-    index = Index([entry] if by_user else [entry, fragment("op", provides=[OP], weak=other)])
-    with raises(PlanError, "plan-conflicting-definitions", "help(float)", "f/kern[]") as caught:
-        resolve(index, {}, supplied=[supplied(OP, weak=other)] if by_user else [])
-    assert ("user.cu" if by_user else "f/op[]") in str(caught.value)
 
 
 def test_strong_helpers_of_one_name_are_an_error() -> None:

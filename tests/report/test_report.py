@@ -77,14 +77,11 @@ def sample(
             (Parameter("x", "float*", 8, 8),),
             (),
             (call,),
-            (),
             image(str(cell).encode()),
         )
         for cell in own
     ]
-    fragments.append(
-        Fragment(FragmentKey.make(name, called, {}), Role.DEVICE, "", (), (call,), (), (), image(b"x" * 99))
-    )
+    fragments.append(Fragment(FragmentKey.make(name, called, {}), Role.DEVICE, "", (), (call,), (), image(b"x" * 99)))
     groups = (
         GroupRecord(called, Role.DEVICE, (), "called.cuh", False),
         GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False),

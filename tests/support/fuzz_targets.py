@@ -459,7 +459,7 @@ def _key(_: Ground, data: bytes) -> None:
 def _ptx(_: Ground, data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     module = ptx.parse_ptx(text)
-    assert isinstance(module.provides + module.requires + module.weak, tuple)
+    assert isinstance(module.provides + module.requires, tuple)
     from_ptx(data, "given")
 
 

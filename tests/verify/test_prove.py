@@ -333,7 +333,7 @@ def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: K
     unreadable_ptx = image(ImageKind.PTX, newer, Version(99, 0))
 
     def made(*images: Image) -> list[Fragment]:
-        return [Fragment(FragmentKey.make("f", "k", {}), Role.DEVICE, "", (), (), (), (), images)]
+        return [Fragment(FragmentKey.make("f", "k", {}), Role.DEVICE, "", (), (), (), images)]
 
     require_readable(mini.database.fragments("mini"), "lto", "x.fragdb")
     require_readable(made(ltoir, ptx), "ptx", "x.fragdb")

@@ -19,7 +19,7 @@ from jitlto.model.headers import HeaderSearch, Source
 from jitlto.model.versions import Architecture
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 3
+REVISION = 4
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,6 @@ class CompiledSource:
     requires: tuple[Symbol, ...]
     #: The mangled name of each kernel, and the size and alignment of each of its parameters, in bytes.
     kernels: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    weak: tuple[tuple[str, str], ...]  # as Fragment.weak
     #: LTO-IR in a fatbin for each architecture, relocatable PTX for the lowest.
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
     reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
@@ -56,7 +55,6 @@ class CompiledSource:
         cls,
         toolchain: Toolchain,
         module: Module,
-        weak: Iterable[tuple[str, str]],
         images: Iterable[tuple[ImageKind, Architecture, bytes]],
         reads: tuple[str, ...],
         log: str,
@@ -65,7 +63,7 @@ class CompiledSource:
         kernels = ((s.name, module.declarations[s.name].parameters) for s in module.provides if s.kind == "kernel")
         return cls(
             toolchain.name, toolchain.version, module.target, module.isa, module.provides, module.requires,
-            tuple(sorted(kernels)), tuple(sorted(weak)), tuple(sorted(images)), reads, log,
+            tuple(sorted(kernels)), tuple(sorted(images)), reads, log,
         )  # fmt: skip
 
 

@@ -54,7 +54,7 @@ def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
 
 def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:
     with contextlib.suppress(CompileError):
-        program = Program.whole(Source(text, job.source.headers), step)
+        program = Program.whole(Source(text, job.source.headers))
         nvrtc.run_program(program, job.source.headers, step, f"--fdevice-time-trace={directory}/trace")
 
 

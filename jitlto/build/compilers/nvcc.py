@@ -30,7 +30,7 @@ from jitlto.storage.files import temporary_directory
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
 # In the private directory: the family's own headers, a link to the toolkit, and the intermediate files of two runs.
-_HEADERS, _TOOLKIT, _KEPT, _PROBE = "include", "toolkit", "kept", "probe"
+_HEADERS, _TOOLKIT, _KEPT = "include", "toolkit", "kept"
 _HERE = "/proc/self/cwd"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
@@ -114,7 +114,7 @@ class Compiler:
         with temporary_directory("jitlto-nvcc-") as name:
             work = Path(name)
             names = _write_files(work, self._top, job.source)
-            log, modules = self._ptx(work, job, names, architectures, _KEPT, ImageKind.LTOIR in job.images)
+            log, modules = self._ptx(work, job, names, architectures, ImageKind.LTOIR in job.images)
             preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
             texts = [text.encode() for text in modules]
             images = [(ImageKind.PTX, architectures[0], texts[0])] if ImageKind.PTX in job.images else []
@@ -122,20 +122,8 @@ class Compiler:
                 for architecture in architectures:
                     ltoir = _kept(work / _KEPT, job.source, architectures, architecture, ".ltoir")
                     images.append((ImageKind.LTOIR, architecture, nvfatbin.wrap_ltoir(ltoir, architecture)))
-            (work / nvrtc.program_name(job.source)).write_bytes(
-                nvrtc.PROBE_PRELUDE + b"#line 1\n" + _by_name(job.source.text, names)
-            )
-            try:
-                _, probes = self._ptx(work, job, names, architectures, _PROBE, False)
-            except CompileError as error:
-                probes, log = [], nvrtc.append_not_probed(log, error)
         module = nvrtc.merge_modules(architectures, [parse_ptx(text) for text in modules])
-        weak = [
-            (symbol if architecture == architectures[0] else f"{symbol} {architecture}", body)
-            for architecture, probe in zip(architectures, probes, strict=False)
-            for symbol, body in parse_ptx(probe).weak
-        ]
-        return CompiledSource.from_module(self, module, weak, images, self._reads(names, preprocessed), log)
+        return CompiledSource.from_module(self, module, images, self._reads(names, preprocessed), log)
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
@@ -152,26 +140,23 @@ class Compiler:
         job: CompileJob,
         names: Mapping[str, str],
         architectures: Sequence[Architecture],
-        kept: str,
         lto: bool,
     ) -> tuple[str, list[str]]:
         """Run nvcc once; return its log and the PTX for each architecture. With ``lto`` it writes LTO-IR too."""
-        (work / kept).mkdir()
+        (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", source, "-ccbin", self._host]
-        command += ["-I", _HEADERS, "--keep", "--keep-dir", kept, "-o", f"{kept}/all.fatbin"]
+        command += ["-I", _HEADERS, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
         for a in architectures:
             code = f"[lto_{a},{a.compute}]" if lto else a.compute
             command += ["-gencode", f"arch={a.compute},code={code}"]
-        if kept == _PROBE:
-            command.append("-G")
         result = self._run(command, work)
         log = _log(result.stderr + result.stdout, names)
         if result.returncode:
             raise diagnostics.make_source_error("nvcc", log, _hint(log))
-        kinds = (_kept(work / kept, job.source, architectures, a, ".ptx") for a in architectures)
+        kinds = (_kept(work / _KEPT, job.source, architectures, a, ".ptx") for a in architectures)
         return log, [data.rstrip(b"\0").decode() for data in kinds]
 
     def _reads(self, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:

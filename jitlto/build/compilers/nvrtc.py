@@ -59,9 +59,7 @@ class Compiler:
             images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
         if ImageKind.PTX in job.images:
             images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
-        return CompiledSource.from_module(
-            self, compiled.module, compiled.weak, images, self._reads(job), compiled.warnings
-        )
+        return CompiledSource.from_module(self, compiled.module, images, self._reads(job), compiled.warnings)
 
     def _reads(self, job: CompileJob) -> tuple[str, ...]:
         """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""

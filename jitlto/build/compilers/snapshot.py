@@ -68,7 +68,7 @@ class Snapshots:
         Raises:
             CompileError, ToolchainError: As :func:`jitlto.cuda.nvrtc.run_step`.
         """
-        program = Program.from_source(source, step)
+        program = Program.from_source(source)
         if self._shared is None or sharers < LEAST_SHARERS or not program.rest:
             return nvrtc.run_step(source, step)
         key = _key(source, program, step)

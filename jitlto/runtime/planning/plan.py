@@ -252,9 +252,15 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
         begin = time.perf_counter()
         inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
         linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
+        seconds = time.perf_counter() - begin
         if base and not ptx:
             nvjitlink.check_linked_ptx(linked)
-        return LinkedKernel(linked.data, self.entry.entry, target.code, linked.log, time.perf_counter() - begin)
+        if supplied:
+            from jitlto.runtime.user_code.conflicts import check_conflicts  # imported lazily: few plans have inputs
+
+            pairs, store = list(zip(self.fragments, inputs, strict=True)), self.services.kernel_cache.store
+            check_conflicts(pairs, self.supplied, target, self.options, store)
+        return LinkedKernel(linked.data, self.entry.entry, target.code, linked.log, seconds)
 
     def link_ptx(self, arch: str | Architecture | None = None) -> str:
         """Return the PTX that link-time optimisation makes of the plan, for inspection and checks.

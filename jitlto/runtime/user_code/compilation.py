@@ -23,7 +23,7 @@ from jitlto.storage.serialization import InvalidRecordError, decode, encode
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 2  # of the entries
+_SCHEMA = 3  # of the entries
 
 
 class Entry(Struct):
@@ -63,7 +63,6 @@ class _SourceEntry(Entry):
     headers: dict[str, str | None]
     ltoir: bytes
     ptx: str
-    weak: tuple[tuple[str, str], ...]
     version: str
     warnings: str
     identity: str
@@ -109,7 +108,6 @@ def compile_once(
             {name: search.sha256(name) for name in looked_up},
             compiled.ltoir[architecture],
             compiled.ptx,
-            compiled.weak,
             str(compiled.version),
             compiled.warnings,
             compiled.identity,
@@ -127,7 +125,7 @@ def _from_entry(entry: _SourceEntry, search: HeaderSearch, architecture: Archite
     except JitltoError:
         return None
     ltoir = {architecture: entry.ltoir}
-    return nvrtc.Compiled(ltoir, entry.ptx, module, entry.weak, version, entry.warnings, entry.identity)
+    return nvrtc.Compiled(ltoir, entry.ptx, module, version, entry.warnings, entry.identity)
 
 
 class _RecordingSearch(HeaderSearch):

@@ -73,7 +73,7 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
         )
     base = base_architecture(family)
     return UserInput(
-        UserSymbols(name, tuple(functions), module.requires, compiled.weak),
+        UserSymbols(name, tuple(functions), module.requires),
         (
             ("lto", LinkInput(InputKind.LTOIR, compiled.ltoir[base], name)),
             ("ptx", LinkInput(InputKind.PTX, compiled.ptx.encode(), name)),
@@ -114,7 +114,7 @@ def from_ptx(data: bytes | str, name: str) -> UserInput:
         raise PlanError(
             "invalid PTX", code="plan-unreadable-input", where=name, hint="pass the unchanged output of a compiler"
         ) from error
-    symbols = UserSymbols(name, module.provides, module.requires, module.weak)
+    symbols = UserSymbols(name, module.provides, module.requires)
     item = LinkInput(InputKind.PTX, text.encode(), name)
     # The ISA of PTX matters, not its toolkit; the linker checks it.
     return UserInput(symbols, (("lto", item), ("ptx", item)), None, module.target, _identity(item))
@@ -132,7 +132,7 @@ def from_binary(data: bytes, kind: InputKind, name: str, wanted: Sequence[Symbol
     """
     item = LinkInput(kind, bytes(data), name)
     if kind in (InputKind.LTOIR, InputKind.FATBIN):
-        module = _read_ltoir(item, tuple(wanted), store)
+        module = read_ltoir(item, wanted, store)
         if module is not None:
             names = {symbol.name for symbol in wanted}
             provides = tuple(
@@ -152,19 +152,37 @@ def _identity(item: LinkInput) -> str:
     return hashlib.sha256(item.kind.encode() + b"\0" + item.data).hexdigest()
 
 
-def _read_ltoir(item: LinkInput, wanted: tuple[Symbol, ...], store: CacheDir | None) -> ptx.Module | None:
-    """Return the declarations of LTO-IR, read from the PTX it links to; None for a fatbin without LTO-IR."""
-    functions = [s.name for s in wanted if s.kind is SymbolKind.FUNCTION]
+def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
+    """Return LTO-IR of a kernel that takes the addresses of functions, so that a link keeps their definitions.
+
+    Raises:
+        ToolchainError: If NVRTC is not installed.
+    """
     declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in functions)
     uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(functions))
     text = f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
     compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)
-    stub = LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
+    return LinkInput(InputKind.LTOIR, compiled.ltoir[base], "stub")
+
+
+def read_ltoir(item: LinkInput, wanted: Sequence[Symbol], store: CacheDir | None, *flags: str) -> ptx.Module | None:
+    """Return what LTO-IR declares, from the PTX that nvJitLink makes of it with a stub; None if a fatbin holds none.
+
+    Args:
+        item: LTO-IR, bare or in a fatbin.
+        wanted: Functions that it may define; the stub takes their addresses.
+        store: The user's cache, where there is one.
+        flags: Further flags of the link.
+
+    Raises:
+        PlanError: If nvJitLink cannot read it.
+    """
+    stub = make_stub([s.name for s in wanted if s.kind is SymbolKind.FUNCTION], store)
     refusals: list[LinkError] = []
     for target in _targets(item):
         try:
-            linked = link([item, stub], target, ["-lto"], ptx=True)
+            linked = link([item, stub], target, ["-lto", *flags], ptx=True)
         except LinkError as error:
             refusals.append(error)
         else:

@@ -138,7 +138,6 @@ def _from_function(
     base = base_architecture(family)
     images: list[tuple[str, LinkInput]] = []
     modules: list[ptx.Module] = []
-    weak: dict[str, str] = {}
     versions: set[Version] = set()
     identities: list[str] = []
     for symbol in symbols:
@@ -150,14 +149,13 @@ def _from_function(
             images.append(("lto", LinkInput(InputKind.LTOIR, ltoir, where)))
             images.append(("ptx", LinkInput(InputKind.PTX, text.encode(), where)))
         modules += [adapter.module, module]
-        weak |= dict(adapter.weak) | dict(module.weak)
         versions |= {adapter.version} | ({python.version} if python.version else set())
         identities += [adapter.identity, python.identity]
     provides = {symbol for module in modules for symbol in module.provides}
     defined = {symbol.name for symbol in provides}
     requires = {symbol for module in modules for symbol in module.requires if symbol.name not in defined}
     return UserInput(
-        UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires)), tuple(sorted(weak.items()))),
+        UserSymbols(where, tuple(sorted(provides)), tuple(sorted(requires))),
         tuple(images),
         max(versions),
         base,

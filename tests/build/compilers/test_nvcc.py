@@ -181,16 +181,6 @@ def test_symbols_are_read_for_every_choice_of_images(compiler: Compiler, images:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["__forceinline__", "inline", "template <int N>"])
-def test_a_helper_that_is_inlined_away_shows_as_weak(compiler: Compiler, kind: str) -> None:
-    call = "help<1>" if "template" in kind else "help"
-    helper = f"{kind} __device__ float help(float x) {{ return x * 2; }}\n"
-    compiled = compile_text(compiler, f'{helper}extern "C" __device__ float f(float x) {{ return {call}(x); }}\n')
-    assert [s.name for s in compiled.provides] == ["f"]
-    assert [name for name, _ in compiled.weak if "help" in name]
-
-
-@pytest.mark.slow
 def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
     text = """#if __CUDA_ARCH__ == 750
 #include "deep/low.h"

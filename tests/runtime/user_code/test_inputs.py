@@ -63,8 +63,8 @@ template <typename T> __global__ void kern(T* x) { x[threadIdx.x] = op(x[threadI
 template __global__ void kern<{{data_type}}>({{data_type}}*);
 """,
 }
-# The same, called with an array's address, and with the interface left to the kernel's own source.
-HELPER_FAMILY = {
+# The same in C++, with the interface left to the kernel's own source.
+CPP_FAMILY = {
     "family.toml": """
 [family]
 name = "helped"
@@ -78,10 +78,7 @@ interface = "op.cuh"
 """,
     "kern.json": "{}",
     "op.cuh": "#pragma once\n__device__ float op(float a);\n",
-    "kern.cu.jinja": """#include "op.cuh"
-inline __device__ float helper(float a) { return a * 2.0f; }
-__global__ void kern(float* x) { x[threadIdx.x] = op(helper(x[threadIdx.x])); }
-""",
+    "kern.cu.jinja": '#include "op.cuh"\n__global__ void kern(float* x) { x[threadIdx.x] = op(x[threadIdx.x]); }\n',
 }
 
 
@@ -105,8 +102,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
 
 
 @pytest.fixture(scope="module")
-def helped(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
-    return built(tmp_path_factory.mktemp("helped"), HELPER_FAMILY, "helped")
+def in_cpp(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("helped"), CPP_FAMILY, "helped")
 
 
 def links(plan: Plan) -> bool:
@@ -157,9 +154,9 @@ def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> N
         planner.add_source(text).plan()
 
 
-def test_a_static_definition_contradicts_the_interface(helped: KernelFamily) -> None:
+def test_a_static_definition_contradicts_the_interface(in_cpp: KernelFamily) -> None:
     with pytest.raises((CompileError, PlanError), match=r"user\.cu"):
-        helped.planner().add_source("static __device__ float op(float a) { return a; }").plan()
+        in_cpp.planner().add_source("static __device__ float op(float a) { return a; }").plan()
 
 
 def test_a_template_that_is_never_instantiated_says_so(mini: KernelFamily) -> None:
@@ -179,19 +176,19 @@ def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelF
         mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
 
 
-def test_a_different_return_type_is_a_compile_error_against_the_interface(helped: KernelFamily) -> None:
+def test_a_different_return_type_is_a_compile_error_against_the_interface(in_cpp: KernelFamily) -> None:
     with raises(CompileError, None, "user.cu(1)"):
-        helped.planner().add_source("__device__ int op(float a) { return 1; }").plan()
+        in_cpp.planner().add_source("__device__ int op(float a) { return 1; }").plan()
 
 
-def test_a_different_number_of_arguments_is_an_error_that_shows_both(helped: KernelFamily) -> None:
+def test_a_different_number_of_arguments_is_an_error_that_shows_both(in_cpp: KernelFamily) -> None:
     with raises(InterfaceMismatchError, None, "op(float, float)", "op(float)", where="user.cu"):
-        helped.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
+        in_cpp.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
 
 
-def test_c_linkage_where_cpp_is_wanted_is_an_error(helped: KernelFamily) -> None:
+def test_c_linkage_where_cpp_is_wanted_is_an_error(in_cpp: KernelFamily) -> None:
     with pytest.raises((CompileError, InterfaceMismatchError), match=r"user\.cu"):
-        helped.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
+        in_cpp.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
 
 
 def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
@@ -241,31 +238,6 @@ def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Pat
     header.write_text("#define PRIVATE 1\n")
     with pytest.raises(CompileError):
         planner.add_source(f'#include "{header}"\n' + OP).plan()
-
-
-def test_an_inline_helper_with_the_same_name_and_a_different_body_is_an_error(helped: KernelFamily) -> None:
-    text = """
-inline __device__ float helper(float a) { return a * 5.0f; }
-__device__ float op(float a) { return helper(a); }
-"""
-    with raises(PlanError, "plan-conflicting-definitions", "helper(float)", "user.cu"):
-        helped.planner().add_source(text).plan()
-
-
-def test_an_inline_helper_with_the_same_name_and_body_is_fine(helped: KernelFamily) -> None:
-    text = """
-inline __device__ float helper(float a) { return a * 2.0f; }
-__device__ float op(float a) { return helper(a); }
-"""
-    assert links(helped.planner().add_source(text).plan())
-
-
-def test_a_helper_in_an_anonymous_namespace_is_the_users_own(helped: KernelFamily) -> None:
-    text = """
-namespace { __device__ float helper2(float a) { return a * 5.0f; } }
-__device__ float op(float a) { return helper2(a); }
-"""
-    assert links(helped.planner().add_source(text).plan())
 
 
 def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(planner: Planner) -> None:
@@ -318,7 +290,7 @@ def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None
 
 @pytest.mark.slow
 def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: BuildFamily) -> None:
-    files = HELPER_FAMILY | {
+    files = CPP_FAMILY | {
         "op.cuh": "#pragma once\n__device__ float op(long a);\n",
         "kern.cu.jinja": '#include "op.cuh"\n__global__ void kern(float* x) { *x = op(2L); }\n',
     }
@@ -685,11 +657,10 @@ def test_a_new_header_that_hides_one_of_the_same_name_is_noticed(
         lambda entry: dict.fromkeys(entry),
         lambda entry: entry | {"ltoir": "no base64"},
         lambda entry: entry | {"ptx": "no PTX"},
-        lambda entry: entry | {"weak": [1]},
         lambda entry: entry | {"headers": 1},
         lambda entry: entry | {"version": "new"},
     ],
-    ids=["empty", "null", "LTO-IR", "PTX", "weak", "headers", "version"],
+    ids=["empty", "null", "LTO-IR", "PTX", "headers", "version"],
 )
 def test_an_entry_that_cannot_be_read_is_made_again(
     mini: KernelFamily, kept: CacheDir, damage: Callable[[dict[str, object]], dict[str, object]]

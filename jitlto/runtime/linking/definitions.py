@@ -1,0 +1,117 @@
+"""Inline functions that inputs of a link define differently, found in what is compiled.
+
+Of several weak definitions nvJitLink keeps the first. So the inputs are linked to PTX once with each of them first: if
+the definitions agree, the results do. This is done as the link itself does it, where the optimiser has seen
+``__builtin_assume`` and ``__restrict__``, and without optimisation, where a function shows whatever its callers make
+of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from jitlto.cuda.nvjitlink import LinkInput, link
+from jitlto.errors import LinkError
+from jitlto.model.bodies import Bodies, outline
+from jitlto.model.fragment import Symbol, SymbolKind
+from jitlto.model.mangling import demangle
+from jitlto.model.options import LinkOptions
+from jitlto.model.ptx import Module, parse_ptx
+from jitlto.model.versions import Architecture
+
+#: The code of the error for definitions that differ.
+CONFLICT = "link-conflicting-definitions"
+_NAMED = 3  # symbols in a message
+
+
+class Conflict(Struct, frozen=True):
+    """Two inputs whose definitions differ, and the mangled names of those definitions, as far as they can be told."""
+
+    first: str
+    second: str
+    symbols: tuple[str, ...]
+
+    def error(self) -> LinkError:
+        """Return the error that reports it."""
+        names = ", ".join(map(demangle, self.symbols[:_NAMED])) or "an inline function"
+        one_of = "one of " if len(self.symbols) > 1 else ""
+        return LinkError(
+            f"{one_of}{names} is defined differently in {self.first} and in {self.second}",
+            code=CONFLICT,
+            hint="the link keeps one of them for both: give both the same text and options, "
+            "make it static, or rename one",
+        )
+
+
+def find_conflict(
+    inputs: Sequence[LinkInput],
+    fronts: Sequence[int],
+    pairs: Iterable[tuple[int, int]],
+    target: Architecture,
+    options: LinkOptions,
+    strong: Collection[str],
+) -> Conflict | None:
+    """Find two inputs of a link that define an inline function differently.
+
+    Args:
+        inputs: LTO-IR, bare or in fatbins. What they need need not be there.
+        fronts: The positions of the inputs to put first, one after another.
+        pairs: The positions of two inputs each, among which the cause is searched.
+        target: The architecture to link for.
+        options: Those of the link.
+        strong: The symbols that only one input may define, which are not the cause.
+
+    Raises:
+        LinkError: Or a subclass, if an input cannot be linked.
+    """
+    for flags in _flags(options) if len(fronts) > 1 else ():
+        if _agree([_first(inputs, inputs[position]) for position in fronts], target, flags):
+            continue
+        for one, other in ((inputs[a], inputs[b]) for a, b in pairs):
+            orders = _first(inputs, one, other), _first(inputs, other, one)
+            if not _agree(orders, target, flags):
+                return Conflict(one.name, other.name, _find_differing(orders, target, options, strong))
+    return None
+
+
+def strong_names(symbols: Iterable[Symbol]) -> set[str]:
+    """Return the names of the functions and variables that are not inline, and of kernels."""
+    return {symbol.name for symbol in symbols if not symbol.weak or symbol.kind is SymbolKind.KERNEL}
+
+
+def _first(inputs: Sequence[LinkInput], *front: LinkInput) -> list[LinkInput]:
+    return [*front, *(item for item in inputs if not any(item is each for each in front))]
+
+
+def _flags(options: LinkOptions) -> Iterable[tuple[str, ...]]:
+    """Return the flags of the link, and those of one without optimisation; without what only ptxas heeds."""
+    plain = replace(options, max_registers=None, lineinfo=False, split_compile=None, ptxas=())
+    optimised, unoptimised = (("-lto", *replace(plain, optimization=o).flags()) for o in (plain.optimization, 0))
+    return dict.fromkeys((unoptimised, optimised))
+
+
+def _agree(orders: Iterable[Sequence[LinkInput]], target: Architecture, flags: Sequence[str]) -> bool:
+    texts = {link(order, target, flags, ptx=True).data.decode() for order in orders}
+    outlines = {outline(text) for text in texts} if len(texts) > 1 else set()
+    if len(outlines) <= 1 and None not in outlines:
+        return True
+    return len({_summary(parse_ptx(text)) for text in texts}) == 1
+
+
+def _summary(module: Module) -> tuple[tuple[str, str], ...]:
+    bodies = Bodies(module)
+    return tuple((symbol.name, bodies.hash(symbol.name)) for symbol in module.provides)
+
+
+def _find_differing(
+    orders: Iterable[Sequence[LinkInput]], target: Architecture, options: LinkOptions, strong: Collection[str]
+) -> tuple[str, ...]:
+    """Return the functions that differ between two orders; all that may where only the optimiser tells them apart."""
+    flags, *_ = _flags(options)
+    modules = [parse_ptx(link(order, target, flags, ptx=True).data.decode()) for order in orders]
+    one, other = (Bodies(module).texts() for module in modules)
+    names = [n for n in one if n in other and n not in strong and "$" not in n and "_INTERNAL_" not in n]
+    return tuple(name for name in names if one[name] != other[name]) or tuple(names)

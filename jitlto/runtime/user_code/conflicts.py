@@ -1,0 +1,136 @@
+"""Functions that a caller's input and a fragment define differently under one name, of which a link keeps one.
+
+SASS, archives and fatbins without LTO-IR cannot be inspected, and neither can functions of LTO-IR that are not inline
+and that no fragment calls.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
+from jitlto.errors import ToolchainError
+from jitlto.model.bodies import Bodies
+from jitlto.model.compatibility import LinkTarget
+from jitlto.model.fragment import Fragment, Symbol, SymbolKind
+from jitlto.model.options import LinkOptions
+from jitlto.model.ptx import Module, parse_ptx
+from jitlto.model.versions import Architecture
+from jitlto.runtime.linking.definitions import Conflict, find_conflict, strong_names
+from jitlto.runtime.user_code.inputs import UserInput, make_stub
+from jitlto.storage.cache_dir import CacheDir
+
+_log = logging.getLogger(__name__)
+
+
+def check_conflicts(
+    fragments: Sequence[tuple[Fragment, LinkInput]],
+    supplied: Sequence[UserInput],
+    link_target: LinkTarget,
+    options: LinkOptions,
+    store: CacheDir | None,
+) -> None:
+    """Check that no input of a caller and another input of a link define a function differently.
+
+    Args:
+        fragments: The fragments, with what is linked of them.
+        supplied: The caller's inputs.
+        link_target: The target of the link.
+        options: Those of the link.
+        store: The user's cache, where there is one.
+
+    Raises:
+        LinkError: For the first two that do.
+    """
+    mode, target = link_target.link_mode, link_target.linked_for
+    own = [item for _, item in fragments]
+    readable = [user for user in supplied if not user.symbols.opaque]
+    theirs = [(user, item) for user in readable for kind, item in user.images if kind == mode]
+    ltoir = [item for _, item in theirs if item.kind is not InputKind.PTX]
+    texts = [item for _, item in theirs if item.kind is InputKind.PTX]
+    try:
+        if mode == "ptx":
+            conflict = _find_in_texts([*own, *texts], len(own))
+        else:
+            symbols = [symbol for fragment, _ in fragments for symbol in (*fragment.provides, *fragment.requires)]
+            symbols += [symbol for user in supplied for symbol in (*user.symbols.provides, *user.symbols.requires)]
+            inputs, users = [*own, *ltoir], range(len(own), len(own) + len(ltoir))
+            pairs = [(one, user) for user in users for one in range(user)]
+            conflict = find_conflict(inputs, [0, *users], pairs, target, options, strong_names(symbols))
+            conflict = conflict or _find_strong(fragments, theirs, target, store)
+            conflict = conflict or _find_in_texts(texts, 0)
+            for text in texts:
+                conflict = conflict or _find_beside_ltoir(text, inputs, target, options, store)
+    except ToolchainError as error:  # PTX and LTO-IR are linked where no compiler is installed, too
+        _log.warning("inline functions of %s are not compared: %s", ", ".join(i.name for _, i in theirs), error.what)
+        return
+    if conflict is not None:
+        raise conflict.error()
+
+
+def _find_strong(
+    fragments: Sequence[tuple[Fragment, LinkInput]],
+    theirs: Sequence[tuple[UserInput, LinkInput]],
+    target: Architecture,
+    store: CacheDir | None,
+) -> Conflict | None:
+    """Find a function that is inline on one side and not on the other, which wins whatever the order."""
+    ltoir = [(user.symbols.provides, item) for user, item in theirs if item.kind is not InputKind.PTX]
+    own = _strong_functions(symbol for fragment, _ in fragments for symbol in fragment.provides)
+    added = _strong_functions(symbol for provides, _ in ltoir for symbol in provides)
+    stub = make_stub(sorted(own | added), store)
+    sides = [
+        (own, [(item, strong_names(provides)) for provides, item in ltoir]),
+        (added, [(item, strong_names(fragment.provides)) for fragment, item in fragments]),
+    ]
+    for names, inputs in sides:
+        for item, provided in inputs if names else ():
+            linked = link([item, stub], target, ["-lto", "-O0"], ptx=True)
+            hidden = sorted((names & _defined(parse_ptx(linked.data.decode()))) - provided)
+            if hidden:
+                others = [(f.provides, i) for f, i in fragments] if names is own else ltoir
+                owner = next(i.name for provides, i in others if hidden[0] in strong_names(provides))
+                return Conflict(item.name, owner, (hidden[0],))
+    return None
+
+
+def _find_beside_ltoir(
+    text: LinkInput, ltoir: Sequence[LinkInput], target: Architecture, options: LinkOptions, store: CacheDir | None
+) -> Conflict | None:
+    """Find a function of PTX that LTO-IR defines differently; one that is inlined stays with each."""
+    module = parse_ptx(text.data.decode())
+    names = sorted(s.name for s in module.provides if s.kind is SymbolKind.FUNCTION)
+    if not names:
+        return None
+    stub, flags = make_stub(names, store), ("-lto", *options.flags())
+    for item in ltoir:
+        other = parse_ptx(link([item, stub], target, flags, ptx=True).data.decode())
+        if differing := _differing(module, other, names):
+            return Conflict(item.name, text.name, differing)
+    return None
+
+
+def _find_in_texts(texts: Sequence[LinkInput], first: int) -> Conflict | None:
+    """Find a function that two PTX inputs define differently, one of them at or after ``first``."""
+    modules = [parse_ptx(text.data.decode()) for text in texts]
+    for later in range(first, len(texts)):
+        names = [s.name for s in modules[later].provides if s.kind is not SymbolKind.KERNEL]
+        for earlier in range(later):
+            if differing := _differing(modules[later], modules[earlier], names):
+                return Conflict(texts[earlier].name, texts[later].name, differing)
+    return None
+
+
+def _differing(one: Module, other: Module, names: Iterable[str]) -> tuple[str, ...]:
+    both = [name for name in names if name in _defined(other)]
+    bodies = (Bodies(one), Bodies(other)) if both else ()
+    return tuple(name for name in both if len({each.hash(name) for each in bodies}) > 1)
+
+
+def _defined(module: Module) -> set[str]:
+    return {name for name, declaration in module.declarations.items() if declaration.defined}
+
+
+def _strong_functions(symbols: Iterable[Symbol]) -> set[str]:
+    return {s.name for s in symbols if not s.weak and s.kind is SymbolKind.FUNCTION}

@@ -1,0 +1,178 @@
+"""Comparison of the inline functions of fragments that meet in a kernel, on what is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, permutations
+
+from jitlto.cuda import nvjitlink
+from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.errors import JitltoError
+from jitlto.model.compatibility import can_link_for, can_read, linkable_architectures
+from jitlto.model.fragment import FragmentKey, ImageKind, SymbolKind
+from jitlto.model.mangling import demangle
+from jitlto.model.versions import Architecture, Version
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.linking.definitions import CONFLICT, find_conflict, strong_names
+from jitlto.runtime.linking.parallel import run_parallel
+from jitlto.runtime.user_code.inputs import read_ltoir
+from jitlto.verify.covering_array import choose_cover
+from jitlto.verify.findings import Finding, Kind, link_failure, message_of
+from jitlto.verify.link_all import LinkJob, require_readable
+from jitlto.verify.prove import FamilyProof
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyComparison:
+    """The result for one family; ``pairs`` is how many pairs of fragments were compared, None if none could be."""
+
+    failures: tuple[Finding, ...] = ()
+    notes: tuple[Finding, ...] = ()
+    pairs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A kernel whose fragments are compared with each other.
+
+    Args:
+        positions: Those of the fragments that no other comparison covers.
+    """
+
+    job: LinkJob
+    positions: tuple[int, ...]
+
+
+def compare_families(
+    families: Sequence[KernelFamily],
+    proofs: Sequence[FamilyProof],
+    workers: int | None,
+    on_links: Callable[[int], object],
+    on_link: Callable[[int], object],
+) -> list[FamilyComparison]:
+    """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family."""
+    comparisons: list[Comparison] = []
+    failures: list[tuple[int, str, Finding]] = []
+    pairs: dict[str, int] = {}
+    notes: dict[str, Finding] = {}
+    for family, proof in zip(families, proofs, strict=True):
+        try:
+            linker = nvjitlink.version()
+            require_readable(family.database.fragments(family.name), "lto", str(family.database.path))
+        except JitltoError as reason:
+            message = f"inline functions are not compared: {message_of(reason)}"
+            notes[family.name] = Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)
+            continue
+        for target in comparable_targets(family.record.architectures, linker):
+            jobs = [LinkJob(family, kernel, target, "lto") for kernel in proof.kernels]
+            chosen, pairs[family.name] = choose_comparisons(jobs)
+            comparisons += chosen
+        failures += _find_hidden(family, proof)
+    on_links(len(comparisons))
+    for position, comparison, error in run_parallel(_compare, comparisons, workers):
+        on_link(position)
+        if error is not None:
+            failures.append((position, comparison.job.family.name, _finding(comparison.job, error)))
+    failures.sort(key=lambda failure: failure[0])
+    return [
+        FamilyComparison(
+            tuple(finding for _, name, finding in failures if name == family.name),
+            (notes[family.name],) if family.name in notes else (),
+            pairs.get(family.name),
+        )
+        for family in families
+    ]
+
+
+def _finding(job: LinkJob, error: JitltoError) -> Finding:
+    subject, configuration = str(job.kernel.resolution.entry.key), job.kernel.configuration
+    if error.code == CONFLICT:
+        return Finding(Kind.DEFINITION, message_of(error), error.hint, subject, configuration, code=error.code)
+    return link_failure(error, subject, configuration, job.arch.sm)
+
+
+def choose_comparisons(jobs: Sequence[LinkJob]) -> tuple[list[Comparison], int]:
+    """Choose kernels in which every two fragments that meet in any kernel are compared once.
+
+    Args:
+        jobs: Every kernel of a family, for one target.
+
+    Returns:
+        The comparisons, and the number of pairs of fragments.
+    """
+    cover = choose_cover([dict.fromkeys((f.key.text for f in job.kernel.resolution.fragments), "") for job in jobs], 2)
+    seen: set[frozenset[FragmentKey]] = set()
+    chosen = []
+    for number in cover.chosen:
+        fragments = jobs[number].kernel.resolution.fragments
+        pairs = {pair: frozenset(fragments[n].key for n in pair) for pair in combinations(range(len(fragments)), 2)}
+        new = {position for pair, keys in pairs.items() if keys not in seen for position in pair}
+        seen.update(pairs.values())
+        if new:
+            chosen.append(Comparison(jobs[number], tuple(sorted(new))))
+    return chosen, len(seen)
+
+
+def comparable_targets(architectures: Iterable[Architecture], linker: Version) -> list[Architecture]:
+    """Return a target for each architecture that fragments were compiled for, as close to it as the linker allows."""
+    known = linkable_architectures(linker)
+    targets = (
+        a if can_link_for(linker, a) else next((Architecture(n) for n in known if n >= a.number and not a.suffix), None)
+        for a in architectures
+    )
+    return sorted({target for target in targets if target is not None})
+
+
+def _compare(comparison: Comparison) -> None:
+    plan = comparison.job.plan()
+    fragments = comparison.job.kernel.resolution.fragments
+    inputs = [
+        LinkInput(InputKind.FATBIN, plan.database.read(image), fragment.key.text)
+        for fragment, image in zip(fragments, plan.images, strict=True)
+    ]
+    strong = strong_names(symbol for fragment in fragments for symbol in (*fragment.provides, *fragment.requires))
+    pairs = list(combinations(comparison.positions, 2))
+    target = plan.link_target.linked_for
+    conflict = find_conflict(inputs, comparison.positions, pairs, target, plan.options, strong)
+    if conflict is not None:
+        raise conflict.error()
+
+
+def _find_hidden(family: KernelFamily, proof: FamilyProof) -> Iterator[tuple[int, str, Finding]]:
+    """Find functions that are inline in one fragment and not in another: the link keeps the latter in every order."""
+    fragments = family.database.fragments(family.name)
+    strong = {
+        fragment.key: {s.name: s for s in fragment.provides if not s.weak and s.kind is SymbolKind.FUNCTION}
+        for fragment in fragments
+    }
+    wanted = {name: symbol for symbols in strong.values() for name, symbol in symbols.items()}
+    store = family.session.kernel_cache.store
+    linker = nvjitlink.version()
+    hidden: dict[FragmentKey, set[str]] = {}
+    for fragment in fragments:
+        own = {symbol.name for symbol in (*fragment.provides, *fragment.requires)}
+        if wanted.keys() <= own:
+            continue
+        found: set[str] = set()
+        for image in fragment.images_of(ImageKind.LTOIR):
+            if can_read(image, linker):
+                item = LinkInput(InputKind.FATBIN, family.database.read(image), fragment.key.text)
+                module = read_ltoir(item, list(wanted.values()), store, "-O0")
+                if module is not None:
+                    found |= {n for n in wanted if n in module.declarations and module.declarations[n].defined}
+        if found - own:
+            hidden[fragment.key] = found - own
+    reported: set[tuple[FragmentKey, FragmentKey]] = set()
+    for kernel in proof.kernels if hidden else ():
+        for one, other in permutations(kernel.resolution.fragments, 2):
+            names = hidden.get(one.key, set()) & strong[other.key].keys()
+            if names and (one.key, other.key) not in reported:
+                reported.add((one.key, other.key))
+                message = f"{demangle(min(names))} is inline in {one.key}, but not in {other.key}"
+                hint = "the link keeps the one that is not inline for both: define it inline in both, or rename one"
+                yield (
+                    -1,
+                    family.name,
+                    Finding(Kind.DEFINITION, message, hint, str(one.key), kernel.configuration, code=CONFLICT),
+                )
