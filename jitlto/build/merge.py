@@ -54,6 +54,7 @@ def merge_databases(
         DatabaseError: If an input cannot be read or is damaged, or the output cannot be written.
         BuildError: If the inputs do not belong together, or cannot form a consistent database.
     """
+    paths, output = [Path(path) for path in paths], Path(output)
     if not paths:
         raise BuildError("nothing to merge", code="build-no-parts", hint="give the parts, or complete databases")
     with ExitStack() as stack:

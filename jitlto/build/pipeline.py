@@ -8,6 +8,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import NoneType
 
 from jitlto.build import shards, validate
 from jitlto.build.assemble import assemble
@@ -24,6 +25,7 @@ from jitlto.build.shards import Shard
 from jitlto.errors import BuildError
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.model.text import check_type
 from jitlto.storage import database_writer
 from jitlto.storage.declaration import FamilyDeclaration
 
@@ -71,6 +73,11 @@ def build(
             all fragments that do not compile.
     """
     begin = time.perf_counter()
+    output = Path(output)
+    check_type(jobs, (int, NoneType), "jobs must be a number")
+    check_type(executor, (Executor, NoneType), "executor must be a concurrent.futures.Executor")
+    check_type(cache, (Cache, NoneType), "cache must be a Cache, as open_cache returns")
+    check_type(shard, (Shard, NoneType), "shard must be a Shard")
     if not output.parent.is_dir():
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")

@@ -20,6 +20,7 @@ from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.headers import HeaderSearch
+from jitlto.model.text import check_type
 from jitlto.storage.declaration import FamilyDeclaration
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
@@ -37,6 +38,8 @@ class RenderedFamilies:
     """
 
     def __init__(self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False) -> None:
+        for family in families:
+            check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         names = [family.name for family in families]
         for family in families:
             if names.count(family.name) > 1:

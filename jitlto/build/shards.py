@@ -14,6 +14,7 @@ from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.text import check_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class Shard:
         Raises:
             BuildError: If ``text`` is not of this form, or I is not from 1 to N.
         """
+        check_type(text, str, "a shard must be text")
         match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text)
         shard = cls(int(match[1]), int(match[2])) if match else None
         if shard is None or not 1 <= shard.number <= shard.count:

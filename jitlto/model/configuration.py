@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
-from jitlto.model.text import suggest
+from jitlto.model.text import abbreviate, suggest
 from jitlto.model.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def normalize_configuration(
 
 def unknown_link_mode(link_mode: str) -> PlanError:
     """Return the error for a link mode that is none of :data:`LINK_MODES`."""
-    return PlanError(f"unknown link mode {link_mode!r}", code="plan-link-mode", hint="use lto or ptx")
+    return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto or ptx")
 
 
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import quote, unquote
 from msgspec import Meta, Struct
 
 from jitlto.errors import JitltoError
+from jitlto.model.text import check_type
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
@@ -80,6 +81,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
                 hint="write family/group[name=value,name=value]; `jitlto ls DB` lists the keys of a database",
             )
 
+        check_type(text, str, "a key must be text")
         match = re.fullmatch(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]", text)
         if not match:
             raise invalid()

@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, force_setattr, replace
 
 from jitlto.errors import JitltoError
-from jitlto.model.text import suggest
+from jitlto.model.text import abbreviate, suggest
 
 # NVRTC options that read or write files, without leading dashes: NVRTC accepts most with one dash or two (NVRTC's
 # «Supported Compile Options»).
@@ -28,6 +28,10 @@ _PTXAS_FILES = frozenset(
     ]
 )
 
+# Far beyond any use. From a length between 65,000 and 100,000 on, an option crashes nvJitLink 13.5, and so the process.
+_LONGEST_OPTION, _MOST_OPTIONS = 1000, 100
+_LONGEST_COMPILE_OPTION = 30_000  # less than a process takes as one argument
+_LARGEST_COUNT = (1 << 31) - 1
 _NO_DEBUG = "device debugging and link-time optimisation exclude each other"
 # Compile options that have no effect on LTO-IR → the link option to use instead.
 _LINK_ONLY = {
@@ -90,11 +94,13 @@ class LinkOptions(Struct, frozen=True):
         if not _is_count(self.optimization, least=0) or self.optimization not in (None, 0, 3):
             raise self._bad("optimization", "0 or 3")
         if not _is_count(self.max_registers, least=1):
-            raise self._bad("max_registers", "a positive whole number")
+            raise self._bad("max_registers", f"a whole number from 1 to {_LARGEST_COUNT}")
         if not _is_count(self.split_compile, least=0):
             raise self._bad("split_compile", "a whole number, 0 for all cores")
         if not isinstance(self.ptxas, list | tuple) or not all(isinstance(option, str) for option in self.ptxas):
             raise self._bad("ptxas", 'a list of options, e.g. ["-v"]')
+        if len(self.ptxas) > _MOST_OPTIONS or not all(map(_is_plain, self.ptxas)):
+            raise self._bad("ptxas", f"at most {_MOST_OPTIONS} options of at most {_LONGEST_OPTION} ASCII characters")
         force_setattr(self, "ptxas", tuple(self.ptxas))
         if any(o.startswith(("-g", "--device-debug")) for o in self.ptxas):
             raise JitltoError(
@@ -130,11 +136,12 @@ class LinkOptions(Struct, frozen=True):
                     hint="use lineinfo = true for profilers",
                 )
             if name not in names:
+                hint = f"the link options are {', '.join(names)}"
                 raise JitltoError(
-                    f"unknown link option {name!r}",
+                    f"unknown link option {abbreviate(name)}",
                     code="jitlto-link-option",
                     where=where,
-                    hint=suggest(name, names, f"the link options are {', '.join(names)}"),
+                    hint=suggest(name, names, hint) if isinstance(name, str) else hint,
                 )
         try:
             return cls(**options)  # type: ignore[arg-type]
@@ -198,7 +205,8 @@ class LinkOptions(Struct, frozen=True):
 
     def _bad(self, name: str, expected: str) -> JitltoError:
         value = getattr(self, name)
-        return JitltoError(f"invalid link option {name}: {value!r}; expected {expected}", code="jitlto-link-option")
+        what = f"invalid link option {name}: {abbreviate(value)}; expected {expected}"
+        return JitltoError(what, code="jitlto-link-option")
 
 
 def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
@@ -208,7 +216,12 @@ def _effective(name: str, arithmetic: Mapping[str, bool | None]) -> bool:
 
 
 def _is_count(value: object, *, least: int) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= least)
+    return value is None or (type(value) is int and least <= value <= _LARGEST_COUNT)
+
+
+def _is_plain(option: str) -> bool:
+    """Return whether the assembler can be given an option: it crashes on a long one, and a NUL would end it."""
+    return len(option) <= _LONGEST_OPTION and option.isascii() and option.isprintable()
 
 
 def _option_name(option: str) -> str:
@@ -225,7 +238,7 @@ def touches_files(option: str) -> bool:
 
 def ptxas_touches_files(option: str) -> bool:
     """Return whether an option makes ptxas read or write a file; ptxas takes a word without a dash as a file name."""
-    return not option.startswith("-") or _option_name(option) in _PTXAS_FILES
+    return not option.startswith("-") or _option_name(option) in _PTXAS_FILES | {""}
 
 
 def _has_absolute_path(option: str) -> bool:
@@ -235,6 +248,10 @@ def _has_absolute_path(option: str) -> bool:
 
 def describe_invalid_option(option: str) -> tuple[str, str | None] | None:
     """Describe what is wrong with a compile option that an author declares, and what to do; None if it is valid."""
+    if len(option) > _LONGEST_COMPILE_OPTION or not option.isprintable():
+        return f"option {abbreviate(option)} has a character that cannot be printed, or is too long", (
+            f"write one option of at most {_LONGEST_COMPILE_OPTION} characters"
+        )
     flag = re.split(r"[=\s]", option.strip(), maxsplit=1)[0]
     flag = "-I" if flag.startswith("-I") else flag
     if flag in _LINK_ONLY:

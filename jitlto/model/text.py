@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+_LONGEST = 200  # characters of a value in a message
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -12,6 +13,28 @@ def pluralize(count: int, noun: str) -> str:
     if count == 1:
         return f"{count} {noun}"
     return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
+
+
+def check_type(value: object, expected: type | tuple[type, ...], what: str) -> None:
+    """Check an argument of a public function.
+
+    Args:
+        what: The rule, e.g. "family must be a name".
+
+    Raises:
+        TypeError: If the value is of none of the expected types.
+    """
+    if not isinstance(value, expected):
+        raise TypeError(f"{what}, not {type(value).__name__}")
+
+
+def abbreviate(value: object) -> str:
+    """Return the ``repr`` of a caller's value, at most 200 characters of it."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - its own code failed, or an integer has too many digits
+        return f"<{type(value).__name__}>"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 from jitlto.model.frozen import Frozen
+from jitlto.model.text import abbreviate
 
 
 class Scalar(Frozen):
@@ -95,7 +96,10 @@ def cpp_name(value: object) -> str:
     if isinstance(value, str):
         return str.__str__(value)  # a str itself, whatever a subclass prints
     if isinstance(value, int) or type(value) is float:
-        return str(value)
+        try:
+            return str(value)
+        except ValueError:
+            raise TypeError("invalid parameter value: an integer with too many digits") from None
     typestr = getattr(value, "str", None)
     if isinstance(typestr, str) and typestr[1:] in _BY_TYPESTR and typestr[0] != ">":
         return _BY_TYPESTR[typestr[1:]].name
@@ -106,7 +110,7 @@ def cpp_name(value: object) -> str:
     name = value.__name__ if isinstance(value, type) else str(value).rpartition(".")[2]
     if name in _NUMPY_NAMES:
         return _BY_TYPESTR[_NUMPY_NAMES[name]].name
-    raise TypeError(f"invalid parameter value {value!r}: expected text, a number, a boolean or a dtype")
+    raise TypeError(f"invalid parameter value {abbreviate(value)}: expected text, a number, a boolean or a dtype")
 
 
 def is_exact(value: object) -> bool:

@@ -6,6 +6,7 @@ import re
 from typing import NamedTuple
 
 from jitlto.errors import JitltoError
+from jitlto.model.text import abbreviate, check_type
 
 
 class Version(NamedTuple):
@@ -16,10 +17,15 @@ class Version(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Version:
-        """Read ``major.minor``; what follows is ignored."""
-        match = re.match(r"(\d+)\.(\d+)", text)
+        """Read ``major.minor``; what follows is ignored.
+
+        Raises:
+            JitltoError: If ``text`` does not begin with a version.
+        """
+        check_type(text, str, "a version must be text")
+        match = re.match(r"([0-9]{1,9})\.([0-9]{1,9})(?![0-9])", text)
         if not match:
-            raise JitltoError(f"invalid version {text!r}", code="jitlto-version", hint="write it as 12.9")
+            raise JitltoError(f"invalid version {abbreviate(text)}", code="jitlto-version", hint="write it as 12.9")
         return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
@@ -39,10 +45,11 @@ class Architecture(NamedTuple):
         Raises:
             JitltoError: If ``text`` is none of these.
         """
-        match = re.fullmatch(r"(?:(?:sm|compute|lto)_)?(\d{2,3})([af]?)", text.strip())
+        check_type(text, str, "an architecture must be text")
+        match = re.fullmatch(r"(?:(?:sm|compute|lto)_)?([0-9]{2,3})([af]?)", text.strip())
         if not match:
             raise JitltoError(
-                f"invalid architecture {text!r}",
+                f"invalid architecture {abbreviate(text)}",
                 code="jitlto-architecture",
                 hint="write it as sm_90, sm_90a or sm_100f",
             )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING
 
 from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
 from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
+from jitlto.model.text import check_type
 from jitlto.model.types import is_exact
 
 if TYPE_CHECKING:
@@ -48,6 +50,10 @@ class Dispatcher:
         link_mode: str,
         link_options: Mapping[str, object] | None,
     ) -> None:
+        for name in names:
+            check_type(name, str, "a parameter must be a name")
+        check_type(entry, (str, NoneType), "entry must be the name of a group")
+        check_type(link_options, (Mapping, NoneType), "link options must be a dict")
         twice = [name for name in names if name in fixed or list(names).count(name) > 1]
         if twice:
             raise PlanError(

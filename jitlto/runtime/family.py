@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from types import NoneType
 from typing import TYPE_CHECKING
 
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, LinkError
+from jitlto.model.text import check_type
 from jitlto.model.types import cpp_name, is_exact
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
@@ -79,6 +81,7 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
         DatabaseError: If its database cannot be read, or that of an editable install cannot be built.
     """
     _require_name(name)
+    check_type(distribution, (str, NoneType), "distribution must be the name of a package")
     loaded: KernelFamily | None = session.families.get((name, distribution))
     if loaded is not None and loaded.in_place:
         return loaded
@@ -228,6 +231,9 @@ class KernelFamily:
         Raises:
             PlanError, CompileError: If it does not plan: the family has changed, or an input does not compile here.
         """
+        from jitlto.runtime.planning.plan import Request
+
+        check_type(request, Request, "request must be that of a plan or of a recording")
         planner = self.planner(request.entry, **request.configuration).add_request(request)
         return planner.plan(arch=arch, link_mode=request.link_mode, link_options=request.link_options)
 
@@ -249,8 +255,8 @@ class KernelFamily:
                 and not tried again.
             DatabaseError: If the database has to be opened and can no longer be read.
         """
-        if link_options and not isinstance(link_options, Mapping):
-            raise TypeError(f"link options must be a dict, not {type(link_options).__name__}")
+        if link_options:
+            check_type(link_options, Mapping, "link options must be a dict")
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
         how = (device.kind(), entry, link_mode, options)
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
@@ -411,5 +417,4 @@ class KernelFamily:
 
 
 def _require_name(family: str) -> None:
-    if not isinstance(family, str):
-        raise TypeError(f"family must be a name, not {type(family).__name__}")
+    check_type(family, str, "family must be a name")

@@ -31,6 +31,7 @@ from urllib.parse import quote
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
+from jitlto.model.text import check_type
 from jitlto.storage import serialization
 from jitlto.storage.files import identity
 from jitlto.storage.serialization import InvalidRecordError
@@ -166,6 +167,7 @@ class FragmentDatabase:
 
     def get(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key, or None if there is no such fragment."""
+        check_type(key, FragmentKey, "key must be a FragmentKey")
         return self._fragments.get(key.family, {}).get(key)
 
     def read(self, image: Image) -> bytes:

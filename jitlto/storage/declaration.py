@@ -190,7 +190,7 @@ def load_family(path: Path) -> FamilyDeclaration:
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
-    document = read_toml(path, FamilyError)
+    document = read_toml(Path(path), FamilyError)
     document.check_keys(["family", "entrypoint", "device", "link"])
     table = document.table("family")
     family = table.decode(_FamilyTable)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from jitlto.errors import ManifestError
+from jitlto.model.text import check_type
 from jitlto.storage import files
 
 #: Namespace of signatures, so that a signature made for a different purpose is not accepted.
@@ -99,7 +100,9 @@ class Manifest:
         Raises:
             ManifestError: As :meth:`check` does.
         """
-        listed = [self.path.parent / name for name in self.digests] if not (databases := list(databases)) else []
+        check_type(databases, Iterable, "databases must be paths")
+        databases = [Path(database) for database in databases]
+        listed = [self.path.parent / name for name in self.digests] if not databases else []
         databases = databases or [file for file in listed if file.suffix == files.SUFFIX]
         checked = list(dict.fromkeys([*with_packs(databases), *listed]))
         for file in checked:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.errors import JitltoError
-from jitlto.model.options import LinkOptions
+from jitlto.model.options import LinkOptions, describe_invalid_option
 from tests.support.errors import raises
 
 maybe = st.none() | st.booleans()
@@ -107,3 +107,43 @@ def test_a_wrong_value_is_refused_by_name(name: str, value: object) -> None:
 def test_device_debugging_is_refused(options: dict[str, object]) -> None:
     with raises(JitltoError, "jitlto-link-option", hint="lineinfo"):
         LinkOptions.from_mapping(options)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["-" + "x" * 1_000_000],
+        ["-" + "x" * 1000],
+        ["-v"] * 101,
+        ["-v\0x"],
+        ["-v\n-g"],
+        ["-é"],
+        ["-\ud800"],
+        ["-"],
+        ["--"],
+        ["-="],
+    ],
+    ids=lambda options: f"{len(options)} of {len(options[0])}: {options[0][:8]!a}",
+)
+def test_what_would_crash_the_assembler_or_end_early_is_refused(options: list[str]) -> None:
+    with raises(JitltoError, "jitlto-link-option") as caught:
+        LinkOptions.from_mapping({"ptxas": options})
+    assert len(str(caught.value)) < 500
+    assert LinkOptions(ptxas=("-" + "x" * 999,) * 100).ptxas
+
+
+@pytest.mark.parametrize("value", [1 << 31, 10**30, 10**5000, -(10**5000)], ids=["2**31", "10**30", "large", "small"])
+@pytest.mark.parametrize("name", ["max_registers", "split_compile", "optimization"])
+def test_a_number_beyond_those_of_the_linker_is_refused(name: str, value: int) -> None:
+    with raises(JitltoError, "jitlto-link-option", name):
+        LinkOptions.from_mapping({name: value})
+
+
+@pytest.mark.parametrize(
+    "option", ["-DX=\0", "-DX=a\nb", "-DX=\ud800", "-DX=" + "x" * 30_000], ids=lambda o: ascii(o[:8])
+)
+def test_a_compile_option_is_one_line_of_some_length(option: str) -> None:
+    found = describe_invalid_option(option)
+    assert found is not None
+    assert len(found[0]) < 500
+    assert describe_invalid_option("-DX=" + "x" * 29_000) is None

@@ -98,5 +98,5 @@ def decode_compiled(data: bytes) -> CompiledSource | None:
 def open_cache(directory: Path | None = None) -> Cache | None:
     """Open the user's build cache, or the one in ``directory``; return None if it cannot be used."""
     settings = config.current()
-    store = open_cache_dir((directory or settings.cache_dir) / "build", settings.build_cache_size)
+    store = open_cache_dir(Path(directory or settings.cache_dir) / "build", settings.build_cache_size)
     return Cache(store) if store else None

@@ -75,7 +75,7 @@ def build_package(
     Raises:
         JitltoError: The first error.
     """
-    package = load_package(pyproject)
+    package, output = load_package(Path(pyproject)), Path(output)
     report = copy_prebuilt(package.config, package.families, output)
     return report or pipeline.build(package.families, output, jobs=jobs, cache=cache or open_cache(), observer=observer)
 

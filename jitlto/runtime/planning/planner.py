@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.errors import JitltoError, PlanError
 from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.resolve import resolve
+from jitlto.model.text import abbreviate, check_type
 from jitlto.model.versions import Architecture
 from jitlto.runtime.events import Kind
 from jitlto.runtime.planning.plan import Plan, Request, SuppliedInput
@@ -62,6 +64,7 @@ class Planner(Generic[Loaded]):
         configuration: Mapping[str, object],
         load: Callable[[Plan], Loaded],
     ) -> None:
+        check_type(entry, (str, NoneType), "entry must be the name of a group")
         self._family = family
         self._services = services
         self._load = load
@@ -82,7 +85,8 @@ class Planner(Generic[Loaded]):
             PlanError: If the database has no such fragment.
         """
         try:
-            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(str(key))
+            text = key if isinstance(key, str) else abbreviate(key)
+            parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(text)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-key", hint=error.hint) from None
         database, _, _ = self._family.open()
@@ -111,7 +115,7 @@ class Planner(Generic[Loaded]):
                 raise PlanError(
                     f"the {what} is not text",
                     code="plan-invalid-input",
-                    where=str(name),
+                    where=name if isinstance(name, str) else None,
                     hint="give CUDA C++ and its name as str",
                 )
         self._supplied.append((name, text, None))
@@ -161,7 +165,9 @@ class Planner(Generic[Loaded]):
         allowed = (InputKind.FATBIN, InputKind.CUBIN, InputKind.OBJECT, InputKind.LIBRARY)
         if kind not in allowed:
             raise PlanError(
-                f"unknown kind of input {kind!r}", code="plan-invalid-input", hint=f"one of {', '.join(allowed)}"
+                f"unknown kind of input {abbreviate(kind)}",
+                code="plan-invalid-input",
+                hint=f"one of {', '.join(allowed)}",
             )
         name = name or f"user.{kind}"
         self._supplied.append((name, _bytes(data, name), InputKind(kind)))
@@ -202,7 +208,7 @@ class Planner(Generic[Loaded]):
         try:
             built = record.link
             options = built.merge(link_options or {})
-            target = None if arch is None else Architecture.parse(str(arch))
+            target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
         request = self._request(link_mode, link_options or {})

@@ -20,6 +20,8 @@ from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 
+_LARGEST_SOURCE = 4 << 20  # bytes: compiling takes a hundred times as much memory
+
 
 class UserInput(Struct, frozen=True):
     """One input of a plan that is not a fragment.
@@ -54,11 +56,14 @@ def from_source(text: str, name: str, family: FamilyRecord, store: CacheDir | No
         PlanError: If it defines nothing that a kernel could call.
     """
     try:
-        text.encode()
+        size = len(text.encode())
     except (UnicodeEncodeError, AttributeError) as error:
         raise PlanError(
             "the source is not text", code="plan-invalid-input", where=name, hint="pass CUDA C++ as a str"
         ) from error
+    if size > _LARGEST_SOURCE:
+        what, hint = f"the source is larger than {_LARGEST_SOURCE >> 20} MiB", "pass data to the kernel as an argument"
+        raise PlanError(what, code="plan-invalid-input", where=name, hint=hint)
     # The name becomes part of the source, which a NUL would end.
     name = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in name)
     compiled = _compile(text, name, family, store)

@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from types import NoneType
 
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import InterfaceMismatchError, PlanError
@@ -15,7 +16,7 @@ from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index, UserSymbols, is_compatible, resolve
-from jitlto.model.text import suggest
+from jitlto.model.text import abbreviate, check_type, suggest
 from jitlto.model.versions import Version
 from jitlto.runtime.user_code.adapter import USE_CPP, compile_adapter
 from jitlto.runtime.user_code.inputs import UserInput, base_architecture
@@ -28,12 +29,13 @@ def python_function(function: object, group: str | None = None) -> PythonFunctio
 
     Parameters, defaults and errors are those of that method.
     """
+    check_type(group, (str, NoneType), "group must be a name")
     plain = getattr(function, "py_func", function)
     if not inspect.isfunction(plain):
         raise PlanError(
             f"expected a Python function, got {type(function).__name__}",
             code="plan-invalid-input",
-            where=getattr(function, "__name__", None) or repr(function)[:40],
+            where=getattr(function, "__name__", None) or abbreviate(function),
             hint="pass a function written with def or lambda; pass CUDA C++ to add_source",
         )
     return PythonFunction(plain, group or plain.__name__)
