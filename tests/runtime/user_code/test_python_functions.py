@@ -396,7 +396,7 @@ def test_a_type_unknown_to_numba_is_refused(build_family: BuildFamily) -> None:
 def test_a_group_without_an_interface_is_refused(build_family: BuildFamily) -> None:
     files = INTERFACE_FAMILY | {
         "family.toml": INTERFACE_FAMILY["family.toml"].replace(
-            'interface = "op.cuh"', 'matrix = "kern.json"\ntemplate = "op.cu.jinja"'
+            'interface = "op.cuh"', 'matrix = "kern.json"\ntemplate = "op.cu.jinja"\ninterface = false'
         ),
         "op.cu.jinja": "__device__ float op(float a) { return a; }\n",
         "op.cuh": "__device__ float op(float a);\n",
