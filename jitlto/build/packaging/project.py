@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import os.path
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from jitlto.errors import ProjectError
 from jitlto.model.headers import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.storage.source_files import walk_sources
 
 # Directories that builds leave at the top of a project.
 _BUILD_OUTPUTS = ("build", "dist")
@@ -101,8 +102,8 @@ def list_sources(package: Package) -> list[Path]:
             if group.matrix and group.template:
                 sources.add(group.matrix)
                 folders.add(group.template.parent)  # templates include others of their directory
-        sources.update(path for folder in folders for path in _walk(folder))
-        sources.update(_find_headers_beside(family, sources))
+        sources.update(walk_sources(folders, hidden=False))
+        sources.update(_find_headers(family, sources))
     root = package.config.root
     files = sorted({Path(os.path.normpath(path)) for path in sources})
     for path in files:
@@ -113,21 +114,10 @@ def list_sources(package: Package) -> list[Path]:
     return [path for path in files if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
 
 
-def _find_headers_beside(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Path]:
-    """Find headers outside the include directories, which are included like ``../common.cuh``."""
+def _find_headers(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Path]:
+    """Find the headers that sources include: some are outside the include directories, or hidden in them."""
     search = HeaderSearch(family.include)
     texts = [rendered.source.encode() for rendered in render_family(family)]
     texts += [path.read_bytes() for path in sorted(sources)]
-    for name in {name for text in texts for name in search.reachable(text) if name.startswith("..")}:
+    for name in {name for text in texts for name in search.reachable(text)}:
         yield next(path for root in family.include if (path := root / name).is_file())
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Walk the regular files of a directory, except hidden ones, compiled Python and virtual environments."""
-    for directory, names, files in os.walk(folder):
-        names[:] = [n for n in names if not n.startswith(".") and n != "__pycache__"]
-        if "pyvenv.cfg" in files:
-            names.clear()
-            continue
-        paths = (Path(directory, name) for name in files if not name.startswith("."))
-        yield from (path for path in paths if path.is_file())  # reading a FIFO would block

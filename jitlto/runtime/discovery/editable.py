@@ -9,16 +9,14 @@ but it misses no change, and the build takes unchanged sources from its own cach
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import os
-import re
 import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +27,7 @@ from jitlto.storage import declaration, files
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.files import SUFFIX, digest_of
 from jitlto.storage.lock import FileLock, NoLocksError
+from jitlto.storage.source_files import walk_sources
 
 if TYPE_CHECKING:
     from jitlto.config import Config
@@ -36,9 +35,6 @@ if TYPE_CHECKING:
 
 #: Below the user's cache directory.
 DIRECTORY = "editable"
-# What version control, tools and editors leave between sources. Other names that begin with a dot may be sources.
-_NO_SOURCES = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".venv", "__pycache__"})
-_EDITORS_FILE = re.compile(r"\..*\.sw[a-z]|\.#.*|.*~|\.DS_Store")
 _MOST_FILES = 20_000  # a start of a program may take as long as reading them
 _SILENT, _PATIENCE = 1.0, 600.0  # seconds of waiting for a concurrent build: without a warning, and at most
 # The build imports the same modules as this process.
@@ -199,41 +195,12 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     for group in family.groups:
         folders.update(path.parent for path in (group.matrix, group.template) if path)
     search = HeaderSearch(family.include)
-    for path, target in _files(sorted(folders)):
-        content = path.read_bytes() if target is None else target
+    for path in walk_sources(sorted(folders), hidden=True, limit=_MOST_FILES):
+        content = path.read_bytes()
         yield str(path), content
         # Headers outside the directories, such as "../common.cuh", are found by the includes.
         headers = search.closure(content).headers
         yield from ((name, headers[name]) for name in sorted(headers) if name.startswith(".."))
-
-
-def _files(folders: Iterable[Path]) -> Iterator[tuple[Path, bytes | None]]:
-    """Yield the regular files below directories, also those behind symbolic links.
-
-    A directory that is reached by several paths is entered once; its other paths come with its real one.
-
-    Raises:
-        OSError: There are too many, as behind a link to a home directory.
-    """
-    entered: set[str] = set()
-    count = 0
-    for folder in folders:
-        for directory, inner, names in os.walk(folder, followlinks=True):
-            real = os.path.realpath(directory)
-            if real in entered:
-                inner.clear()
-                yield Path(directory), os.fsencode(real)
-                continue
-            entered.add(real)
-            inner[:] = sorted(name for name in inner if name not in _NO_SOURCES)
-            for name in sorted(names):
-                path = Path(directory, name)
-                if _EDITORS_FILE.fullmatch(name) or not path.is_file():
-                    continue
-                count += 1
-                if count > _MOST_FILES:
-                    raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(folder))
-                yield path, None
 
 
 def _record(path: Path) -> Path:

@@ -114,20 +114,26 @@ def test_an_sdist_holds_all_that_a_build_reads(tmp_path: Path) -> None:
     (folder / "inner").mkdir()
     (folder / "inner" / "deep.cuh").write_text("#pragma once\n")
     (folder / "inner" / "common.jinja").write_text("// common\n")
-    (folder / "op.cuh").write_text('#define DEEP "inner/deep.cuh"\n#include DEEP\n' + MINI["op.cuh"])
+    includes = '#define DEEP "inner/deep.cuh"\n#include DEEP\n#include ".parts/used.cuh"\n'
+    (folder / "op.cuh").write_text(includes + MINI["op.cuh"])
     (folder.parent / "beside.cuh").write_text('#include "far/farther.cuh"\n')
     (folder.parent / "far").mkdir()
     (folder.parent / "far" / "farther.cuh").write_text("#pragma once\n")
     (folder / "kern.cu.jinja").write_text("#include \"../{{'beside'}}.cuh\"\n" + MINI["kern.cu.jinja"])
     (folder / "op.cu.jinja").write_text("{% include 'inner/common.jinja' %}\n" + MINI["op.cu.jinja"])
     (folder / ".hidden").write_text("")
+    (folder / ".parts").mkdir()
+    (folder / ".parts" / "used.cuh").write_text('#pragma once\n#include "linked/used.cuh"\n')
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "used.cuh").write_text("#pragma once\n")
+    (folder / "linked").symlink_to(tmp_path / "elsewhere")
     os.mkfifo(folder / "fifo")
     (folder / "__pycache__").mkdir()
     (folder / "__pycache__" / "x.pyc").write_text("")
     files = project.list_sources(project.load_package(path))
     names = [str(file.relative_to(tmp_path / "a")) for file in files]
     assert names == sorted(names)
-    assert f"{MINI_FOLDER}/inner/deep.cuh" in names
+    assert {f"{MINI_FOLDER}/{name}" for name in ("inner/deep.cuh", ".parts/used.cuh", "linked/used.cuh")} <= {*names}
     assert not any("hidden" in name or "pycache" in name or "fifo" in name for name in names)
     for name in (*names, "pyproject.toml"):
         (tmp_path / "b" / name).parent.mkdir(parents=True, exist_ok=True)

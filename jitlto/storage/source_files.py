@@ -1,0 +1,55 @@
+"""The files below a family's directories: whatever may be one of its sources."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+# What version control, tools and editors leave between sources. Other names that begin with a dot may be sources.
+_NO_FOLDERS = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", ".ruff_cache", "__pycache__"})
+_EDITORS_FILE = re.compile(r"\..*\.sw[a-z]|\.#.*|.*~|\.DS_Store")
+
+
+def walk_sources(folders: Iterable[Path], *, hidden: bool, limit: int | None = None) -> Iterator[Path]:
+    """Yield the regular files below directories by every path that leads to them, also through symbolic links.
+
+    Left out are virtual environments, and what version control, Python, tools and editors leave.
+
+    Args:
+        folders: The directories; one that is not there has no files.
+        hidden: Whether files and directories count whose names begin with a dot.
+        limit: The largest number of files.
+
+    Raises:
+        OSError: There are more.
+    """
+    count = 0
+    for folder in folders:
+        for path in _walk(str(folder), hidden, ()):
+            count += 1
+            if limit is not None and count > limit:
+                raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(folder))
+            yield Path(path)
+
+
+def _walk(folder: str, hidden: bool, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+    try:
+        status = os.stat(folder)  # noqa: PTH116 - texts, for thousands of files
+        with os.scandir(folder) as listing:
+            entries = sorted(listing, key=lambda entry: entry.name)
+    except OSError:  # nothing that a build could read either
+        return
+    identity = (status.st_dev, status.st_ino)
+    if identity in above or any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.name.startswith(".") and not hidden:
+            continue
+        if entry.is_dir():
+            if entry.name not in _NO_FOLDERS:
+                yield from _walk(entry.path, hidden, (*above, identity))
+        elif entry.is_file() and not _EDITORS_FILE.fullmatch(entry.name):  # reading a FIFO would block
+            yield entry.path
