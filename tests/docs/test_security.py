@@ -60,6 +60,13 @@ def test_nothing_runs_what_it_reads_but_what_the_page_lists() -> None:
     assert {name for name, _ in EXCEPTIONS} == set(re.findall(r"^\| `([\w/]+\.py)` \|", page, re.M))
 
 
+def test_every_test_that_the_page_names_exists() -> None:
+    tests = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    named = re.findall(r"`([\w/]*test_\w+\.py)`", PAGE.read_text("utf-8"))
+    assert len(named) > 5
+    assert [name for name in named if not any(test.endswith(f"/{name}") or test == name for test in tests)] == []
+
+
 def test_the_search_for_it_finds_it() -> None:
     text = """
 import pickle, yaml.loader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -219,6 +220,17 @@ def test_templates_that_are_included_through_a_link_out_of_the_family_are_refuse
         )
         with pytest.raises(OutsideError):
             JinjaTemplate(family / "t.jinja", [str(family)]).render_file({})
+
+
+@pytest.mark.parametrize(
+    "name", ["../outside.jinja", "{}/outside.jinja", "x/../../outside.jinja", "//outside.jinja", "fifo", "."]
+)
+def test_no_name_leads_out_of_the_directory(outside: Path, name: str) -> None:
+    family = outside.parent / "family"
+    os.mkfifo(family / "fifo")
+    (family / "t.jinja").write_text(f"{{% include '{name.format(outside.parent)}' %}}")
+    with pytest.raises(jinja2.TemplateNotFound):
+        JinjaTemplate(family / "t.jinja", [str(family)]).render_file({})
 
 
 def test_links_inside_the_family_are_followed_wherever_the_family_lies(outside: Path) -> None:
