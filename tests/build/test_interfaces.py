@@ -175,7 +175,7 @@ def fragment(group: str, provides: str = "", requires: str = "", **parameters: s
 
     key = FragmentKey.make("f", group, parameters)
     role = Role.ENTRYPOINT if group == "kern" else Role.DEVICE
-    return Fragment(key, role, "", (), symbols(provides), symbols(requires), (), ())
+    return Fragment(key, role, "", (), symbols(provides), symbols(requires), ())
 
 
 def check(*fragments: Fragment, supplied: str = "") -> None:

@@ -269,6 +269,7 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
     own = {
         "build/compilers/nvcc.py",  # in its temporary directory
         "build/compilers/snapshot.py",  # a descriptor in memory
+        "build/rendering/worker.py",  # a pipe
         "build/packaging/scaffold.py",  # in a directory that is renamed when it is complete
         "cuda/nvdisasm.py",  # in its temporary directory
         "runtime/linking/packs.py",  # to the name that `replacing` yields

@@ -26,7 +26,6 @@ COMPILED = CompiledSource(
     (Symbol("k", SymbolKind.KERNEL, "(8)"),),
     (Symbol("f", SymbolKind.FUNCTION, "(4)(4)", True),),
     (("k", ((8, 8), (4, 4))),),
-    (("helper", "body"),),
     ((ImageKind.LTOIR, Architecture(90, "a"), bytes(range(256))), (ImageKind.PTX, Architecture(75), b".version 9.0")),
     ("a.cuh", "caf\udce9.cuh"),
     "a warning",
