@@ -132,7 +132,7 @@ def _printing(filter_: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _of_defined(test: Any) -> Callable[..., Any]:
-    """Make a test refuse an undefined name, of which Jinja says that it ``is not none`` and ``is not true``."""
+    """Make a test refuse an undefined name, which for Jinja ``is not none`` and ``is not true``."""
 
     @wraps(test)
     def checked(*args: Any, **named: Any) -> Any:
@@ -213,7 +213,6 @@ class _Sandbox(SandboxedEnvironment):
         self.tests["sameas"] = values.is_same
         for name, truth in (("true", True), ("false", False)):
             self.tests[name] = lambda value, truth=truth: values.is_same(value, truth)
-
         for name in self.tests.keys() - {"defined", "undefined"}:
             self.tests[name] = _of_defined(self.tests[name])
 
@@ -224,8 +223,8 @@ class _Sandbox(SandboxedEnvironment):
             left = right
         return True
 
-    def concatenate(self, values: Sequence[Any]) -> str:
-        return Value("".join(str(_printable(value)) for value in values))
+    def concatenate(self, parts: Sequence[Any]) -> str:
+        return Value("".join(str(_printable(part)) for part in parts))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         both = reads_as_number(left), reads_as_number(right)
@@ -251,7 +250,10 @@ class _Sandbox(SandboxedEnvironment):
             return _Formatter(__self).vformat(owner, args, named)
         if isinstance(owner, dict | list | tuple | range) and name in ("get", "count") and args[0] not in owner:
             values.refuse_mixes(args[0], owner)
-        return as_value(super().call(__context, __obj, *args, **named))
+        result = super().call(__context, __obj, *args, **named)
+        if isinstance(owner, str) and isinstance(result, list):  # split() and its like
+            return [as_value(part) for part in result]
+        return as_value(result)
 
 
 class _Loader(jinja2.BaseLoader):

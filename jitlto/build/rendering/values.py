@@ -45,8 +45,6 @@ class Value(str):
 
 def as_value(result: Any) -> Any:
     """Treat text that is made from values, such as ``flag|lower``, like the values."""
-    if isinstance(result, list):
-        return [as_value(element) for element in result]
     return Value(result) if type(result) is str else result
 
 

@@ -187,6 +187,13 @@ def test_no_expression_gives_an_address(expression: str) -> None:
     assert not re.search(r"0x[0-9a-f]{6}|<\w+.*>", text), text
 
 
+def test_lists_and_dictionaries_keep_what_is_added_to_them() -> None:
+    template = JinjaTemplate(Path("none.cu.jinja"), [])
+    for place in ("d['a']", "d.a", "d.get('a')", "l[0]", "(l|first)"):
+        text = f"{{% set d = {{'a': []}} %}}{{% set l = [[]] %}}{{% set _ = {place}.append(x) %}}{{{{ {place}|join }}}}"
+        assert template.render_text(text, {"x": "added"}) == "added"
+
+
 def test_an_attribute_in_a_format_gives_no_address() -> None:
     for template in ("{0.join}", "{0.upper}", "{0.upper!r}"):
         with pytest.raises(TypeError):
