@@ -119,6 +119,17 @@ def test_the_connection_attaches_nothing_loads_nothing_and_writes_nothing(copy: 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["mini.fragdb"]
 
 
+def test_a_connection_is_set_up_for_files_of_strangers(copy: Path) -> None:
+    with FragmentDatabase(copy) as database:
+        execute = database._reader.connection.execute
+        found = {
+            name: execute(f"PRAGMA {name}").fetchall() for name in ("trusted_schema", "cell_size_check", "mmap_size")
+        }
+    assert found["trusted_schema"] == [(0,)]
+    assert found["cell_size_check"] == [(1,)]
+    assert found["mmap_size"] in ([], [(0,)])  # none where SQLite was built without memory mapping
+
+
 # --- paths ---
 
 

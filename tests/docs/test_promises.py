@@ -1,0 +1,98 @@
+"""What the documentation promises is held by tests, which it names; and every test that it names exists.
+
+A page names a test as ``tests/FOLDER/test_FILE.py``, as ``tests/FOLDER/test_FILE.py::test_NAME``, or as ``test_NAME``
+alone where the same section names its file.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.docs.test_docs import PAGES
+from tests.support.process import ROOT
+
+SECURITY = ROOT / "docs" / "security.md"
+
+_REFERENCE = re.compile(
+    r"`(?P<file>tests/[\w/.*-]+)(?:::(?P<name>\w+))?`|`(?P<alone>test_\w+)`|`(?P<short>test_\w+\.py)`"
+)
+_BLOCK = re.compile(r"^```.*?^```[ \t]*$", re.M | re.S)
+
+
+@cache
+def defined_in(file: Path) -> frozenset[str]:
+    """The tests that a file defines, without importing it."""
+    return frozenset(
+        node.name
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+    )
+
+
+def sections_of(text: str) -> dict[str, str]:
+    """The sections of a page, down to the second level, by their headings; without code blocks."""
+    parts = re.split(r"^##? (.+)$", _BLOCK.sub("", text), flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def wrong_references(text: str) -> list[str]:
+    """The tests that a page names and that do not exist."""
+    wrong = []
+    for content in sections_of(text).values():
+        found = list(_REFERENCE.finditer(content))
+        files = [ROOT / match["file"] for match in found if match["file"]]
+        known = frozenset().union(*(defined_in(file) for file in files if file.suffix == ".py" and file.is_file()))
+        for match in found:
+            if match["file"]:
+                file = ROOT / match["file"]
+                exists = file.exists() and (not match["name"] or (file.is_file() and match["name"] in defined_in(file)))
+            else:
+                exists = match["alone"] in known  # a file without its folder is not enough
+            if not exists:
+                wrong.append(match[0].strip("`"))
+    return wrong
+
+
+def units_of(content: str) -> list[str]:
+    """What each makes a promise of its own: the items of lists and the rows of tables; otherwise the whole section."""
+    items = re.findall(r"^- .*(?:\n  .*)*", content, re.M)
+    rows = re.findall(r"^\| (?!---|input).*\|$", content, re.M)
+    return items + rows or [content]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_test_that_a_page_names_exists(page: Path) -> None:
+    assert wrong_references(page.read_text("utf-8")) == []
+
+
+def test_a_wrong_name_is_found() -> None:
+    here = "tests/docs/test_promises.py"
+    text = f"""# Page
+`{here}::test_a_wrong_name_is_found`, `{here}`, `tests/docs`, `test_a_wrong_name_is_found`
+## Section
+`{here}::test_none`, `tests/docs/test_none.py`, `test_none`, `test_promises.py`, `tests/none`
+## Another section
+`test_a_wrong_name_is_found`
+"""
+    assert wrong_references(text) == [
+        f"{here}::test_none", "tests/docs/test_none.py", "test_none", "test_promises.py", "tests/none",
+        "test_a_wrong_name_is_found",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("heading", sections_of(SECURITY.read_text("utf-8")))
+def test_every_promise_of_the_security_page_names_its_test(heading: str) -> None:
+    """A row of the table of trust names a test, or the section that does."""
+    content = sections_of(SECURITY.read_text("utf-8"))[heading]
+    if heading == "Trust boundaries":
+        rows = [[cell.strip() for cell in row.split("|")] for row in units_of(content)]
+        without = [row[3] for row in rows if row[3] and not _REFERENCE.search(row[3]) and "](#" not in row[3]]
+    else:
+        whole = heading in ("Unsafe functions", "Fuzzing")  # whose tables are compared with the code
+        without = [unit for unit in ([content] if whole else units_of(content)) if not _REFERENCE.search(unit)]
+    assert without == [], "name the test that holds it, or do not promise it"
