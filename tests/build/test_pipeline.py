@@ -128,9 +128,9 @@ FAILURES = {
     ),
     "helper": (
         changed(
-            kern__cu__jinja="__device__ inline int help() { return 1; }\n#define USE (T)help() *\n"
+            kern__cu__jinja="__device__ __noinline__ inline int help() { return 1; }\n#define USE (T)help() *\n"
             + MINI["kern.cu.jinja"].replace("op<T>", "USE op<T>"),
-            op__cu__jinja="__device__ inline int help() { return 2; }\n"
+            op__cu__jinja="__device__ __noinline__ int help() { return 2; }\n"
             + MINI["op.cu.jinja"].replace("{{expr}}", "{{expr}} + help()"),
         ),
         BuildError, "build-conflicting-definitions", ("help()", "mini/kern[", "mini/op["),

@@ -166,6 +166,7 @@ def compare(tmp_path: Path) -> Compare:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", DIFFERENT)
 def test_definitions_that_differ_are_a_failure_that_names_both_fragments(compare: Compare, way: str) -> None:
     result = compare(*DIFFERENT[way])
@@ -176,6 +177,7 @@ def test_definitions_that_differ_are_a_failure_that_names_both_fragments(compare
     assert "pair/other[]" in cause.message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ALIKE)
 def test_definitions_that_compile_to_the_same_are_none(compare: Compare, way: str) -> None:
     result = compare(*ALIKE[way])
@@ -197,6 +199,7 @@ def test_a_function_that_is_inline_in_one_fragment_alone_is_a_failure(compare: C
     assert cause.message == "helper(float*, float*, int) is inline in pair/kern[], but not in pair/other[]"
 
 
+@pytest.mark.slow
 def test_definitions_are_compared_for_every_architecture(compare: Compare) -> None:
     mine, theirs = (either(" __CUDA_ARCH__ >= 900", body(after=f"return s + {n};"), SAME) for n in (1, 2))
     assert compare(mine, theirs).holds

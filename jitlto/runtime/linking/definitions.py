@@ -9,6 +9,7 @@ of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -53,6 +54,7 @@ def find_conflict(
     target: Architecture,
     options: LinkOptions,
     strong: Collection[str],
+    workers: int = 1,
 ) -> Conflict | None:
     """Find two inputs of a link that define an inline function differently.
 
@@ -63,17 +65,24 @@ def find_conflict(
         target: The architecture to link for.
         options: Those of the link.
         strong: The symbols that only one input may define, which are not the cause.
+        workers: Number of links at once.
 
     Raises:
         LinkError: Or a subclass, if an input cannot be linked.
     """
-    for flags in _flags(options) if len(fronts) > 1 else ():
-        if _agree([_first(inputs, inputs[position]) for position in fronts], target, flags):
+    if len(fronts) < 2:
+        return None
+    orders = [_first(inputs, inputs[position]) for position in fronts]
+    links = [(order, flags) for flags in _flags(options) for order in orders]
+    with ThreadPoolExecutor(workers) as pool:
+        texts = list(pool.map(lambda each: _ptx(each[0], target, each[1]), links))
+    for number, flags in enumerate(_flags(options)):
+        if _agree(texts[number * len(orders) : (number + 1) * len(orders)]):
             continue
         for one, other in ((inputs[a], inputs[b]) for a, b in pairs):
-            orders = _first(inputs, one, other), _first(inputs, other, one)
-            if not _agree(orders, target, flags):
-                return Conflict(one.name, other.name, _find_differing(orders, target, options, strong))
+            both = _first(inputs, one, other), _first(inputs, other, one)
+            if not _agree([_ptx(order, target, flags) for order in both]):
+                return Conflict(one.name, other.name, _find_differing(both, target, options, strong))
     return None
 
 
@@ -86,16 +95,20 @@ def _first(inputs: Sequence[LinkInput], *front: LinkInput) -> list[LinkInput]:
     return [*front, *(item for item in inputs if not any(item is each for each in front))]
 
 
-def _flags(options: LinkOptions) -> Iterable[tuple[str, ...]]:
+def _flags(options: LinkOptions) -> Collection[tuple[str, ...]]:
     """Return the flags of the link, and those of one without optimisation; without what only ptxas heeds."""
     plain = replace(options, max_registers=None, lineinfo=False, split_compile=None, ptxas=())
     optimised, unoptimised = (("-lto", *replace(plain, optimization=o).flags()) for o in (plain.optimization, 0))
     return dict.fromkeys((unoptimised, optimised))
 
 
-def _agree(orders: Iterable[Sequence[LinkInput]], target: Architecture, flags: Sequence[str]) -> bool:
-    texts = {link(order, target, flags, ptx=True).data.decode() for order in orders}
-    outlines = {outline(text) for text in texts} if len(texts) > 1 else set()
+def _ptx(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> str:
+    return link(inputs, target, flags, ptx=True).data.decode()
+
+
+def _agree(texts: Sequence[str]) -> bool:
+    """Return whether PTX of different orders means the same."""
+    outlines = {outline(text) for text in texts} if len(set(texts)) > 1 else set()
     if len(outlines) <= 1 and None not in outlines:
         return True
     return len({_summary(parse_ptx(text)) for text in texts}) == 1
@@ -111,7 +124,7 @@ def _find_differing(
 ) -> tuple[str, ...]:
     """Return the functions that differ between two orders; all that may where only the optimiser tells them apart."""
     flags, *_ = _flags(options)
-    modules = [parse_ptx(link(order, target, flags, ptx=True).data.decode()) for order in orders]
+    modules = [parse_ptx(_ptx(order, target, flags)) for order in orders]
     one, other = (Bodies(module).texts() for module in modules)
     names = [n for n in one if n in other and n not in strong and "$" not in n and "_INTERNAL_" not in n]
     return tuple(name for name in names if one[name] != other[name]) or tuple(names)

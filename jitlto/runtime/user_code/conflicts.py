@@ -21,6 +21,7 @@ from jitlto.runtime.linking.definitions import Conflict, find_conflict, strong_n
 from jitlto.runtime.user_code.inputs import UserInput, make_stub
 from jitlto.storage.cache_dir import CacheDir
 
+_WORKERS = 4  # links at once, where cores are free
 _log = logging.getLogger(__name__)
 
 
@@ -57,7 +58,7 @@ def check_conflicts(
             symbols += [symbol for user in supplied for symbol in (*user.symbols.provides, *user.symbols.requires)]
             inputs, users = [*own, *ltoir], range(len(own), len(own) + len(ltoir))
             pairs = [(one, user) for user in users for one in range(user)]
-            conflict = find_conflict(inputs, [0, *users], pairs, target, options, strong_names(symbols))
+            conflict = find_conflict(inputs, [0, *users], pairs, target, options, strong_names(symbols), _WORKERS)
             conflict = conflict or _find_strong(fragments, theirs, target, store)
             conflict = conflict or _find_in_texts(texts, 0)
             for text in texts:
