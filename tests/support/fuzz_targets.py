@@ -400,7 +400,7 @@ def _entry_seeds(ground: Ground) -> list[bytes]:
 
     images = ((ImageKind.PTX, Architecture(75), b"x"),)
     compiled = CompiledSource("nvrtc", Version(12, 9), Architecture(75), Version(8, 8), (), (), (("k", ((8, 8),)),),
-                              (("w", "b"),), images, (), "")  # fmt: skip
+                              images, (), "")  # fmt: skip
     with FragmentDatabase(ground.databases[0]) as database:
         contents = Contents.from_database(database)
     return [*ground.kernels.values(), encode_compiled(compiled), contents.to_json(), b'{"mini/kern[]": 1.5}']

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
@@ -21,6 +22,9 @@ from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 
 _LARGEST_SOURCE = 4 << 20  # bytes: compiling takes a hundred times as much memory
+
+
+_IDENTIFIER = re.compile(r"[A-Za-z_$][\w$]*", re.ASCII)
 
 
 class UserInput(Struct, frozen=True):
@@ -160,11 +164,16 @@ def _identity(item: LinkInput) -> str:
 def make_stub(functions: Sequence[str], store: CacheDir | None) -> LinkInput:
     """Return LTO-IR of a kernel that takes the addresses of functions, so that a link keeps their definitions.
 
+    Args:
+        functions: Mangled names; what is no identifier is left out, since a database may hold any text.
+        store: The user's cache, where there is one.
+
     Raises:
         ToolchainError: If NVRTC is not installed.
     """
-    declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in functions)
-    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(functions))
+    names = [name for name in functions if _IDENTIFIER.fullmatch(name)]
+    declarations = "".join(f'extern "C" __device__ void {name}();\n' for name in names)
+    uses = "".join(f"out[{n}] = (void*)&{name};\n" for n, name in enumerate(names))
     text = f'{declarations}extern "C" __global__ void jitlto_stub(void** out) {{\n{uses}}}\n'
     base = Architecture(75)
     compiled = compile_once(text.encode(), (), base, ("--std=c++17",), store)

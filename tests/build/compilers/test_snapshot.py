@@ -105,8 +105,8 @@ def test_a_step_from_a_snapshot_equals_a_plain_step(tmp_path: Path) -> None:
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_a_snapshot_never_changes_the_result(compiler: Compiler) -> None:
     results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
-    assert compiler._snapshots.made == 6  # LTO-IR, PTX and unoptimised code for two architectures
-    assert compiler._snapshots.used == 6 * len(SOURCES)
+    assert compiler._snapshots.made == 4  # LTO-IR and PTX for two architectures
+    assert compiler._snapshots.used == 4 * len(SOURCES)
     assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
 
 
@@ -217,7 +217,7 @@ def test_processes_share_templates(compiler: Compiler, tmp_path: Path) -> None:
     other = Compiler()
     other._snapshots = Snapshots(tmp_path)
     assert same(other.compile(job(other, SOURCES[0], sharers=100)), first)
-    assert (other._snapshots.made, other._snapshots.used) == (0, 6)
+    assert (other._snapshots.made, other._snapshots.used) == (0, 4)
 
 
 @pytest.mark.slow
@@ -227,7 +227,7 @@ def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> No
     for process in compiler._snapshots._templates:
         os.kill(process, signal.SIGKILL)
         os.waitpid(process, 0)
-    for made in (6, 12):  # once more plainly, for who asks in vain does not wait again
+    for made in (4, 8):  # once more plainly, for who asks in vain does not wait again
         assert same(compiler.compile(job(compiler, SOURCES[0], sharers=100)), first)
         assert compiler._snapshots.made == made
 
@@ -251,7 +251,7 @@ def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     with started("-c", program, tmp_path, variables=variables) as process:
         assert process.stdout is not None
         templates = [int(number) for number in process.stdout.readline().split()]
-        assert len(templates) == 6
+        assert len(templates) == 4
         process.kill()
     deadline = time.monotonic() + 20
     while any(Path(f"/proc/{number}").exists() for number in templates):
@@ -303,9 +303,9 @@ def test_all_headers_count_if_it_is_unclear_which_are_read(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_headers_read_only_for_debugging_count() -> None:
+def test_headers_that_only_debugging_would_read_do_not_count() -> None:
     headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
     compiler = Compiler()
     source = HeaderSearch([], headers).closure(b'#include "main.cuh"\n__device__ int f() { return 1; }\n')
     given = CompileJob("nvrtc", compiler.identity, source, (Architecture(75),), ("--std=c++17",), tuple(ImageKind), 100)
-    assert set(compiler.compile(given).reads) == {"main.cuh", "debug.cuh"}
+    assert set(compiler.compile(given).reads) == {"main.cuh"}

@@ -707,3 +707,9 @@ def test_sources_compile_without_a_cache(mini: KernelFamily) -> None:
     compile_once.cache_clear()
     made = inputs.from_source(OP + "// uncached", "user.cu", mini.record, None)
     assert [symbol.name for symbol in made.symbols.provides] == ["_ZN4mini2opIfEET_S1_"]
+
+
+def test_a_name_that_is_no_identifier_is_not_compiled() -> None:
+    """Names of a hostile database must not become code."""
+    names = ['f(); }\n#error "reached"\nvoid g', "plain", "a b", ""]
+    assert inputs.make_stub(names, None).data == inputs.make_stub(["plain"], None).data
