@@ -16,7 +16,11 @@ from math import prod
 #: One value of each dimension, in the order of the dimensions.
 Cell = tuple[str, ...]
 
-_MOST_CELLS = 50_000  # the most that are searched for holes; more would take seconds
+# Bounds, for a page that is made in seconds whatever a database says. What is beyond them is not analysed.
+_MOST_CELLS = 50_000  # that are searched for holes
+_MOST_STEPS = 20 * _MOST_CELLS  # of that search, for one dimension
+_MOST_DIMENSIONS = 20
+_MOST_PAIRS = 20_000  # of values of two dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,9 @@ def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Itera
         Dimension(name, tuple(sorted(set(column), key=lambda value: (natural(value), value))))
         for name, column in zip(names, columns, strict=True)
     )
+    if len(dimensions) > _MOST_DIMENSIONS:
+        product = prod(len(dimension.values) for dimension in dimensions)
+        return Coverage(dimensions, product, len(here), len(elsewhere), (), None)
     together = {(a, b): {(cell[a], cell[b]) for cell in known} for a, b in combinations(range(len(names)), 2)}
     product = prod(len(dimension.values) for dimension in dimensions) if known else 0
     allowed = _allowed(dimensions, together) if known else []
@@ -117,6 +124,8 @@ def _allowed(
     """Return the cells every two of whose values occur together, in order; None if there are too many."""
     cells: list[Cell] = [()]
     for place, dimension in enumerate(dimensions):
+        if len(cells) * len(dimension.values) > _MOST_STEPS:
+            return None
         longer: list[Cell] = []
         for cell in cells:
             longer += (
@@ -153,6 +162,8 @@ def _rules(
 
 def _never(a: Dimension, b: Dimension, pairs: set[tuple[str, str]]) -> list[Never]:
     """Return the shorter of two equivalent lists of rules: for the values of one parameter, or of the other."""
+    if len(a.values) * len(b.values) > _MOST_PAIRS:
+        return []
     one = [Never(a.name, x, b.name, tuple(y for y in b.values if (x, y) not in pairs)) for x in a.values]
     two = [Never(b.name, y, a.name, tuple(x for x in a.values if (x, y) not in pairs)) for y in b.values]
     return min(([rule for rule in rules if rule.values] for rules in (one, two)), key=len)

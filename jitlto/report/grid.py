@@ -18,6 +18,7 @@ _DRAWN_WHOLE = 100  # cells; a product up to this size is drawn with all its row
 _MOST_CELLS = 20_000  # a larger table is not drawn
 _MOST_COLUMNS = 48
 _MOST_HOLES = 2_000
+_MOST_VARYING = 20  # dimensions
 _MOST_DIMENSIONS = 10  # whose splits are all tried
 _ASPECT = 2.5  # the best number of columns for each row: cells are about square, pages wider than high
 
@@ -76,7 +77,7 @@ class Grid:
 
 def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] = ()) -> Grid | None:
     """Lay out a product; None if it has fewer than two dimensions or too many cells."""
-    if len(coverage.varying) < 2:
+    if not 2 <= len(coverage.varying) <= _MOST_VARYING:
         return None
     across = _split(coverage)
     down = tuple(n for n in coverage.varying if n not in across)

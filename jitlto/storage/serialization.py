@@ -163,6 +163,9 @@ def decode_family(record: bytes) -> FamilyRecord:
         raise InvalidRecordError(str(error)) from error
     for option in filter(touches_files, r.options):
         raise InvalidRecordError(f"the compiler option {option!r} names files")
+    for names in ([group.name for group in r.groups], *(group.key for group in r.groups)):
+        if len(set(names)) < len(names):
+            raise InvalidRecordError("a name is repeated")
     for name in filter(None, (group.interface for group in r.groups)):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")

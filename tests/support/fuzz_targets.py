@@ -31,6 +31,8 @@ from jitlto.errors import JitltoError
 from jitlto.model import mangling, ptx
 from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.types import Parameter
+from jitlto.report import page
+from jitlto.report.content import describe
 from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.arguments import ArgumentConverter
@@ -253,7 +255,7 @@ def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
 
 
 def use(path: Path) -> None:
-    """Do what users do with a database, short of linking: open, verify, list, plan, prove, prepare launches."""
+    """Do what users do with a database, short of linking: open, verify, list, report, plan, prove, prepare launches."""
     digest_of(path)
     try:
         opened = FragmentDatabase(path)
@@ -264,6 +266,7 @@ def use(path: Path) -> None:
         refused(opened.verify)
         for fragment in opened.fragments():
             show(fragment)
+        refused(lambda: page.to_html(describe(opened)).encode())
         for name in opened.families:
             refused(lambda name=name: plan(name, opened))  # type: ignore[misc]
             refused(lambda name=name: check.prove(KernelFamily(name, opened)))  # type: ignore[misc]

@@ -1,0 +1,88 @@
+"""A page about a forged database, whose checksums are right, is made in seconds or refused, and runs nothing."""
+
+from __future__ import annotations
+
+import copy
+import random
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.errors import DatabaseError, JitltoError
+from jitlto.report import grid, page
+from jitlto.report.content import describe
+from jitlto.report.coverage import measure_coverage
+from jitlto.storage.database import FragmentDatabase
+from tests.support.errors import raises
+from tests.support.fuzz_targets import changed, rows, with_rows
+
+SCRIPT = "<script>alert(1)</script>"
+
+
+def _page(path: Path, content: list[list[Any]]) -> str:
+    """The page about a copy of a database with other rows."""
+    other = path.with_name("forged.fragdb")
+    shutil.copy(path, other)
+    with_rows(other, content)
+    with FragmentDatabase(other) as database:
+        return page.to_html(describe(database))
+
+
+@pytest.fixture
+def path(mini_path: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+
+
+@pytest.mark.slow
+def test_a_page_about_changed_records_is_made_or_refused(path: Path) -> None:
+    content, chance = rows(path), random.Random(14)  # noqa: S311
+    made = 0
+    for _ in range(100):
+        try:
+            made += len(_page(path, changed(content, chance))) > 1000
+        except JitltoError:
+            continue
+    assert made > 10
+
+
+def test_what_a_database_says_is_text_in_the_page(path: Path) -> None:
+    def forge(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: SCRIPT if name in ("toolchain", "type") else forge(other) for name, other in value.items()}
+        return [forge(other) for other in value] if isinstance(value, list) else value
+
+    text = _page(path, forge(rows(path)))
+    assert SCRIPT not in text
+    assert "&lt;script&gt;alert(1)" in text or "\\u003cscript" in text
+
+
+def test_a_repeated_name_is_refused(path: Path) -> None:
+    for change in (
+        lambda family: family["groups"][1]["key"].extend(family["groups"][1]["key"] * 3000),
+        lambda family: family["groups"].append(copy.deepcopy(family["groups"][0])),
+    ):
+        content = rows(path)
+        change(next(row[2] for row in content if row[0] == "family"))
+        with raises(DatabaseError, "database-damaged", "repeated"):
+            _page(path, content)
+
+
+def _values(chance: random.Random, most: int) -> Callable[[], str]:
+    return lambda: str(chance.randrange(most))
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "values", "cells"), [(2, 1000, 2000), (3, 2000, 4000), (10, 1000, 2000), (20, 2, 2000), (1000, 2, 4)]
+)
+def test_no_product_takes_long(dimensions: int, values: int, cells: int) -> None:
+    value = _values(random.Random(14), values)  # noqa: S311
+    present = {tuple(value() for _ in range(dimensions)) for _ in range(cells)}
+    begin = time.process_time()
+    coverage = measure_coverage([f"p{number}" for number in range(dimensions)], present)
+    grid.draw(coverage, present)
+    assert time.process_time() - begin < 5
+    assert coverage.exist == len(present)
