@@ -13,10 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_docs import PAGES
+from tests.docs.test_docs import PAGES, section
 from tests.support.process import ROOT
 
 SECURITY = ROOT / "docs" / "security.md"
+#: Pages that list their promises, each in a row of a table in their last section.
+GUIDES = ["author-guide.md", "caller-guide.md", "ci-guide.md", "packaging.md", "database.md"]
+HEADING = "## Tests of these promises"
 
 _REFERENCE = re.compile(
     r"`(?P<file>tests/[\w/.*-]+)(?:::(?P<name>\w+))?`|`(?P<alone>test_\w+)`|`(?P<short>test_\w+\.py)`"
@@ -96,3 +99,10 @@ def test_every_promise_of_the_security_page_names_its_test(heading: str) -> None
         whole = heading in ("Unsafe functions", "Fuzzing")  # whose tables are compared with the code
         without = [unit for unit in ([content] if whole else units_of(content)) if not _REFERENCE.search(unit)]
     assert without == [], "name the test that holds it, or do not promise it"
+
+
+@pytest.mark.parametrize("page", GUIDES)
+def test_every_promise_of_a_guide_names_its_test(page: str) -> None:
+    rows = re.findall(r"^\| (?!promise|---)(.*) \| (.*) \|$", section(page, HEADING), re.M)
+    assert len(rows) > 3
+    assert [promise for promise, tests in rows if not _REFERENCE.search(tests)] == []
