@@ -162,6 +162,32 @@ def test_an_expression_that_fails(tmp_path: Path, expression: str, code: str) ->
     failure(tmp_path, code, "data_type=float", where=where, kern__cu__jinja=text)
 
 
+def test_text_that_is_taken_for_a_number(tmp_path: Path) -> None:
+    text = "// one\n{% if data_type == 8 %}{% endif %}\n"
+    names = ["'float'", "8", "group kern", "data_type=float", "|int"]
+    failure(tmp_path, "render-text-as-number", *names, where="kern.cu.jinja:2", kern__cu__jinja=text)
+    toml = MINI["family.toml"].replace("unsigned n", "{{ 'int' if data_type == 4 else 'float' }} n")
+    failure(tmp_path, "render-text-as-number", where="family.toml [entrypoint.kern]", family__toml=toml)
+
+
+@pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
+def test_a_template_that_is_a_link_out_of_the_family(tmp_path: Path, toml: str) -> None:
+    (tmp_path / "outside").write_text(MINI["kern.cu.jinja"])
+    path = write_family(tmp_path / "family", MINI | {"family.toml": toml})
+    (path.parent / "kern.cu.jinja").unlink()
+    (path.parent / "kern.cu.jinja").symlink_to("../outside")
+    with raises(RenderError, "render-outside", str(tmp_path / "outside"), where="family/kern.cu.jinja"):
+        list(render_family(declaration.load_family(path)))
+
+
+def test_an_included_template_that_is_a_link_out_of_the_family(tmp_path: Path) -> None:
+    (tmp_path / "outside").write_text("text")
+    path = write_family(tmp_path / "family", MINI | {"kern.cu.jinja": "// one\n{% include 'part' %}"})
+    (path.parent / "part").symlink_to("../outside")
+    with raises(RenderError, "render-outside", str(tmp_path / "outside"), where="kern.cu.jinja:2"):
+        list(render_family(declaration.load_family(path)))
+
+
 @pytest.mark.parametrize("toml", [MINI["family.toml"], CMAKE], ids=["jinja", "cmake"])
 def test_a_template_that_is_not_text(tmp_path: Path, toml: str) -> None:
     path = write_family(tmp_path, MINI | {"family.toml": toml})
