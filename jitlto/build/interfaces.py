@@ -29,7 +29,7 @@ def check_interfaces(
     """Check that types are the same on both sides of every interface, which names and layouts alone do not show.
 
     Args:
-        includes: The headers that the source of each fragment can reach.
+        includes: The headers that the source of each fragment includes, in no ``#if``.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface or of an interface that it does not
@@ -63,7 +63,7 @@ def _check_included(
     header = os.path.normpath(group.interface)
     if header not in included:
         what += f" but does not include its interface {header}"
-        hint = f'#include "{header}" instead of declaring it again, so that its types are checked'
+        hint = f'#include "{header}", in no #if, instead of declaring it again, so that its types are checked'
         raise BuildError(what, code="build-interface-not-included", hint=hint)
 
 

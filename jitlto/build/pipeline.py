@@ -152,7 +152,7 @@ def _assemble(
             continue
         made.fragments.append(fragment)
         made.blobs.update(images)
-        made.includes[fragment.key] = frozenset(request.own_closure.headers)
+        made.includes[fragment.key] = request.config.surely_included(request.rendered.source)
     if failed:
         tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in requests]
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))

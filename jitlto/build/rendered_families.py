@@ -19,7 +19,7 @@ from jitlto.build.templates import RenderedSource, render_family
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import FragmentKey
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.model.text import check_type
 from jitlto.storage.declaration import FamilyDeclaration
 
@@ -51,8 +51,13 @@ class RenderedFamilies:
         self.advice: list[str] = []
         for family in families:
             toolchain = find(family.toolchain)
-            search, own = HeaderSearch([*family.include, *toolchain.header_roots()]), HeaderSearch(family.include)
             options, images = family.compiler_options(), family.images
+            system = toolchain.header_roots()
+            is_nvcc = toolchain.name == "nvcc"
+            search = HeaderSearch(
+                family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc
+            )
+            own = HeaderSearch(family.include, options=options)
             config = CompileConfig(toolchain, search, own, family.architectures, options, images)
             on_error = self._add_failure if keep_going else None
             rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)

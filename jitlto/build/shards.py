@@ -126,7 +126,7 @@ def make_part_record(
     Args:
         contents: The :func:`digest_source` of every fragment of the whole build.
         families: All families of the whole build.
-        includes: The headers that the source of each fragment of this shard can reach.
+        includes: The headers that the source of each fragment of this shard includes, in no ``#if``.
         toolchains: The identity of each family's compiler.
         advice: Warnings about the matrices.
     """

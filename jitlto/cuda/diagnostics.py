@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jitlto.errors import CompileError
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 
 #: Headers of the host's C++ library for which libcu++ has a device version.
 HOST_HEADERS = frozenset((

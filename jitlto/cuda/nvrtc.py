@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 from jitlto.cuda import toolkit
 from jitlto.cuda.diagnostics import find_further_header, find_hint, make_source_error
 from jitlto.errors import CompileError, ToolchainError
-from jitlto.model.headers import HeaderSearch, Source, split_leading_includes
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source, split_leading_includes
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture, Version

@@ -94,14 +94,19 @@ def build_id(name: str) -> str:
     path = find_library(name)
     if path is None:
         raise ToolchainError(f"cannot load {name}", code="toolchain-missing", hint=INSTALL)
+    return file_id(Path(path))
+
+
+def file_id(path: Path) -> str:
+    """Return an identifier of a library's or program's build, as :func:`build_id`."""
     try:
-        with Path(path).open("rb") as file:
+        with path.open("rb") as file:
             note = _build_id_note(file)
             file.seek(0)
             return note or hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise ToolchainError(
-            f"cannot be read: {error.strerror}", code="toolchain-missing", where=path, hint=INSTALL
+            f"cannot be read: {error.strerror}", code="toolchain-missing", where=str(path), hint=INSTALL
         ) from error
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jitlto.errors import PlanError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Symbol
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.model.mangling import base_name
 from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, resolve
 

@@ -27,7 +27,8 @@ from jitlto.build.matrix import load_matrix
 from jitlto.build.templates import render_family
 from jitlto.cuda import nvrtc, toolkit
 from jitlto.cuda.nvrtc import Step
-from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
 from tests.benchmarks.machine import command_line, describe

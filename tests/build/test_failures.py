@@ -15,7 +15,7 @@ from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import diagnostics, nvrtc
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import GroupDeclaration
 from tests.support.families import MINI, write_family

@@ -25,7 +25,7 @@ from jitlto.cli import cli
 from jitlto.errors import BuildError, DatabaseError
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage import database, database_writer, declaration

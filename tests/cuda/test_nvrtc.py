@@ -10,7 +10,8 @@ import pytest
 from jitlto.cuda import diagnostics, nvrtc, toolkit
 from jitlto.cuda.nvrtc import compile_closure, compile_source
 from jitlto.errors import CompileError
-from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from tests.support.process import output_of
 
@@ -31,7 +32,7 @@ static __device__ __noinline__ int helper(int x) { return table[x & 3]; }
 SCRIPT = """
 import hashlib, sys
 from pathlib import Path
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.cuda.nvrtc import compile_closure
 from jitlto.model.versions import Architecture
 root = Path(sys.argv[1])

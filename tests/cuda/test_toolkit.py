@@ -9,7 +9,7 @@ import pytest
 from jitlto.cuda import nvjitlink, nvrtc, toolkit
 from jitlto.errors import ToolchainError
 from jitlto.model.compatibility import ltoir_links
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.model.versions import Architecture
 from tests.support.errors import raises
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.headers import HeaderSearch, Source, split_leading_includes
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source, split_leading_includes
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:

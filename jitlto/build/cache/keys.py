@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from jitlto.build.compilers.base import Toolchain
 from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
@@ -34,6 +35,7 @@ class CompileConfig:
     images: tuple[ImageKind, ...]  # sorted
     _current: dict[str, bool] = field(default_factory=dict, repr=False)
     _closures: dict[tuple[bool, str], Source] = field(default_factory=dict, repr=False)
+    _sure: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
     _header_sets: dict[frozenset[str], Mapping[str, bytes]] = field(default_factory=dict, repr=False)
 
     def closure(self, source: str, extra: Sequence[str] = ()) -> Source:
@@ -53,6 +55,12 @@ class CompileConfig:
         """The source with those headers of the family that it can reach."""
         if (found := self._closures.get((True, source))) is None:
             found = self._closures[True, source] = self.own.closure(source.encode())
+        return found
+
+    def surely_included(self, source: str) -> frozenset[str]:
+        """The headers of the family that a source includes under no condition."""
+        if (found := self._sure.get(source)) is None:
+            found = self._sure[source] = self.own.surely_included(source.encode())
         return found
 
     def fields(self, source: str) -> dict[str, str]:
@@ -88,7 +96,8 @@ class CompileConfig:
 
     def headers(self, manifest: bytes) -> dict[str, str]:
         """The headers of a manifest with their SHA-256."""
-        return {name: state for state, name in _lines(manifest) if state not in "+-"}
+        lines = _lines(manifest)
+        return {name: state for state, name in lines if state not in "+-" and not name.startswith("<searched")}
 
     def current_headers(self, names: Iterable[str]) -> dict[str, str]:
         """Headers with their current SHA-256, without those that no longer exist."""

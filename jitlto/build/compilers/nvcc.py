@@ -18,10 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.build.compilers.line_markers import entered_files
+from jitlto.build.compilers.search_path import SEARCHED, SearchPath, host_directories
 from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
-from jitlto.model import headers
 from jitlto.model.fragment import ImageKind
+from jitlto.model.header_places import split_name
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -31,6 +33,8 @@ _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cud
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
 # In the private directory: the family's own headers, a link to the toolkit, and the intermediate files of two runs.
 _HEADERS, _TOOLKIT, _KEPT = "include", "toolkit", "kept"
+# The source is beside nothing, and too deep for `../include/` to be the family's headers.
+SOURCE = "s/o/u/r/c/e"
 _HERE = "/proc/self/cwd"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
@@ -46,10 +50,6 @@ _REFUSED = {
     ),
 }  # fmt: skip
 _EXTERNAL = ("<toolkit", "<host")
-# Line markers of GCC and Clang in a preprocessed text; flag 1 means that a file is entered. A #line directive leaves a
-# marker without flags, so it can neither fake nor hide one.
-_ENTERED = re.compile(rb'^# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*$', re.M)
-_ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 _GCC_MESSAGE = re.compile(r"^([^\s:][^:\n]*):(\d+):(?:\d+:)? (fatal error|error|warning|note): ", re.M)
 _GCC_MISSING = re.compile(r"^(.*\(\d+\)): fatal error: (.+): No such file or directory$", re.M)
 
@@ -86,7 +86,9 @@ class Compiler:
         self.version = Version.parse(release[1])
         host = self._query([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
         machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
-        self.identity = f"{text.strip()}\n{host}\n{machine}"
+        front_end = self._query([self._host, "-print-prog-name=cc1plus"], _INSTALL_HOST).strip()
+        builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
+        self.identity = "\n".join([text.strip(), host, machine, *builds])
         # The file found may be a script or a link, so ask nvcc for its directory and include directories.
         settings = self._query([nvcc, "--dryrun", "-ccbin", self._host, "-E", "-x", "cu", os.devnull], _INSTALL_HOST)
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
@@ -94,6 +96,8 @@ class Compiler:
             raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self._roots = _include_roots(settings)
+        verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
+        self._search = SearchPath(self._roots, host_directories(verbose))
         self._hashes: dict[str, str | None] = {}
 
     def header_roots(self) -> Sequence[Path]:
@@ -113,7 +117,7 @@ class Compiler:
         architectures = sorted(job.architectures)
         with temporary_directory("jitlto-nvcc-") as name:
             work = Path(name)
-            names = _write_files(work, self._top, job.source)
+            names = write_files(work, self._top, job.source)
             log, modules = self._ptx(work, job, names, architectures, ImageKind.LTOIR in job.images)
             preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
             texts = [text.encode() for text in modules]
@@ -123,10 +127,12 @@ class Compiler:
                     ltoir = _kept(work / _KEPT, job.source, architectures, architecture, ".ltoir")
                     images.append((ImageKind.LTOIR, architecture, nvfatbin.wrap_ltoir(ltoir, architecture)))
         module = nvrtc.merge_modules(architectures, [parse_ptx(text) for text in modules])
-        return CompiledSource.from_module(self, module, images, self._reads(names, preprocessed), log)
+        return CompiledSource.from_module(self, module, images, self._reads(job.source, names, preprocessed), log)
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
+        if name.startswith(SEARCHED):
+            return self._search.state(name)
         if name not in self._hashes:
             kind, _, rest = name.partition(">")
             candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
@@ -145,8 +151,10 @@ class Compiler:
         """Run nvcc once; return its log and the PTX for each architecture. With ``lto`` it writes LTO-IR too."""
         (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
-        command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", source, "-ccbin", self._host]
-        command += ["-I", _HEADERS, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
+        command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
+        for root in include_directories(job.source):
+            command += ["-I", root]
+        command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
         for a in architectures:
@@ -159,16 +167,29 @@ class Compiler:
         kinds = (_kept(work / _KEPT, job.source, architectures, a, ".ptx") for a in architectures)
         return log, [data.rstrip(b"\0").decode() for data in kinds]
 
-    def _reads(self, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
-        found = set()
+    def _reads(self, source: Source, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
+        """The headers that were read, and the searches for them.
+
+        Raises:
+            CompileError: If one is in no directory that headers are searched in: its absolute path was included.
+        """
+        own: set[str] = set()
+        external: set[Path] = set()
         for spelled in {path for text in preprocessed for path in entered_files(text)}:
             path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
-            if path.startswith(f"{_HEADERS}/"):
-                found.add(names[path.removeprefix(f"{_HEADERS}/")])
+            if path in names:
+                own.add(names[path])
+            elif path.startswith(f"{_TOOLKIT}/"):
+                external.add(self._top / path.removeprefix(f"{_TOOLKIT}/"))
             else:
-                inside = path.startswith(f"{_TOOLKIT}/")
-                found.add(self._external_name(self._top / path.removeprefix(f"{_TOOLKIT}/") if inside else Path(path)))
-        return tuple(sorted(found))
+                external.add(Path(path))
+        if foreign := sorted(path for path in external if not self._search.covers(path)):
+            raise CompileError(
+                f"{foreign[0]} is included by its absolute path", code="compile-absolute-include",
+                hint="give the header's directory under include, and its name relative to it",
+            )  # fmt: skip
+        texts = [source.text, *(source.headers[name] for name in own)]
+        return tuple(sorted([*own, *map(self._external_name, external), *self._search.records(external, texts)]))
 
     def _external_name(self, path: Path) -> str:
         root = next((root for root in self._roots if path.is_relative_to(root)), None)
@@ -220,32 +241,32 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
 
 
-def _write_files(work: Path, top: Path, source: Source) -> dict[str, str]:
+def write_files(work: Path, top: Path, source: Source) -> dict[str, str]:
     """Write source, headers and the link to the toolkit; return the headers' names by their paths."""
     (work / _TOOLKIT).symlink_to(top, target_is_directory=True)
-    names = {_place(name): name for name in source.headers}
-    for place, name in names.items():
-        path = work / _HEADERS / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_by_name(source.headers[name], names))
-    (work / _HEADERS).mkdir(exist_ok=True)
-    (work / nvrtc.program_name(source)).write_bytes(_by_name(source.text, names))
+    names: dict[str, str] = {}
+    directories = include_directories(source)
+    for root in directories:
+        (work / root).mkdir(parents=True)
+    for name, content in source.headers.items():
+        number, path = split_name(name)
+        place = os.path.normpath(f"{directories[number]}/{path}")
+        names[place] = name
+        (work / place).parent.mkdir(parents=True, exist_ok=True)
+        (work / place).write_bytes(content)
+        # By content and time GCC knows a header with `#pragma once` that is in two places.
+        os.utime(work / place, (0, 0))
+    (work / SOURCE).mkdir(parents=True)
+    (work / SOURCE / nvrtc.program_name(source)).write_bytes(source.text)
     return names
 
 
-def _place(name: str) -> str:
-    return name.replace("..", "^^")  # a name may begin with ../, but all files stay in the directory
-
-
-def _by_name(text: bytes, names: Mapping[str, str]) -> bytes:
-    """Rewrite includes so that they are found by name, as by NVRTC, and not beside the including file."""
-
-    def angle(match: re.Match[bytes]) -> bytes:
-        place = _place(match[3].decode("utf-8", "surrogateescape"))
-        spelled = b"<" + place.encode("utf-8", "surrogateescape") + b">"
-        return match[1] + spelled if place in names else match[0]
-
-    return headers.INCLUDE.sub(angle, headers.HAS_INCLUDE.sub(angle, text))
+def include_directories(source: Source) -> list[str]:
+    """The family's include directories, each so deep that a header above it has a place of its own."""
+    places = [split_name(name) for name in source.headers]
+    above = max((path.count("../") for _, path in places if path.startswith("../")), default=0)
+    count = 1 + max((root for root, _ in places), default=0)
+    return [f"{_HEADERS}{number or ''}{'/^' * above}" for number in range(count)]
 
 
 def _kept(
@@ -264,7 +285,8 @@ def _log(text: str, names: Mapping[str, str]) -> str:
     """Convert a log to NVRTC's format: names of headers, and the preprocessor's messages like the front end's."""
     text = text.replace(f"{_HERE}/", "")
     text = re.sub(rf"\b{_TOOLKIT}/\S*?include/", "<toolkit>/", text)
-    text = re.sub(rf"\b{_HEADERS}/([^\s:(]+)", lambda match: names.get(match[1], match[0]), text)
+    text = text.replace(f"{SOURCE}/", "")
+    text = re.sub(rf"\b{_HEADERS}\d*/[^\s:(]+", lambda match: names.get(os.path.normpath(match[0]), match[0]), text)
     text = _GCC_MESSAGE.sub(r"\1(\2): \3: ", text)
     return _GCC_MISSING.sub(r'\1: catastrophic error: cannot open source file "\2"', text).strip()
 
@@ -287,20 +309,3 @@ def _killed(program: str, number: int) -> ToolchainError:
         code="toolchain-killed",
         hint="out of memory or a compiler bug: build with fewer jobs",
     )
-
-
-def entered_files(preprocessed: bytes) -> tuple[str, ...]:
-    """Return the files that a preprocessed text was made from, with the preprocessor's paths, sorted.
-
-    Line markers are exact; a dependency file is not, because nvcc writes ``-MD`` from one of several runs of the
-    preprocessor, and a header under ``#if __CUDA_ARCH__`` may be read in a different one.
-    """
-    return tuple(sorted({_unescape(path) for path in _ENTERED.findall(preprocessed)}))
-
-
-def _unescape(path: bytes) -> str:
-    def plain(match: re.Match[bytes]) -> bytes:
-        code: bytes = match[1]
-        return bytes([int(code, 8) & 0xFF]) if len(code) == 3 else code
-
-    return _ESCAPE.sub(plain, path).decode("utf-8", "surrogateescape")

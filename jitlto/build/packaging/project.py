@@ -16,7 +16,7 @@ from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, 
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.templates import render_family
 from jitlto.errors import ProjectError
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import FamilyDeclaration
 from jitlto.storage.source_files import walk_sources
@@ -120,4 +120,5 @@ def _find_headers(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Pat
     texts = [rendered.source.encode() for rendered in render_family(family)]
     texts += [path.read_bytes() for path in sorted(sources)]
     for name in {name for text in texts for name in search.reachable(text)}:
-        yield next(path for root in family.include if (path := root / name).is_file())
+        if path := search.path(name):
+            yield path

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_places import is_outside
+from jitlto.model.header_search import HeaderSearch
 from jitlto.runtime.discovery import lookup_cache
 from jitlto.storage import declaration, files
 from jitlto.storage.cache_dir import CacheDir
@@ -200,7 +201,7 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
         yield str(path), content
         # Headers outside the directories, such as "../common.cuh", are found by the includes.
         headers = search.closure(content).headers
-        yield from ((name, headers[name]) for name in sorted(headers) if name.startswith(".."))
+        yield from ((name, headers[name]) for name in sorted(headers) if is_outside(name))
 
 
 def _record(path: Path) -> Path:

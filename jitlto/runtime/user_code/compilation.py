@@ -16,7 +16,8 @@ from msgspec import Struct
 from jitlto.cuda import nvrtc, toolkit
 from jitlto.errors import JitltoError
 from jitlto.model import ptx
-from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.serialization import InvalidRecordError, decode, encode
@@ -93,7 +94,7 @@ def compile_once(
             "nvrtc": toolkit.build_id("nvrtc"),
         }
     )
-    search = _RecordingSearch(toolkit.header_roots(), overlay)
+    search = _RecordingSearch((), overlay, system=toolkit.header_roots(), options=options, strict=True, beyond=False)
     entry = load_entry(store, _SourceEntry, key)
     cached = _from_entry(entry, search, architecture) if entry else None
     if cached is not None:
@@ -129,13 +130,12 @@ def _from_entry(entry: _SourceEntry, search: HeaderSearch, architecture: Archite
 
 
 class _RecordingSearch(HeaderSearch):
-    """A search that records the headers of the last closure, including those named explicitly."""
+    """A search that records the headers of the last closure, including those named explicitly.
+
+    Text from a database or a caller must not lead to files beside the toolkit's headers.
+    """
 
     last_headers: frozenset[str] = frozenset()
-
-    def find(self, name: str) -> bytes | None:
-        # Text from a database or a caller must not lead to files beside the toolkit's headers.
-        return None if name.startswith("../") and name not in self._overlay else super().find(name)
 
     def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
         source = super().closure(text, extra)

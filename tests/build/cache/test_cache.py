@@ -14,7 +14,7 @@ from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
 from jitlto.build.cache.keys import CompileConfig, sha256
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.model.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.cache_dir import CacheDir
 

@@ -20,7 +20,8 @@ from jitlto.build.pipeline import build
 from jitlto.cuda import diagnostics, nvjitlink, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
@@ -51,10 +52,10 @@ from jitlto.build.compilers.nvcc import Compiler
 from jitlto.build.cache.cache import encode_compiled
 from jitlto.build.compilers.base import CompileJob
 from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import HeaderSearch
+from jitlto.model.header_search import HeaderSearch
 from jitlto.model.versions import Architecture
 root = Path(sys.argv[1])
-source = HeaderSearch([root]).closure((root / "source.cu").read_bytes())
+source = HeaderSearch([root], as_written=True).closure((root / "source.cu").read_bytes())
 compiler = Compiler()
 architectures = (Architecture(75), Architecture(80))
 options = ("--std=c++17", *sys.argv[2:])
@@ -80,7 +81,7 @@ def compile_text(
     options: tuple[str, ...] = OPTIONS,
     images: tuple[ImageKind, ...] = (ImageKind.PTX,),
 ) -> CompiledSource:
-    search = HeaderSearch([], {name: content.encode() for name, content in (headers or {}).items()})
+    search = HeaderSearch([], {name: content.encode() for name, content in (headers or {}).items()}, as_written=True)
     return compiler.compile(
         CompileJob("nvcc", compiler.identity, search.closure(text.encode()), architectures, options, images)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.build.compilers.nvcc import entered_files
+from jitlto.build.compilers.line_markers import entered_files
 
 PREPROCESSED = b"""# 0 "source.cu"
 # 0 "<built-in>"

@@ -19,7 +19,8 @@ from jitlto.cuda import nvrtc, toolkit
 from jitlto.cuda.nvrtc import Step
 from jitlto.errors import CompileError
 from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import HeaderSearch, Source
+from jitlto.model.header_search import HeaderSearch
+from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from tests.support.process import ROOT, started
 

@@ -1,0 +1,107 @@
+"""Where nvcc's host compiler looks for headers, and what it would find there now.
+
+A build is stale not only when a header that it read has changed, but also when one appears where it was looked for
+before, or where ``__has_include`` asked for it. So the names in all texts that were read are recorded, with the
+directories that have a header of that name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import os.path
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+from jitlto.model.directives import read_directives
+
+#: Begins the names, among those of headers that were read, that stand for a search.
+SEARCHED = "<searched"
+_RECORD = re.compile(re.escape(SEARCHED) + r" ?([^>]*)>(.*)", re.S)
+_LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", re.M | re.S)
+
+
+class SearchPath:
+    """The directories that are searched after the family's own, in order.
+
+    Args:
+        toolkit, host: The toolkit's and the host compiler's.
+    """
+
+    def __init__(self, toolkit: Sequence[Path], host: Sequence[Path]) -> None:
+        self.directories = (*toolkit, *host)
+        self._toolkit = tuple(toolkit)
+        self._states: dict[str, str] = {}
+
+    def covers(self, path: Path) -> bool:
+        """Return whether a header is in one of the directories, or below."""
+        return any(path.is_relative_to(directory) for directory in self.directories)
+
+    def records(self, external: Iterable[Path], own: Iterable[bytes]) -> Iterator[str]:
+        """Return the searches that a compile did which read some headers: names that :meth:`state` answers.
+
+        Args:
+            external: Headers in these directories.
+            own: Texts that are not.
+        """
+        anywhere: set[str] = {name for text in own for _, name in _names(text)}
+        beside: dict[str, set[str]] = defaultdict(set)
+        for path in external:
+            for quoted, name in _names_in(path):
+                anywhere.add(name)
+                # The toolkit may be elsewhere on another machine; nobody adds headers to it.
+                if quoted and not any(path.is_relative_to(directory) for directory in self._toolkit):
+                    beside[str(path.parent)].add(name)
+            # What a macro named is known from what was found.
+            anywhere.update(str(path.relative_to(d)) for d in self.directories if path.is_relative_to(d))
+        yield f"{SEARCHED}>{_join(anywhere)}"
+        for directory, names in beside.items():
+            yield f"{SEARCHED} {directory}>{_join(names)}"
+
+    def state(self, record: str) -> str | None:
+        """Return a digest of what a search finds now; None for a name that is no search."""
+        if record not in self._states and (match := _RECORD.fullmatch(record)):
+            directories = [match[1]] if match[1] else list(map(str, self.directories))
+            found = [[n for n, d in enumerate(directories) if _exists(f"{d}/{name}")] for name in match[2].split("|")]
+            self._states[record] = hashlib.sha256(json.dumps(found).encode()).hexdigest()
+        return self._states.get(record)
+
+
+def host_directories(verbose: str) -> list[Path]:
+    """Return the directories in the output of ``gcc -E -v``."""
+    match = _LIST.search(verbose)
+    lines = match[1].splitlines() if match else []
+    return [Path(os.path.normpath(line.strip())) for line in lines]
+
+
+def _join(names: Iterable[str]) -> str:
+    return "|".join(sorted(name for name in names if not re.search(r"[|\n]", name)))
+
+
+def _exists(path: str) -> bool:
+    directory, _, name = os.path.normpath(path).rpartition("/")
+    return name in _listing(directory)
+
+
+@cache
+def _listing(directory: str) -> frozenset[str]:
+    try:
+        return frozenset(os.listdir(directory))  # noqa: PTH208 - names alone
+    except OSError:
+        return frozenset()
+
+
+@cache
+def _names_in(path: Path) -> tuple[tuple[bool, str], ...]:
+    try:
+        return _names(path.read_bytes())
+    except OSError:  # gone since it was read
+        return ()
+
+
+def _names(text: bytes) -> tuple[tuple[bool, str], ...]:
+    return tuple((name.quoted, name.written) for directive in read_directives(text).found for name in directive.names)

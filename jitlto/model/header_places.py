@@ -1,0 +1,165 @@
+"""Where headers are: the directories that they are searched in, by the rules of GCC's preprocessor, which nvcc runs."""
+
+from __future__ import annotations
+
+import os
+import os.path
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jitlto.errors import JitltoError
+
+#: The index of headers that are given by content, which are searched before every directory.
+GIVEN = -1
+_EXACT = re.compile(r"\+(-?\d+)(?:\.(-?\d+))?//(.+)", re.S)
+
+
+class Place(NamedTuple):
+    """A header.
+
+    Args:
+        root: The directory in which it was found, by its index, or :data:`GIVEN`.
+        path: Relative to that.
+        after: The first directory in which its ``#include_next`` looks: the next one, or all if it was found beside its
+            includer. None if it has none.
+    """
+
+    root: int
+    path: str
+    after: int | None = None
+
+    @property
+    def exact_name(self) -> str:
+        """A name that means this header alone. It has two slashes, which no name that is searched for has."""
+        return f"+{self.root}{f'.{GIVEN}' if self.after == GIVEN else ''}//{self.path}"
+
+
+def split_name(name: str) -> tuple[int, str]:
+    """Return the root and the path of a header that is named by its path in the first root, or exactly."""
+    match = _EXACT.fullmatch(name)
+    return (int(match[1]), match[3]) if match else (0, name)
+
+
+def is_outside(name: str) -> bool:
+    """Return whether a header is outside of the root in which it was found, as ``../common.cuh``."""
+    return split_name(name)[1].startswith("../")
+
+
+class HeaderPlaces:
+    """Finds and reads headers, each once.
+
+    Args:
+        roots: Directories, in the order of ``-I``.
+        given: Headers by name, given by content.
+        beyond: Whether a name may lead out of a directory, as ``../common.cuh`` does.
+    """
+
+    def __init__(self, roots: Sequence[Path], given: Mapping[str, bytes], *, beyond: bool = True) -> None:
+        self._roots = [str(root) for root in roots]
+        self.count = len(roots)
+        self._given = dict(given)
+        self._beyond = beyond
+        self._paths: dict[tuple[int, str], str | None] = {}
+        self._contents: dict[tuple[int, str], bytes] = {}
+
+    def search(self, name: str, first: int = GIVEN) -> Place | None:
+        """Return the header that ``#include <name>`` finds, from the directory ``first`` on."""
+        for root in range(first, len(self._roots)):
+            if (path := self.look(root, name)) is not None:
+                return Place(root, path, root + 1)
+        return None
+
+    def named(self, name: str) -> Place | None:
+        """Return the header of a name that :meth:`name_of` gave, or that is searched for."""
+        if match := _EXACT.fullmatch(name):
+            root = int(match[1])
+            if GIVEN <= root < len(self._roots) and (path := self.look(root, match[3])) is not None:
+                return Place(root, path, int(match[2]) if match[2] else root + 1)
+        return self.search(name) if name else None
+
+    def name_of(self, place: Place) -> str:
+        """Return the name of a header: that by which it is searched for, unless another is found by that."""
+        found = self.search(place.path)
+        if found is not None and found[:2] == place[:2] and place.after != GIVEN:
+            return place.path
+        return place.exact_name
+
+    def look(self, root: int, name: str) -> str | None:
+        """Return the path of a header in one directory, normalised where that means the same file; None if not there.
+
+        An absolute path is nowhere: it says nothing on another machine.
+        """
+        key = (root, name)
+        if key not in self._paths:
+            self._paths[key] = self._look(root, name)
+        return self._paths[key]
+
+    def path(self, place: Place) -> Path:
+        """Return where a header is that is not given by content."""
+        return Path(self._path(place.root, place.path))
+
+    def read(self, place: Place) -> bytes:
+        """Return the content of a header."""
+        key = place[:2]
+        if key not in self._contents:
+            given = place.root == GIVEN
+            self._contents[key] = self._given[place.path] if given else _read(self._path(*key))
+        return self._contents[key]
+
+    def identity(self, place: Place) -> object:
+        """Return what is equal for two places of one file."""
+        if place.root == GIVEN:
+            return place.path
+        status = self.path(place).stat()
+        return status.st_dev, status.st_ino
+
+    def all_in(self, roots: int) -> Iterator[Place]:
+        """Return every header that is given, and every file in the first directories."""
+        yield from (Place(GIVEN, path) for path in sorted(self._given))
+        for number, root in enumerate(self._roots[:roots]):
+            for directory, inner, names in os.walk(root):
+                inner.sort()
+                for name in sorted(names):
+                    path = os.path.relpath(os.path.join(directory, name), root)  # noqa: PTH118 - as below
+                    if self.look(number, path) is not None:
+                        yield Place(number, path)
+
+    def _look(self, root: int, name: str) -> str | None:
+        if not name or name.startswith("/"):
+            return None
+        normal = os.path.normpath(name)
+        if root == GIVEN:
+            if name in self._given:
+                return name
+            return normal if normal in self._given and self._leads_through_directories(name) else None
+        if normal.startswith("../") and not self._beyond:
+            return None
+        path = self._path(root, name)
+        # Unlike Path.is_file, os.path.isfile takes any text for an answer.
+        if not os.path.isfile(path):  # noqa: PTH113
+            return None
+        if normal == name:
+            return name
+        # Behind a symbolic link, .. is another directory than that before it in the path.
+        there = self._path(root, normal)
+        return normal if os.path.isfile(there) and os.path.samefile(path, there) else name  # noqa: PTH113, PTH121
+
+    def _leads_through_directories(self, name: str) -> bool:
+        """Whether every directory that a name leaves by ``..`` has one of the given headers."""
+        parts = name.split("/")
+        left = {os.path.normpath("/".join(parts[:n])) for n, part in enumerate(parts) if part == ".." and n}
+        left = {directory for directory in left if not directory.startswith("..") and directory != "."}
+        return all(any(header.startswith(f"{directory}/") for header in self._given) for directory in left)
+
+    def _path(self, root: int, name: str) -> str:
+        return os.path.join(self._roots[root], name)  # noqa: PTH118 - a text that may be no path
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes().removeprefix(b"\xef\xbb\xbf")  # a BOM, which NVRTC does not take
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise JitltoError(what, code="jitlto-header-unreadable", where=path, hint="make it readable") from error

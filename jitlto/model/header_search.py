@@ -1,0 +1,297 @@
+"""Virtual headers: the closure of a source's includes, as names and contents.
+
+The compiler gets every header this way and never an include path: its output then depends on contents alone, and a
+header that was not given is a compile error, never a stale one. NVRTC looks a header up by the very text of the
+include, so that text is replaced by a name that only the header has which nvcc's preprocessor would read there. Where a
+macro makes the text, the header gets that name; where one name would have to be two headers, the source is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os.path
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from jitlto.model.directives import INCLUDES, Directive, all_directives, logical_line
+from jitlto.model.header_places import GIVEN, HeaderPlaces, Place
+from jitlto.model.header_texts import HINT_LITERAL, HeaderTexts, Text
+from jitlto.model.headers import Source
+from jitlto.model.macro_names import HeaderRequest, Macros
+from jitlto.model.sure_includes import sure_includes
+
+_DEFINED = re.compile(rb"#[ \t]*define[ \t]+(\w+)")
+_NO_MACROS = frozenset((b"pragma", b"line", b"error", b"warning", b"else", b"endif", *INCLUDES))
+
+
+class _Request(NamedTuple):
+    """A name that a macro makes: who asks for it, and what it means there."""
+
+    place: Place | None
+    name: str
+    found: Place | None
+
+
+class _Walk(NamedTuple):
+    """All headers that a source can reach."""
+
+    texts: dict[Place, Text]
+    requests: frozenset[_Request]
+    looked_up: frozenset[str]
+
+
+class HeaderSearch:
+    """Finds headers under a list of roots, the first that has one wins; files are read once.
+
+    Args:
+        roots: Directories of the author's headers, in the order of ``-I``.
+        given: Headers given by content, which win over every root.
+        system: Directories of a toolkit's headers, which come after the others.
+        options: Of the compiler; the macros that they define may name headers.
+        strict: Refuse what NVRTC cannot follow. Otherwise a source that may name any header reaches all of the roots'.
+        as_written: Leave all texts as they are, for a preprocessor with real directories: a header of the first root
+            (or given) has its path for a name, one of another root its exact name.
+        beyond: Whether a name may lead out of a directory.
+    """
+
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        given: Mapping[str, bytes] | None = None,
+        *,
+        system: Sequence[Path] = (),
+        options: Sequence[str] = (),
+        strict: bool = False,
+        as_written: bool = False,
+        beyond: bool = True,
+    ) -> None:
+        self._own = len(roots)
+        self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond)
+        self._options, self._strict, self._as_written = tuple(options), strict, as_written
+        self._texts = HeaderTexts(self._places, len(roots), strict=strict, as_written=as_written, options=self._options)
+        self._states: dict[str, str | None] = {}
+        self._made: dict[tuple[frozenset[Place], str], tuple[frozenset[_Request], frozenset[str]]] = {}
+
+    def find(self, name: str) -> bytes | None:
+        """Return the content of the header ``name``, None if no root has it."""
+        place = self._places.named(name)
+        return None if place is None else self._places.read(place)
+
+    def path(self, name: str) -> Path | None:
+        """Return the path of the header ``name``, None if no root has it."""
+        place = self._places.named(name)
+        return None if place is None or place.root == GIVEN else self._places.path(place)
+
+    def sha256(self, name: str) -> str | None:
+        """Return the SHA-256 of the header ``name``, with its root unless that is the first; None if there is none.
+
+        Of two equal headers in two roots, each includes what is beside itself.
+        """
+        if name not in self._states:
+            place = self._places.named(name)
+            self._states[name] = None if place is None else self._state(place)
+        return self._states[name]
+
+    def _state(self, place: Place) -> str:
+        digest = hashlib.sha256(self._places.read(place)).hexdigest()
+        return f"{digest}@{place.root}" if place.root > 0 else digest
+
+    def closure(self, text: bytes, extra: Iterable[str] = ()) -> Source:
+        """Return the source with every header that its includes, and theirs, can name in any branch.
+
+        A superset of what the compiler will read. Headers that no root has are left out: the compiler says which of
+        them it needed.
+
+        Args:
+            extra: Names that the compiler asked for, through macros that only it knows.
+
+        Raises:
+            JitltoError: ``jitlto-header-…``, if the headers would not be those that nvcc's preprocessor reads.
+        """
+        main = self._texts.read(None, text)
+        walk = self._walk(main, extra)
+        if self._as_written:
+            return Source(text, self._tree(main, walk))
+        names = self._name(walk)
+        if names is None:
+            return Source(main.rewritten, {self._places.name_of(p): t.rewritten for p, t in walk.texts.items()})
+        headers: dict[str, bytes] = {}
+        for place, its in names.items():
+            headers |= dict.fromkeys(its, self._texts.rewrite(place, walk.texts[place], names))
+        return Source(self._texts.rewrite(None, main, names), headers)
+
+    def _tree(self, main: Text, walk: _Walk) -> dict[str, bytes]:
+        """Return the headers by their paths, and an empty file in each directory that a name leaves by ``..``."""
+        headers: dict[str, bytes] = {}
+        for place in walk.texts:
+            if os.path.normpath(place.path) != place.path:
+                what = f"{place.path} leads through a symbolic link and back"
+                self._texts.fail(place, what, "jitlto-header-ambiguous", "include the header by its own path")
+            headers[_tree_name(place.root, place.path)] = self._places.read(place)
+        for includer, read in [(None, main), *walk.texts.items()]:
+            for found in read.found:
+                if found.place is not None and "/../" in found.name.written:
+                    base = os.path.dirname(includer.path) if includer and found.place.after == GIVEN else ""  # noqa: PTH120
+                    parts = f"{base}/{found.name.written}".strip("/").split("/")
+                    for number, part in enumerate(parts):
+                        if part == ".." and number and parts[number - 1] != "..":
+                            directory = os.path.normpath("/".join(parts[:number]))
+                            headers.setdefault(_tree_name(found.place.root, f"{directory}/.directory"), b"")
+        return headers
+
+    def reachable(self, text: bytes) -> frozenset[str]:
+        """Return the names of the headers in :meth:`closure` of ``text``."""
+        return frozenset(self.closure(text).headers)
+
+    def surely_included(self, text: bytes) -> frozenset[str]:
+        """Return the names of the headers that ``text`` includes, or one of those, under no condition."""
+        texts = {place: read.text for place, read in self._walk(self._texts.read(None, text), ()).texts.items()}
+        guards = Counter(match for content in (text, *texts.values()) for match in _DEFINED.findall(content))
+        found: set[Place] = set()
+        pending: list[Place | None] = [None]
+        while pending:
+            place = pending.pop()
+            sure = sure_includes(text if place is None else texts[place])
+            if sure.guard is not None and guards[sure.guard] > 1:  # it may be skipped the first time too
+                continue
+            for word, quoted, name in sure.includes:
+                included = self._texts.resolve(place, word, HeaderRequest(quoted, name), set())
+                if included is not None and included not in found:
+                    found.add(included)
+                    pending.append(included)
+        return frozenset(map(self._places.name_of, found))
+
+    def looked_up(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
+        """Return every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
+
+        Where a file of such a name comes or goes, an include may mean another file.
+        """
+        main = self._texts.read(None, text)
+        places = [place for name in reads if (place := self._places.named(name)) is not None]
+        texts = {self._texts.settled(place): self._texts.read(self._texts.settled(place)) for place in places}
+        walk = self._follow(main, texts)
+        found = walk.looked_up.union(*(read.looked_up for read in (main, *texts.values())))
+        if self._as_written:  # what a macro names is known from what is read
+            found |= {Place(root, place.path).exact_name for place in texts for root in range(place.root)}
+        return found
+
+    # --- names that macros make ---
+
+    def _walk(self, main: Text, extra: Iterable[str]) -> _Walk:
+        texts: dict[Place, Text] = {}
+        given = {name: self._texts.settled(place) for name in extra if (place := self._places.search(name)) is not None}
+        requests = {_Request(None, name, place) for name, place in given.items()}
+        pending = [*(found.place for found in main.found), *given.values()]
+        while True:
+            while pending:
+                place = pending.pop()
+                if place is not None and place not in texts:
+                    texts[place] = self._texts.read(place)
+                    pending.extend(f.place for f in texts[place].found)
+            walk = self._follow(main, texts)
+            pending = [r.found for r in walk.requests if r.found is not None and r.found not in texts]
+            if not pending:
+                return walk._replace(requests=walk.requests | requests)
+
+    def _follow(self, main: Text, texts: dict[Place, Text]) -> _Walk:
+        """Add what macros may name in these texts."""
+        if not main.open and not any(read.open for read in texts.values()):
+            return _Walk(texts, frozenset(), frozenset())
+        own = [line for line in all_directives(main.text) if line[0] not in _NO_MACROS]
+        key = (frozenset(texts), repr((own, main.open)))
+        if key not in self._made:
+            self._made[key] = self._find_requests(main, texts)
+        requests, looked_up = self._made[key]
+        return _Walk(texts, requests, looked_up)
+
+    def _find_requests(self, main: Text, texts: Mapping[Place, Text]) -> tuple[frozenset[_Request], frozenset[str]]:
+        every: dict[Place | None, Text] = {None: main} | dict(texts.items())
+        macros = Macros([read.text for read in every.values()], self._options)
+        requests: set[_Request] = set()
+        looked_up: set[str] = set()
+        asked: list[tuple[Place | None, Directive]] = []
+        for place, read in every.items():
+            asked += [(place, d) for d in read.open if d.word != b"define"]
+        if any(d.word == b"define" for read in every.values() for d in read.open):
+            words = re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(macros.asking()))) + rb")\b")
+            asked += [(place, d) for place, read in every.items() for d in _conditions(read.text, words)]
+        for place, directive in asked:
+            operand = every[place].text[directive.start + len(directive.word) : directive.end]
+            names = macros.included(operand) if directive.word in INCLUDES else macros.asked(operand)
+            if names is None:
+                if self._texts.is_own(place):
+                    self._texts.refuse_unknown(place, every[place].text, directive)
+                    found = map(self._texts.settled, self._places.all_in(self._own))
+                    requests.update(_Request(None, self._places.name_of(p), p) for p in found)
+                continue
+            for request in names:
+                if request.name.startswith("/"):
+                    self._texts.refuse_absolute(place, every[place].text, directive, request.name)
+                requests.add(
+                    _Request(place, request.name, self._texts.resolve(place, directive.word, request, looked_up))
+                )
+        return frozenset(requests), frozenset(looked_up)
+
+    # --- names of headers ---
+
+    def _name(self, walk: _Walk) -> dict[Place, tuple[str, ...]] | None:
+        """Return the names of each header, several if macros spell it differently; None if all have the usual one."""
+        wanted: dict[str, set[Place | None]] = defaultdict(set)
+        for request in walk.requests:
+            wanted[request.name].add(request.found)
+        usual = {place: self._places.name_of(place) for place in walk.texts}
+        made = {name: place for name, places in wanted.items() for place in places if place is not None}
+        if self._strict:
+            self._check_requests(walk, wanted, set(usual.values()))
+        shared = self._shared(walk)
+        if not shared and all(usual.get(place) == name for name, place in made.items()):
+            return None
+        names: dict[Place, tuple[str, ...]] = {}
+        for place, name in usual.items():
+            others = (n for n, p in made.items() if p == place and n != name)
+            names[place] = (name if made.get(name, place) == place else place.exact_name, *sorted(others))
+        for places in shared:
+            names |= dict.fromkeys(places, (self._unite(walk, names, places),))
+        return names
+
+    def _check_requests(self, walk: _Walk, wanted: Mapping[str, set[Place | None]], usual: set[str]) -> None:
+        for request in sorted(walk.requests, key=lambda request: (request.name, request.place or ())):
+            places = wanted[request.name]
+            if len(places) > 1 or (places == {None} and request.name in usual):
+                what = f"a macro names {request.name!r}, which are different headers, or none, where it is used"
+                self._texts.fail(request.place, what, "jitlto-header-ambiguous", HINT_LITERAL)
+
+    def _shared(self, walk: _Walk) -> list[list[Place]]:
+        """Return the places of each file that is in several, and has ``#pragma once`` or is named by macros too."""
+        named = {request.found for request in walk.requests}
+        files: dict[object, list[Place]] = defaultdict(list)
+        for place, read in walk.texts.items():
+            if read.once:
+                files[self._places.identity(place)].append(place)
+        return [places for places in files.values() if len(places) > 1 or places[0] in named]
+
+    def _unite(self, walk: _Walk, names: Mapping[Place, tuple[str, ...]], places: Sequence[Place]) -> str:
+        """Return one name for a header with ``#pragma once``, which NVRTC knows by its name, in all its places."""
+        spelled = {request.name for request in walk.requests if request.found in places}
+        texts = {self._texts.rewrite(place, walk.texts[place], names) for place in places}
+        if self._strict and (len(spelled) > 1 or len(texts) > 1):
+            what = "#pragma once holds for one file, and this one is included as different ones"
+            self._texts.fail(min(places), what, "jitlto-header-once", "include it by one name, or use an include guard")
+        return min(spelled) if spelled else min(names[place][0] for place in places)
+
+
+def _tree_name(root: int, path: str) -> str:
+    return path if root < 1 else Place(root, path).exact_name
+
+
+def _conditions(text: bytes, words: re.Pattern[bytes]) -> Iterator[Directive]:
+    """Yield the conditions of a text that have one of some words."""
+    last = -1
+    for match in words.finditer(text):
+        start, end = logical_line(text, match.start())
+        if start != last and (word := re.match(rb"\s*(?:#|%:)\s*(if|elif)\b", text[start:end])):
+            last = start
+            yield Directive(word[1], start + word.start(1), end)
