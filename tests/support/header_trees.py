@@ -129,7 +129,7 @@ def ask_nvrtc(tree: Tree, directory: Path) -> Answer:
     except JitltoError as error:
         return Answer((), False, refused=error.code)
     try:
-        output = nvrtc.run_program(Program.whole(source, step), source.headers, step)
+        output = nvrtc.run_program(Program.whole(source), source.headers, step)
     except CompileError as error:
         stopped = "catastrophic error" in error.log
         missing = _MISSING.search(error.log)
