@@ -13,14 +13,15 @@ _NO_FOLDERS = frozenset({".git", ".hg", ".svn", ".mypy_cache", ".pytest_cache", 
 _EDITORS_FILE = re.compile(r"\..*\.sw[a-z]|\.#.*|.*~|\.DS_Store")
 
 
-def walk_sources(folders: Iterable[Path], *, hidden: bool, limit: int | None = None) -> Iterator[Path]:
-    """Yield the regular files below directories by every path that leads to them, also through symbolic links.
+def walk_sources(folders: Iterable[Path], *, thorough: bool, limit: int | None = None) -> Iterator[Path]:
+    """Yield the regular files below directories.
 
     Left out are virtual environments, and what version control, Python, tools and editors leave.
 
     Args:
         folders: The directories; one that is not there has no files.
-        hidden: Whether files and directories count whose names begin with a dot.
+        thorough: Whether names count that begin with a dot, and directories behind symbolic links, by every path that
+            leads to them. Much more than sources may be found this way.
         limit: The largest number of files.
 
     Raises:
@@ -28,14 +29,14 @@ def walk_sources(folders: Iterable[Path], *, hidden: bool, limit: int | None = N
     """
     count = 0
     for folder in folders:
-        for path in _walk(str(folder), hidden, ()):
+        for path in _walk(str(folder), thorough, ()):
             count += 1
             if limit is not None and count > limit:
                 raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(folder))
             yield Path(path)
 
 
-def _walk(folder: str, hidden: bool, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
+def _walk(folder: str, thorough: bool, above: tuple[tuple[int, int], ...]) -> Iterator[str]:
     try:
         status = os.stat(folder)  # noqa: PTH116 - texts, for thousands of files
         with os.scandir(folder) as listing:
@@ -46,10 +47,10 @@ def _walk(folder: str, hidden: bool, above: tuple[tuple[int, int], ...]) -> Iter
     if identity in above or any(entry.name == "pyvenv.cfg" for entry in entries):
         return
     for entry in entries:
-        if entry.name.startswith(".") and not hidden:
+        if not thorough and (entry.name.startswith(".") or (entry.is_symlink() and entry.is_dir())):
             continue
         if entry.is_dir():
             if entry.name not in _NO_FOLDERS:
-                yield from _walk(entry.path, hidden, (*above, identity))
+                yield from _walk(entry.path, thorough, (*above, identity))
         elif entry.is_file() and not _EDITORS_FILE.fullmatch(entry.name):  # reading a FIFO would block
             yield entry.path

@@ -10,8 +10,8 @@ import pytest
 from jitlto.storage.source_files import walk_sources
 
 
-def walk(folder: Path, *, hidden: bool = True, limit: int | None = None) -> list[str]:
-    return [str(path.relative_to(folder)) for path in walk_sources([folder], hidden=hidden, limit=limit)]
+def walk(folder: Path, *, thorough: bool = True, limit: int | None = None) -> list[str]:
+    return [str(path.relative_to(folder)) for path in walk_sources([folder], thorough=thorough, limit=limit)]
 
 
 def create(folder: Path, *names: str) -> None:
@@ -29,7 +29,7 @@ def test_files_below_a_directory_in_order(tmp_path: Path) -> None:
 def test_hidden_ones_count_or_not(tmp_path: Path) -> None:
     create(tmp_path, ".a/b.cuh", ".c.cuh", "d.cuh")
     assert walk(tmp_path) == [".a/b.cuh", ".c.cuh", "d.cuh"]
-    assert walk(tmp_path, hidden=False) == ["d.cuh"]
+    assert walk(tmp_path, thorough=False) == ["d.cuh"]
 
 
 def test_what_tools_leave_does_not(tmp_path: Path) -> None:
@@ -53,6 +53,7 @@ def test_links_are_followed_by_every_path_and_in_no_circle(tmp_path: Path) -> No
     found = walk(family)
     assert {"again/x.cuh", "real/x.cuh", "out/y.cuh", "file.cuh"} <= set(found)
     assert len(found) == len(set(found)) < 50
+    assert walk(family, thorough=False) == ["file.cuh", "real/x.cuh"]
 
 
 def test_a_limit(tmp_path: Path) -> None:

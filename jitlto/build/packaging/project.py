@@ -102,7 +102,7 @@ def list_sources(package: Package) -> list[Path]:
             if group.matrix and group.template:
                 sources.add(group.matrix)
                 folders.add(group.template.parent)  # templates include others of their directory
-        sources.update(walk_sources(folders, hidden=False))
+        sources.update(walk_sources(folders, thorough=False))
         sources.update(_find_headers(family, sources))
     root = package.config.root
     files = sorted({Path(os.path.normpath(path)) for path in sources})
@@ -115,7 +115,7 @@ def list_sources(package: Package) -> list[Path]:
 
 
 def _find_headers(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Path]:
-    """Find the headers that sources include: some are outside the include directories, or hidden in them."""
+    """Find the headers that sources include: some are outside the include directories, hidden, or behind links."""
     search = HeaderSearch(family.include)
     texts = [rendered.source.encode() for rendered in render_family(family)]
     texts += [path.read_bytes() for path in sorted(sources)]

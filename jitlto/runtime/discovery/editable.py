@@ -196,7 +196,7 @@ def _sources(family: declaration.FamilyDeclaration) -> Iterator[tuple[str, bytes
     for group in family.groups:
         folders.update(path.parent for path in (group.matrix, group.template) if path)
     search = HeaderSearch(family.include)
-    for path in walk_sources(sorted(folders), hidden=True, limit=_MOST_FILES):
+    for path in list(walk_sources(sorted(folders), thorough=True, limit=_MOST_FILES)):  # before any is read
         content = path.read_bytes()
         yield str(path), content
         # Headers outside the directories, such as "../common.cuh", are found by the includes.
