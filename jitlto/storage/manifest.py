@@ -179,9 +179,12 @@ def sign(path: Path, key: Path) -> Path:
         with files.open_regular(key) as (_, status):  # ssh-keygen would wait for a FIFO
             if status.st_size > _LARGEST_KEY:
                 raise _unsignable(path, f"{key} is not a key")
-        files.check_replaceable(signature)
     except OSError as error:
         raise _unsignable(path, f"{error.filename}: {error.strerror}") from error
+    try:
+        files.check_replaceable(signature)
+    except OSError as error:
+        raise _unwritable(signature, error) from error
     # A copy, so that the signature is written like every other file. Not standard input, where ssh-keygen could not
     # ask for a passphrase.
     with files.temporary_directory("jitlto-sign-") as directory:
@@ -297,7 +300,7 @@ def bytes_of(path: Path) -> bytes:
     try:
         with files.open_regular(path) as (file, status):
             if status.st_size > _LARGEST:
-                raise _invalid(path, f"longer than {_LARGEST >> 20} MiB")
+                raise _error("manifest-invalid", f"is larger than {_LARGEST >> 20} MiB", path, "check the path")
             return file.read(_LARGEST)
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from error

@@ -51,8 +51,8 @@ class SameSources:
             f"{first} and {other} have the same source, in which {names} changes nothing",
             code="family-same-source",
             where=where,
-            hint=f"use {names} in {self._group.template}, or remove it from key; if they are meant to be the same, "
-            f"declare it: shared = {shared}",
+            hint=f"use {names} in {self._group.template}, or remove it from key and from the matrix; if they are meant "
+            f"to be the same, declare it: shared = {shared}",
         )
 
 

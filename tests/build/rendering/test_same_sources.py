@@ -47,6 +47,18 @@ def test_a_key_parameter_that_the_source_does_not_use(tmp_path: Path) -> None:
         render(tmp_path, "template __global__ void kern<{{data_type}}, 4>();\n")
 
 
+def test_what_the_error_advises_helps(tmp_path: Path) -> None:
+    text = "template __global__ void kern<{{data_type}}, 4>();\n"
+    assert len(render(tmp_path / "used", text.replace("4", "{{veclen}}"))) == 4
+    assert len(render(tmp_path / "shared", text, shared("veclen"))) == 4
+    removed = FILES | {
+        "family.toml": TOML.replace(', "veclen"', ""),
+        "kern.json": '{"data_type": ["float", "double"]}',
+        "kern.cu.jinja": text,
+    }
+    assert len(list(render_family(load_family(write_family(tmp_path / "removed", removed))))) == 2
+
+
 def test_all_such_parameters_are_named_at_once(tmp_path: Path) -> None:
     with raises(FamilyError, "family-same-source", hint='["data_type", "veclen"]'):
         render(tmp_path, "template __global__ void kern<float, 4>();\n")
