@@ -81,6 +81,7 @@ def test_comparisons_that_say_what_they_mean(expression: str, expected: bool) ->
     assert render(condition(expression)) == ("yes" if expected else "no")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=6), st.one_of(st.integers(), st.floats(allow_nan=False), st.booleans()))
 def test_no_text_is_ever_found_equal_or_unequal_to_a_number(text: str, number: float) -> None:
     literal = str(number).lower() if isinstance(number, bool) else f"({number!r})"
@@ -93,6 +94,7 @@ def test_no_text_is_ever_found_equal_or_unequal_to_a_number(text: str, number: f
             render(condition(f"{literal} {operation} x"), x=text)
 
 
+@pytest.mark.slow
 @given(st.integers(-(10**6), 10**6))
 def test_a_number_in_a_matrix_is_equal_to_itself_once_converted(number: int) -> None:
     assert render(condition(f"x|int == ({number})"), x=str(number)) == "yes"
