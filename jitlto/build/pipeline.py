@@ -8,7 +8,6 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import NoneType
 
 from jitlto.build import shards, validate
 from jitlto.build.assemble import assemble
@@ -74,10 +73,14 @@ def build(
     """
     begin = time.perf_counter()
     output = Path(output)
-    check_type(jobs, (int, NoneType), "jobs must be a number")
-    check_type(executor, (Executor, NoneType), "executor must be a concurrent.futures.Executor")
-    check_type(cache, (Cache, NoneType), "cache must be a Cache, as open_cache returns")
-    check_type(shard, (Shard, NoneType), "shard must be a Shard")
+    for value, expected, what in (
+        (jobs, int, "jobs must be a number"),
+        (executor, Executor, "executor must be a concurrent.futures.Executor"),
+        (cache, Cache, "cache must be a Cache, as open_cache returns"),
+        (shard, Shard, "shard must be a Shard"),
+    ):
+        if value is not None:
+            check_type(value, expected, what)
     if not output.parent.is_dir():
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")

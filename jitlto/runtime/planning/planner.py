@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from types import NoneType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from jitlto.errors import JitltoError, PlanError
@@ -64,7 +63,8 @@ class Planner(Generic[Loaded]):
         configuration: Mapping[str, object],
         load: Callable[[Plan], Loaded],
     ) -> None:
-        check_type(entry, (str, NoneType), "entry must be the name of a group")
+        if entry is not None:
+            check_type(entry, str, "entry must be the name of a group")
         self._family = family
         self._services = services
         self._load = load
