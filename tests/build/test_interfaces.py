@@ -108,6 +108,17 @@ def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> Non
     assert ["float activation<float>(float)" in advice for advice in report.advice] == [True]
 
 
+@pytest.mark.parametrize(
+    "condition", ["#if 0", "#ifdef NEVER", "#if __has_include(<none.h>)", "/*", 'constexpr const char* text = R"(']
+)
+def test_an_interface_under_a_condition_is_not_included(build_family: BuildFamily, condition: str) -> None:
+    end = {"/": "*/", "c": ')";'}.get(condition[0], "#endif")
+    kernel = f'{condition}\n#include "activation.cuh"\n{end}\n{FLOAT}\n'
+    kernel += "__global__ void kern(float* x) { *x = activation(*x); }\n"
+    with raises(BuildError, "build-interface-not-included", "activation.cuh"):
+        build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
+
+
 #: The kernel calls a function of the same size and another meaning: nothing but an interface shows it.
 SLIP = family("", "__device__ int activation(float x) { return x > 0; }") | {
     "kern.cu.jinja": "__device__ float activation(float x);\n__global__ void kern(float* x) { *x = activation(*x); }\n"

@@ -309,6 +309,54 @@ def test_a_different_host_compiler_changes_the_identity(compiler: Compiler, tmp_
     assert by_path == by_file == by_folder != compiler.identity
 
 
+def test_another_program_of_the_same_version_is_another_identity(compiler: Compiler, tmp_path: Path) -> None:
+    host = tmp_path / "gcc"
+    identities = []
+    for options in ("", "-DWRAPPED "):
+        host.write_text(f'#!/bin/sh\nexec {compiler._host} {options}"$@"\n')
+        host.chmod(0o755)
+        identities.append(Compiler({"PATH": os.environ["PATH"], "NVCC_CCBIN": str(host)}).identity)
+    assert len({compiler.identity, *identities}) == 3
+
+
+@pytest.mark.slow
+def test_an_absolute_path_that_macros_make_is_refused(compiler: Compiler, tmp_path: Path) -> None:
+    (tmp_path / "h.h").write_text("")
+    with raises(CompileError, "compile-absolute-include", str(tmp_path)):
+        compile_text(compiler, f'#include "{tmp_path}/h.h"\n')
+
+
+@pytest.mark.slow
+def test_the_include_directories_are_searched_in_order_beside_the_includer_first(
+    compiler: Compiler, tmp_path: Path
+) -> None:
+    files = {
+        "a/k.h": "#define A\n#include_next <k.h>\n",
+        "b/k.h": "#define B\n",
+        "b/h.h": '#define NAME "near.h"\n#include NAME\n',
+        "b/near.h": "#define NEAR\n",
+        "a/near.h": "#error\n",
+        "common.h": "#define COMMON\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    text = b"""#include <k.h>
+#include "h.h"
+#include "../common.h"
+#if !defined(A) || !defined(B) || !defined(NEAR) || !defined(COMMON) || __has_include("include/k.h")
+#error
+#endif
+"""
+    search = HeaderSearch([tmp_path / "a", tmp_path / "b"], as_written=True)
+    compiled = compiler.compile(
+        CompileJob("nvcc", compiler.identity, search.closure(text), BASE, OPTIONS, (ImageKind.PTX,))
+    )
+    own = [name for name in compiled.reads if not name.startswith("<")]
+    assert own == ["+1//h.h", "+1//k.h", "+1//near.h", "../common.h", "k.h"]
+    assert all(search.find(name) is not None for name in own)
+
+
 def test_a_killed_nvcc_is_an_error_with_the_signal(compiler: Compiler, tmp_path: Path) -> None:
     killed = Compiler()
     script = tmp_path / "toolkit" / "bin" / "nvcc"

@@ -15,6 +15,7 @@ from jitlto.cuda.nvjitlink import InputKind
 from jitlto.errors import (
     CompileError,
     InterfaceMismatchError,
+    JitltoError,
     LinkError,
     MissingProviderError,
     PlanError,
@@ -616,6 +617,14 @@ def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: Ca
         with pytest.raises(CompileError):
             inputs.from_source("nonsense", "user.cu", mini.record, kept)
     assert source_keys(kept) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["#define R /opt\n#define H <R/h.h>\n#include H\n", "#if __has_include(</opt/h.h>)\n#endif\n"]
+)
+def test_an_absolute_path_in_a_source_is_refused_however_it_is_made(text: str) -> None:
+    with raises(JitltoError, "jitlto-header-absolute", "/opt/h.h"):
+        compile_once(text.encode(), (), BASE, (), None)
 
 
 @pytest.mark.slow
