@@ -61,7 +61,7 @@ NAMES = ["loops", "says", "calls", "dispatches", "reads", "nested", "stacked", "
 def bodies(text: str) -> dict[str, str]:
     """Return the hashes of the weak definitions; unoptimised code has those that would be inlined away."""
     options = ("--std=c++17", "--relocatable-device-code=true", "--device-debug")
-    source = Source(f"#define __forceinline__ __inline__\n{text}".encode(), {})
+    source = Source(f"#undef __forceinline__\n#define __forceinline__ __inline__\n{text}".encode(), {})
     module = parse_ptx(nvrtc.run_step(source, Step("ptx", Architecture(75), options)).data.decode())
     found = Bodies(module)
     return {symbol.name: found.hash(symbol.name) for symbol in module.provides if symbol.weak}

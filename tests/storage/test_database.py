@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -33,7 +34,7 @@ from jitlto.model.fragment import (
 )
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
-from jitlto.storage import database_writer
+from jitlto.storage import database_writer, serialization
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 
@@ -564,3 +565,10 @@ def test_a_forked_process_reads_by_itself_though_a_thread_was_reading(mini_path:
             _, status = os.waitpid(child, 0)
         assert os.waitstatus_to_exitcode(status) == 0
         assert database.read(image) == data
+
+
+def test_a_record_with_a_field_of_older_builds_is_read() -> None:
+    """Builds recorded hashes of inline functions, which nothing reads any more."""
+    whole = fragment("op", "float", b"data")
+    record = json.loads(serialization.encode_fragment(whole)) | {"weak": [["_Z6helperf", "ab" * 32]]}
+    assert serialization.decode_fragment(json.dumps(record).encode()) == whole

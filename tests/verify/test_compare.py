@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.model.versions import Version
 from jitlto.storage.check_result import CheckResult
 from jitlto.verify.check import check
 from tests.support.families import built
@@ -205,3 +206,11 @@ def test_definitions_are_compared_for_every_architecture(compare: Compare) -> No
     assert compare(mine, theirs).holds
     assert not compare(mine, theirs, archs='archs = ["75", "90"]').holds
     assert compare(mine, mine, archs='archs = ["75", "90"]').holds
+
+
+def test_a_family_that_cannot_be_compared_is_noted(compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jitlto.cuda.nvjitlink.version", lambda: Version(12, 0))
+    result = compare(SAME, SAME, archs='images = ["ltoir"]')
+    assert result.holds
+    assert result.families[0].compared is None
+    assert [note.kind for note in result.families[0].notes] == ["uncompared"]
