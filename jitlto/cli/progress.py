@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TextIO
 
@@ -56,6 +56,10 @@ class _Lines(Tally):
         self._stream = stream
         self._interval = interval
         self._last = clock()
+
+    def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
+        self._last = self._clock()
+        super().started(keys, costs)
 
     def changed(self) -> None:
         now = self._clock()
