@@ -17,6 +17,7 @@ from jitlto.model.macro_names import HeaderRequest
 
 #: Advice on a name that a macro makes.
 HINT_LITERAL = 'write its name in the #include, or compile the family with toolchain = "nvcc"'
+_SOURCE = "the source"  # in errors, for it has no name here
 _ELSE_DEFINED = re.compile(rb"(?:#|%:)[ \t]*elifn?def\b")
 _TRIGRAPH = re.compile(rb"\?\?[=/]")
 _ONCE = re.compile(rb"\bonce\b")
@@ -193,8 +194,21 @@ class HeaderTexts:
 
     def fail(self, place: Place | None, what: str, code: str, hint: str, line: int | None = None) -> NoReturn:
         """Raise the error for a text."""
-        where = "the source" if place is None else self._places.name_of(place)
+        where = _SOURCE if place is None else self._places.name_of(place)
         raise JitltoError(what, code=code, where=where if line is None else f"{where}:{line}", hint=hint)
+
+
+def name_source(error: JitltoError, name: str, lines_before: int) -> None:
+    """Give the source its name in an error about headers.
+
+    Args:
+        error: As a search for headers raised it; an error in a header stays as it is.
+        name: The source's name.
+        lines_before: The lines that were put before the author's own.
+    """
+    source, _, line = (error.where or "").rpartition(":")
+    if source == _SOURCE:
+        error.where = f"{name}:{int(line) - lines_before}"
 
 
 def _has_neighbours(place: Place | None) -> TypeGuard[Place]:

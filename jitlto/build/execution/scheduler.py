@@ -26,6 +26,7 @@ from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import CompileError, JitltoError
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.header_texts import name_source
 from jitlto.model.headers import Source, split_leading_includes
 from jitlto.storage.lock import FileLock
 
@@ -52,8 +53,17 @@ class CompileRequest:
 
     @property
     def closure(self) -> Source:
-        """The source with all headers that it can reach."""
-        return self.config.closure(self.rendered.source)
+        """The source with all headers that it can reach.
+
+        Raises:
+            JitltoError: A header cannot be read, or what an include names cannot be told.
+        """
+        rendered = self.rendered
+        try:
+            return self.config.closure(rendered.source)
+        except JitltoError as error:
+            name_source(error, rendered.origin, rendered.source.removesuffix(rendered.text).count("\n"))
+            raise
 
     @property
     def own_closure(self) -> Source:
@@ -163,9 +173,16 @@ class Scheduler:
                 self._take_cached(positions, compiled)
                 continue
             request = self._requests[positions[0]]
+            try:
+                source = request.closure
+            except JitltoError as error:
+                if not self.keep_going:
+                    raise
+                self._report(positions, config, error)
+                continue
             seconds = recorded.get(str(request.key))
-            cost = estimate(request.closure, len(config.architectures)) if seconds is None else int(seconds * 1000)
-            task = _Task(source_key, request, positions, request.closure, cost)
+            cost = estimate(source, len(config.architectures)) if seconds is None else int(seconds * 1000)
+            task = _Task(source_key, request, positions, source, cost)
             if (same := tasks.setdefault(task.key, task)) is not task:
                 same.positions += positions
         heads = [(task.request.config, split_leading_includes(task.source.text)[0]) for task in tasks.values()]
@@ -261,16 +278,19 @@ class Scheduler:
 
     def _fail(self, task: _Task, error: JitltoError) -> None:
         task.release()
-        for position in task.positions:
-            rendered = self._requests[position].rendered
-            described = _describe(error, rendered, task.request.config)
-            self._outcome.failures.append((position, Failure(rendered, described)))
-            self.observer.failed(rendered.key, described)
+        self._report(task.positions, task.request.config, error)
         if not self.keep_going:
             # Finish earlier requests, so that the reported failure does not depend on the order of compiles.
             first = min(position for position, _ in self._outcome.failures)
             self._waiting = [t for t in self._waiting if t.positions[0] < first]
             self._claimed = [t for t in self._claimed if t.positions[0] < first]
+
+    def _report(self, positions: Sequence[int], config: CompileConfig, error: JitltoError) -> None:
+        for position in positions:
+            rendered = self._requests[position].rendered
+            described = _describe(error, rendered, config)
+            self._outcome.failures.append((position, Failure(rendered, described)))
+            self.observer.failed(rendered.key, described)
 
 
 def _describe(error: JitltoError, rendered: RenderedSource, config: CompileConfig) -> JitltoError:

@@ -11,11 +11,12 @@ from msgspec import Struct
 from jitlto.cuda import diagnostics, nvfatbin, nvjitlink, nvrtc
 from jitlto.cuda.nvfatbin import FatbinKind
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.errors import CompileError, LinkError, PlanError
+from jitlto.errors import CompileError, JitltoError, LinkError, PlanError
 from jitlto.model import ptx
 from jitlto.model.compatibility import can_link_for, linkable_architectures
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Symbol, SymbolKind
+from jitlto.model.header_texts import name_source
 from jitlto.model.resolve import UserSymbols
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.user_code.compilation import compile_once
@@ -108,6 +109,11 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         return compile_once(whole, family.headers, base_architecture(family), family.options, store)
     except CompileError as error:
         raise diagnostics.annotate(error, name, text, name) from None
+    except JitltoError as error:
+        name_source(error, name, len(family.interfaces) + 1)
+        if error.code.startswith("jitlto-header"):
+            error.hint = "name a header of the family or of the toolkit in the #include, or copy the header's text"
+        raise
 
 
 def from_ptx(data: bytes | str, name: str) -> UserInput:

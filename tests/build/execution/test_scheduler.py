@@ -25,7 +25,7 @@ from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.cuda import toolkit
-from jitlto.errors import BuildError, CompileError, ToolchainError
+from jitlto.errors import BuildError, CompileError, JitltoError, ToolchainError
 from jitlto.model.fragment import FragmentKey
 from jitlto.storage import declaration
 from jitlto.storage.cache_dir import CacheDir
@@ -311,6 +311,18 @@ def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: M
     causes = "no_such_name", "[render-undefined]", "[build-no-kernel]"
     with raises(FailedFragmentsError, None, "6 of 6 fragments", "3 causes", *causes):
         make(files, keep_going=True)
+
+
+@pytest.mark.parametrize("keep_going", [False, True])
+def test_an_include_that_cannot_be_told_names_template_combination_and_line(make: Make, keep_going: bool) -> None:
+    """The group has an interface, which stands before the lines of the source."""
+    files = {"op.cu.jinja": MINI["op.cu.jinja"] + "#include __FILE__\n"}
+    line = files["op.cu.jinja"].count("\n")
+    names = "op.cu.jinja (group op, ", "data_type=float", f"):{line}: ", "[jitlto-header-unknown]"
+    with pytest.raises(JitltoError) as caught:
+        make(MINI | files, keep_going=keep_going)
+    assert all(name in str(caught.value) for name in names)
+    assert isinstance(caught.value, FailedFragmentsError) == keep_going
 
 
 @pytest.mark.slow

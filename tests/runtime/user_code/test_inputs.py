@@ -241,6 +241,26 @@ def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Pat
         planner.add_source(f'#include "{header}"\n' + OP).plan()
 
 
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ('#define H "{path}"\n#include H', "absolute"),
+        ("#define S(x) #x\n#define X(x) S(x)\n#define A\n#include X(A{path})", "absolute"),
+        ('\n#if __has_include("{path}")\n#endif', "absolute"),
+        ('#line 1 "{path}"\n#include __FILE__', "unknown"),
+    ],
+)
+def test_no_macro_makes_the_name_of_a_file_of_the_machine(
+    planner: Planner, tmp_path: Path, lines: str, code: str
+) -> None:
+    header = tmp_path / "private.cuh"
+    header.write_text("#define PRIVATE 1\n")
+    text = lines.format(path=header)
+    line = next(number for number, line in enumerate(text.split("\n"), 1) if "include" in line)
+    with raises(JitltoError, f"jitlto-header-{code}", where=f"mine.cu:{line}", hint="of the toolkit"):
+        planner.add_source(f"{text}\n{OP}", "mine.cu").plan()
+
+
 def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(planner: Planner) -> None:
     text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
     with raises(MissingProviderError, None, "elsewhere(float)", "user.cu"):
