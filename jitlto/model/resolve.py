@@ -110,7 +110,7 @@ def resolve(
     return Resolution(
         entry,
         tuple(sorted(chosen[1:], key=lambda fragment: fragment.key)),
-        tuple(sorted((name, values[0]) for name, values in parameter_values(chosen).items() if len(values) == 1)),
+        tuple(sorted(_agreed(chosen).items())),
     )
 
 
@@ -213,7 +213,11 @@ def _choose_providers(
 
 def _agreed(fragments: Iterable[Fragment]) -> dict[str, str]:
     """Return the parameters for which all fragments that have them have one value."""
-    return {name: values[0] for name, values in parameter_values(fragments).items() if len(values) == 1}
+    values: dict[str, set[str]] = {}
+    for fragment in fragments:
+        for name, value in fragment.key.parameters:
+            values.setdefault(name, set()).add(value)
+    return {name: next(iter(several)) for name, several in values.items() if len(several) == 1}
 
 
 def _name_owners(chosen: Iterable[Fragment], supplied: Iterable[UserSymbols]) -> list[_Owner]:

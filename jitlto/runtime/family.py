@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, LinkError
 from jitlto.model.text import check_type
-from jitlto.model.types import cpp_name, is_exact
+from jitlto.model.types import EXACT, cpp_name, is_exact
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
@@ -266,12 +266,13 @@ class KernelFamily:
             return self._requests[request]
         except (KeyError, TypeError):
             pass  # TypeError: a value that cannot be hashed
-        try:
-            spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
-            request = (*how, tuple(spelled.items()), tuple(map(type, spelled.values())))
-            return self._requests[request]
-        except (KeyError, TypeError):
-            pass  # TypeError: an invalid value, which planning reports
+        if not EXACT.issuperset(types):
+            try:
+                spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
+                request = (*how, tuple(spelled.items()), tuple(map(type, spelled.values())))
+                return self._requests[request]
+            except (KeyError, TypeError):
+                pass  # TypeError: an invalid value, which planning reports
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         capability = device.current().compute_capability
         cache, key, launcher = self.session.lookup_cache, None, None

@@ -3,6 +3,12 @@
 One file per entry: magic, the payload's SHA-256, payload. It is written under a temporary name in the same directory
 and renamed, so that a reader sees all of it or nothing. A damaged file is a miss, and is replaced. When the directory
 outgrows its bound, the least recently used entries are removed.
+
+Locks between processes only save work: on a file system without locks, work goes on without them. They are not those of
+filelock: where ``flock`` answers ENOSYS, it takes a lock file that an earlier process has left for a lock, and in some
+releases it waits where ``flock`` answers ENOLCK.
+
+This module is longer than most, because each further one would add 0.1 ms to a cold launch.
 """
 
 from __future__ import annotations
@@ -13,14 +19,11 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from jitlto.model.frozen import Frozen
 from jitlto.storage.files import check_path
 
-if TYPE_CHECKING:
-    from jitlto.storage.lock import FileLock
-
+_POLL = 0.05  # seconds
 _MAGIC = b"jitlto store 1\n"
 _HEAD = len(_MAGIC) + 32
 _TOUCH_INTERVAL = 3600.0  # seconds: resolution of an entry's time of last use
@@ -57,6 +60,67 @@ class Usage(Frozen):
 
     entries: dict[str, int]
     size: int
+
+
+class NoLocksError(OSError):
+    """A file system has no locks: those over a network, and some in containers."""
+
+
+class FileLock:
+    """An exclusive lock on a file, between processes and between threads; it ends with its process.
+
+    Args:
+        path: The file; it is created if it is missing, never changed, and left in place, because a file that is removed
+            could be locked twice.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this object has the lock."""
+        return self._descriptor is not None
+
+    def acquire(self, timeout: float = 0.0) -> bool:
+        """Acquire the lock; return False if another holds it, still after ``timeout`` seconds.
+
+        Raises:
+            NoLocksError: If the file system has no locks.
+            OSError: If the file cannot be opened.
+        """
+        import fcntl  # imported lazily: readers do not need it
+
+        end = time.monotonic() + timeout
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        return False
+                    time.sleep(_POLL)
+                except OSError as error:
+                    raise NoLocksError(error.errno, error.strerror, str(self.path)) from error
+                else:
+                    self._descriptor, descriptor = descriptor, -1
+                    return True
+        finally:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+    def release(self) -> None:
+        """Release the lock, if this object has it."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            import fcntl
+
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a forked process may have a copy, which closing leaves locked
+            finally:
+                os.close(descriptor)
 
 
 class CacheDir:
@@ -139,8 +203,6 @@ class CacheDir:
         Never waits. A claim ends with its process. It only saves work: where locks do not work, or if the directory is
         read-only, every process gets one.
         """
-        from jitlto.storage.lock import FileLock, NoLocksError  # imported lazily: readers do not need it
-
         lock = FileLock(self.directory / "locks" / f"{key[:_LOCK_DIGITS]}.lock")
         if self.readonly:
             return lock

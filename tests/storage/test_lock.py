@@ -14,8 +14,7 @@ import pytest
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import open_cache
 from jitlto.storage import declaration
-from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.lock import FileLock
+from jitlto.storage.cache_dir import CacheDir, FileLock
 from tests.support.families import MINI, write_family
 from tests.support.outputs import SPECIAL, special_file
 from tests.support.process import started
@@ -58,7 +57,7 @@ def test_a_lock_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     path = tmp_path / "x.lock"
     code = (
-        "import sys, time; from pathlib import Path; from jitlto.storage.lock import FileLock\n"
+        "import sys, time; from pathlib import Path; from jitlto.storage.cache_dir import FileLock\n"
         "print(FileLock(Path(sys.argv[1])).acquire(), flush=True); time.sleep(60)"
     )
     with started("-c", code, path) as process:

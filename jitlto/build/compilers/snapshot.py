@@ -27,8 +27,8 @@ from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Output, Program, Step
 from jitlto.errors import CompileError
 from jitlto.model.headers import Source, digest_headers
+from jitlto.storage.cache_dir import FileLock
 from jitlto.storage.files import temporary_directory
-from jitlto.storage.lock import FileLock
 
 #: The least number of sources with the same includes for which a template pays.
 LEAST_SHARERS = 3

@@ -28,7 +28,7 @@ from jitlto.errors import CompileError, JitltoError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.header_texts import name_source
 from jitlto.model.headers import Source, split_leading_includes
-from jitlto.storage.lock import FileLock
+from jitlto.storage.cache_dir import FileLock
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job

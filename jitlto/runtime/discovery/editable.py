@@ -25,9 +25,8 @@ from jitlto.model.header_places import is_outside
 from jitlto.model.header_search import HeaderSearch
 from jitlto.runtime.discovery import lookup_cache
 from jitlto.storage import declaration, files
-from jitlto.storage.cache_dir import CacheDir
+from jitlto.storage.cache_dir import CacheDir, FileLock, NoLocksError
 from jitlto.storage.files import SUFFIX, digest_of
-from jitlto.storage.lock import FileLock, NoLocksError
 from jitlto.storage.source_files import walk_sources
 
 if TYPE_CHECKING:

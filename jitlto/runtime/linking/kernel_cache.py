@@ -20,7 +20,7 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
 if TYPE_CHECKING:  # imported by the store when it takes a lock
-    from jitlto.storage.lock import FileLock
+    from jitlto.storage.cache_dir import FileLock
 
 V = TypeVar("V")
 

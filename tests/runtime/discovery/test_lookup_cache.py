@@ -554,7 +554,7 @@ def test_finding_a_kernel_loads_no_planner_no_linker_and_no_sqlite(mini_path: Pa
     assert warm[0] == cold[0]
     assert (cold[1], warm[1]) == ("link", "disk")
     slow = {
-        "sqlite3", "logging", "jitlto.storage.lock", "dataclasses", "msgspec", "cuda.bindings.nvjitlink",
+        "sqlite3", "logging", "fcntl", "dataclasses", "msgspec", "cuda.bindings.nvjitlink",
         "jitlto.storage.database", "jitlto.model.fragment",
         "jitlto.runtime.planning.planner", "jitlto.runtime.planning.plan", "jitlto.cuda.nvjitlink",
     }  # fmt: skip
