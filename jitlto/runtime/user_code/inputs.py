@@ -111,7 +111,7 @@ def _compile(text: str, name: str, family: FamilyRecord, store: CacheDir | None)
         raise diagnostics.annotate(error, name, text, name) from None
     except JitltoError as error:
         name_source(error, name, len(family.interfaces) + 1)
-        if error.code.startswith("jitlto-header"):
+        if error.code.startswith("jitlto-header-"):
             error.hint = "name a header of the family or of the toolkit in the #include, or copy the header's text"
         raise
 
