@@ -12,18 +12,20 @@ import hashlib
 import os.path
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
 from jitlto.model.directives import INCLUDES, Directive, all_directives, logical_line
 from jitlto.model.header_places import GIVEN, HeaderPlaces, Place
-from jitlto.model.header_texts import HINT_LITERAL, HeaderTexts, Text
+from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, Text
 from jitlto.model.headers import Source
-from jitlto.model.macro_names import HeaderRequest, Macros
+from jitlto.model.macro_names import HeaderRequest, Macros, mentions
 from jitlto.model.sure_includes import sure_includes
 
 _DEFINED = re.compile(rb"#[ \t]*define[ \t]+(\w+)")
+_WORD = re.compile(rb"\w+")
 _NO_MACROS = frozenset((b"pragma", b"line", b"error", b"warning", b"else", b"endif", *INCLUDES))
 
 
@@ -35,12 +37,23 @@ class _Request(NamedTuple):
     found: Place | None
 
 
+class _Requests(NamedTuple):
+    """All requests of some texts, where they were looked for, and the words that mattered."""
+
+    requests: frozenset[_Request]
+    looked_up: frozenset[str]
+    consulted: frozenset[bytes]
+
+
 class _Walk(NamedTuple):
     """All headers that a source can reach."""
 
     texts: dict[Place, Text]
     requests: frozenset[_Request]
     looked_up: frozenset[str]
+
+
+_Names = dict[Place, tuple[str, ...]]
 
 
 class HeaderSearch:
@@ -73,7 +86,8 @@ class HeaderSearch:
         self._options, self._strict, self._as_written = tuple(options), strict, as_written
         self._texts = HeaderTexts(self._places, len(roots), strict=strict, as_written=as_written, options=self._options)
         self._states: dict[str, str | None] = {}
-        self._made: dict[tuple[frozenset[Place], str], tuple[frozenset[_Request], frozenset[str]]] = {}
+        self._made: dict[frozenset[Place], _Requests] = {}
+        self._closures: dict[tuple[frozenset[Place], frozenset[_Request]], tuple[_Names | None, dict[str, bytes]]] = {}
 
     def find(self, name: str) -> bytes | None:
         """Return the content of the header ``name``, None if no root has it."""
@@ -115,13 +129,20 @@ class HeaderSearch:
         walk = self._walk(main, extra)
         if self._as_written:
             return Source(text, self._tree(main, walk))
+        key = (frozenset(walk.texts), walk.requests)
+        if key not in self._closures:
+            self._closures[key] = self._make_closure(walk)
+        names, headers = self._closures[key]
+        return Source(main.rewritten if names is None else self._texts.rewrite(None, main, names), headers)
+
+    def _make_closure(self, walk: _Walk) -> tuple[_Names | None, dict[str, bytes]]:
         names = self._name(walk)
         if names is None:
-            return Source(main.rewritten, {self._places.name_of(p): t.rewritten for p, t in walk.texts.items()})
+            return None, {self._places.name_of(place): read.rewritten for place, read in walk.texts.items()}
         headers: dict[str, bytes] = {}
         for place, its in names.items():
             headers |= dict.fromkeys(its, self._texts.rewrite(place, walk.texts[place], names))
-        return Source(self._texts.rewrite(None, main, names), headers)
+        return names, headers
 
     def _tree(self, main: Text, walk: _Walk) -> dict[str, bytes]:
         """Return the headers by their paths, and an empty file in each directory that a name leaves by ``..``."""
@@ -200,15 +221,18 @@ class HeaderSearch:
         """Add what macros may name in these texts."""
         if not main.open and not any(read.open for read in texts.values()):
             return _Walk(texts, frozenset(), frozenset())
-        own = [line for line in all_directives(main.text) if line[0] not in _NO_MACROS]
-        key = (frozenset(texts), repr((own, main.open)))
-        if key not in self._made:
-            self._made[key] = self._find_requests(main, texts)
-        requests, looked_up = self._made[key]
-        return _Walk(texts, requests, looked_up)
+        places = frozenset(texts)
+        if places not in self._made:
+            self._made[places] = self._find_requests({None: NOTHING} | dict(texts.items()))
+        made = self._made[places]
+        words = {
+            word for name, rest in all_directives(main.text) if name not in _NO_MACROS for word in _WORD.findall(rest)
+        }
+        if main.open or not made.consulted.isdisjoint(words):
+            made = self._find_requests({None: main} | dict(texts.items()))
+        return _Walk(texts, made.requests, made.looked_up)
 
-    def _find_requests(self, main: Text, texts: Mapping[Place, Text]) -> tuple[frozenset[_Request], frozenset[str]]:
-        every: dict[Place | None, Text] = {None: main} | dict(texts.items())
+    def _find_requests(self, every: Mapping[Place | None, Text]) -> _Requests:
         macros = Macros([read.text for read in every.values()], self._options)
         requests: set[_Request] = set()
         looked_up: set[str] = set()
@@ -216,8 +240,8 @@ class HeaderSearch:
         for place, read in every.items():
             asked += [(place, d) for d in read.open if d.word != b"define"]
         if any(d.word == b"define" for read in every.values() for d in read.open):
-            words = re.compile(rb"\b(?:" + b"|".join(map(re.escape, sorted(macros.asking()))) + rb")\b")
-            asked += [(place, d) for place, read in every.items() for d in _conditions(read.text, words)]
+            for place, read in every.items():
+                asked += [(place, directive) for directive in _conditions(read.text, macros.asking())]
         for place, directive in asked:
             operand = every[place].text[directive.start + len(directive.word) : directive.end]
             names = macros.included(operand) if directive.word in INCLUDES else macros.asked(operand)
@@ -233,7 +257,7 @@ class HeaderSearch:
                 requests.add(
                     _Request(place, request.name, self._texts.resolve(place, directive.word, request, looked_up))
                 )
-        return frozenset(requests), frozenset(looked_up)
+        return _Requests(frozenset(requests), frozenset(looked_up), macros.consulted)
 
     # --- names of headers ---
 
@@ -266,7 +290,7 @@ class HeaderSearch:
 
     def _shared(self, walk: _Walk) -> list[list[Place]]:
         """Return the places of each file that is in several, and has ``#pragma once`` or is named by macros too."""
-        named = {request.found for request in walk.requests}
+        named = {r.found for r in walk.requests if r.found and self._places.name_of(r.found) != r.name}
         files: dict[object, list[Place]] = defaultdict(list)
         for place, read in walk.texts.items():
             if read.once:
@@ -287,11 +311,13 @@ def _tree_name(root: int, path: str) -> str:
     return path if root < 1 else Place(root, path).exact_name
 
 
-def _conditions(text: bytes, words: re.Pattern[bytes]) -> Iterator[Directive]:
-    """Yield the conditions of a text that have one of some words."""
-    last = -1
-    for match in words.finditer(text):
-        start, end = logical_line(text, match.start())
-        if start != last and (word := re.match(rb"\s*(?:#|%:)\s*(if|elif)\b", text[start:end])):
-            last = start
-            yield Directive(word[1], start + word.start(1), end)
+@lru_cache(maxsize=16384)
+def _conditions(text: bytes, words: frozenset[bytes]) -> tuple[Directive, ...]:
+    """Return the conditions of a text that have one of some words."""
+    found: dict[int, Directive] = {}
+    for word in words:
+        for position in mentions(text, word):
+            start, end = logical_line(text, position)
+            if match := re.match(rb"\s*(?:#|%:)\s*(if|elif)\b", text[start:end]):
+                found[start] = Directive(match[1], start + match.start(1), end)
+    return tuple(found.values())

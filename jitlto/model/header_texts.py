@@ -42,6 +42,10 @@ class Text(NamedTuple):
     rewritten: bytes  # with the usual names of the headers
 
 
+#: An empty source.
+NOTHING = Text(b"", (), (), frozenset(), False, b"")
+
+
 class HeaderTexts:
     """Reads texts, each once in each place.
 
