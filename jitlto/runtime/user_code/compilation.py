@@ -24,7 +24,7 @@ from jitlto.storage.serialization import InvalidRecordError, decode, encode
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
-_SCHEMA = 3  # of the entries
+_SCHEMA = 4  # of the entries
 
 
 class Entry(Struct):
