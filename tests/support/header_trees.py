@@ -163,8 +163,8 @@ def agree(expected: Answer, found: Answer) -> bool:
 
 
 def _exists(name: str, includer: str, roots: Sequence[Path]) -> bool:
-    directories = [*roots, *((root / includer).parent for root in roots)]
-    return any((directory / name).is_file() for directory in directories)
+    beside = [(root / includer).parent for root in roots if (root / includer).is_file()]
+    return any((directory / name).is_file() for directory in [*roots, *beside[:1]])
 
 
 # --- trees ---
@@ -269,7 +269,12 @@ class _Writer:
         return f"{self.pick(_WORDS)}{'' if name[0] in _QUOTES else ' '}{name}{self.pick(_AFTER)}"
 
     def _condition(self) -> str:
-        return self.pick(_CONDITIONS) if self.chance(3) else "#if " + self.pick(_ASKS).replace("{}", self._name())
+        if self.chance(3):
+            return self.pick(_CONDITIONS)
+        ask, name = self.pick(_ASKS), self._name()
+        if "'" in name or "//" in name:
+            ask = ask.replace("OBJ", "__has_include").replace("ASK", "__has_include")
+        return "#if " + ask.replace("{}", name)
 
     def _lines(self, depth: int) -> str:
         kind = self._draw(st.integers(0, 9))
@@ -284,7 +289,9 @@ class _Writer:
             )
         if kind == 6:
             name = self._name()
-            return f"#undef H\n#define H {name}\n" if name[0] in _QUOTES else self.pick(_DEFINES) + "\n"
+            # A quote or a comment in a name is an error of NVRTC's, unless it stands in the directive itself.
+            is_plain = name[0] in _QUOTES and "'" not in name and "//" not in name
+            return f"#undef H\n#define H {name}\n" if is_plain else self.pick(_DEFINES) + "\n"
         if depth == 2:
             return ""
         middle = (
