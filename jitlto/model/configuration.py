@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
+from jitlto.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.model.text import abbreviate, suggest
 from jitlto.model.types import cpp_name, find_scalar, from_numpy_name, is_same_value
 
@@ -38,6 +38,7 @@ def normalize_configuration(
     Raises:
         UnknownParameterError: If the family has no such parameter; suggests the nearest.
         UnknownValueError: If no fragment has such a value; suggests the nearest.
+        AmbiguousConfigurationError: If a value is a type for which the family has several names, and none of them.
         PlanError: If a value is neither text, a number, a boolean nor a dtype.
     """
     result = {}
@@ -51,7 +52,9 @@ def normalize_configuration(
         except TypeError as error:
             what = f"invalid value for parameter {name!r}: {error}"
             raise PlanError(what, code="plan-invalid-value", where=family) from None
-        result[name] = _match_value(name, text, known[name], family)
+        # The name of a dtype is ours, not the caller's: it is worth no more than the type's other names.
+        exact = isinstance(value, str) or find_scalar(text) is None
+        result[name] = text if exact and text in known[name] else _match_value(name, text, known[name], family)
     return result
 
 
@@ -65,13 +68,16 @@ def _match_value(name: str, text: str, values: Sequence[str], family: str) -> st
 
     Raises:
         UnknownValueError: If no fragment has the value.
+        AmbiguousConfigurationError: If several of the family's values name its type.
     """
-    if text in values:
-        return text
     spelled = from_numpy_name(text)
-    for value in values:
-        if is_same_value(text, value) or (spelled and is_same_value(spelled, value)):
-            return value
+    same = [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
+    if len(same) > 1:
+        what = f"several values of {name} name the type {spelled or text}"
+        hint = f"give one as text: {describe_choice(name, same)}"
+        raise AmbiguousConfigurationError(what, code="plan-ambiguous-value", where=family, hint=hint)
+    if same:
+        return same[0]
     # The name of a different type is not a misspelling: the nearest name would be a different precision.
     hint = _listed("values", values) if spelled or find_scalar(text) else _nearest(text, values, "values")
     raise UnknownValueError(f"{family} has no {name}={text}", hint=hint)

@@ -95,7 +95,7 @@ def resolve(
     """
     entry = _choose_entry(index, configuration, entry_group, pinned)
     chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
-    _choose_providers(index, configuration, chosen, supplied)
+    _choose_providers(index, configuration, chosen, pinned, supplied)
     owners = _name_owners(chosen, supplied)
     needed = {symbol.name for _, owner in owners for symbol in owner.requires}
     _check_inputs_used(index, supplied, needed, sorted(needed))
@@ -163,7 +163,11 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
 
 
 def _choose_providers(
-    index: Index, configuration: Mapping[str, str], chosen: list[Fragment], supplied: Sequence[UserSymbols]
+    index: Index,
+    configuration: Mapping[str, str],
+    chosen: list[Fragment],
+    pinned: Sequence[Fragment],
+    supplied: Sequence[UserSymbols],
 ) -> None:
     """Add providers to the chosen fragments until no symbol is open.
 
@@ -209,6 +213,18 @@ def _choose_providers(
         agreeing = [f for f in several if agrees(f.key, still)]
         if len(agreeing) > 1:
             raise _undecided(name, agreeing, still)
+    _check_alternatives(index, {**configuration, **agreed}, chosen, [*pinned, *supplied])
+
+
+def _check_alternatives(
+    index: Index, bound: Mapping[str, str], chosen: Sequence[Fragment], explicit: Sequence[Fragment | UserSymbols]
+) -> None:
+    """Check that no other fragment could provide what one provides that was chosen for another symbol."""
+    settled = {symbol.name for owner in explicit for symbol in owner.provides}
+    for name in sorted({symbol.name for fragment in chosen for symbol in fragment.provides} & index.required - settled):
+        agreeing = [f for f in index.providers.get(name, ()) if agrees(f.key, bound)]
+        if len(agreeing) > 1:
+            raise _undecided(name, agreeing, bound)
 
 
 def _agreed(fragments: Iterable[Fragment]) -> dict[str, str]:

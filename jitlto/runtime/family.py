@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, LinkError
 from jitlto.model.text import check_type
-from jitlto.model.types import EXACT, cpp_name, is_exact
+from jitlto.model.types import EXACT, cpp_name, is_exact, is_same_value
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
@@ -305,6 +305,12 @@ class KernelFamily:
             values = {n: value if type(value) is str else cpp_name(value) for n, value in configuration.items()}
         except TypeError:
             return None
+        for name, value in configuration.items():
+            # A dtype whose type several of the family's values name is ambiguous, which planning reports.
+            if not isinstance(value, str | int | float):
+                known = self.parameters.get(name, ())
+                if sum(is_same_value(values[name], other) for other in known) > 1:
+                    return None
         return request_key(self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability)
 
     def dispatcher(

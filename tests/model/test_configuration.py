@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.errors import PlanError, UnknownParameterError, UnknownValueError
+from jitlto.errors import AmbiguousConfigurationError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.model.configuration import describe_choice, normalize_configuration, parameter_values
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.types import is_same_value
@@ -85,6 +85,23 @@ def test_the_familys_own_spelling_wins_over_an_alias() -> None:
     known = {"t": ("long long", "int64_t")}
     assert normalize_configuration({"t": "int64_t"}, known, "f") == {"t": "int64_t"}
     assert normalize_configuration({"t": "long long"}, known, "f") == {"t": "long long"}
+
+
+@pytest.mark.parametrize(
+    ("values", "value"),
+    [
+        (("float2", "cuda::std::complex<float>"), np.complex64),
+        (("float2", "cuda::std::complex<float>"), "complex64"),
+        (("long", "long long"), np.dtype("int64")),
+        (("long", "long long"), "int64_t"),
+        (("int", "int32_t"), np.int32),
+    ],
+)
+def test_a_type_for_which_the_family_has_several_names_is_ambiguous(values: tuple[str, ...], value: object) -> None:
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-value", "t", *values, where="f"):
+        normalize_configuration({"t": value}, {"t": values}, "f")
+    for name in values:
+        assert normalize_configuration({"t": name}, {"t": values}, "f") == {"t": name}
 
 
 def test_an_unknown_parameter_names_the_nearest_and_all_others() -> None:

@@ -380,6 +380,15 @@ def test_a_parameter_that_is_contradicted_only_later_decides_nothing_either() ->
         resolve(Index(fragments), {})
 
 
+@pytest.mark.parametrize("configuration", [{"w": "b"}, {"w": "b", "v": "1"}])
+def test_a_fragment_does_not_silently_take_the_place_of_a_group(configuration: dict[str, str]) -> None:
+    both = fragment("h", provides=["g", "h"], w="b")
+    fragments = [kernel("g", "h"), fragment("g", provides=["g"], v="1"), fragment("h", provides=["h"], w="a"), both]
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "f/g[v=1]", "f/h[w=b]"):
+        resolve(Index(fragments), configuration)
+    assert keys(resolve(Index(fragments), configuration, pinned=[both])) == ["f/kern[]", "f/h[w=b]"]
+
+
 SYMBOLS = "abcd"
 
 
