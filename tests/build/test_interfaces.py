@@ -53,6 +53,7 @@ FLOAT = "__device__ float activation(float x);"
 FINE = "__device__ float activation(float x) { return x > 0 ? x : 0; }"
 
 
+@pytest.mark.slow
 def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) -> None:
     assert build_family(family(FLOAT, FINE)).advice == ()
 
@@ -108,6 +109,7 @@ def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> Non
     assert ["float activation<float>(float)" in advice for advice in report.advice] == [True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition", ["#if 0", "#ifdef NEVER", "#if __has_include(<none.h>)", "/*", 'constexpr const char* text = R"(']
 )
@@ -141,10 +143,12 @@ def test_parts_are_checked_when_they_are_merged(tmp_path: Path) -> None:
         merge_databases(parts, tmp_path / "whole.fragdb")
 
 
+@pytest.mark.slow
 def test_none_on_purpose_is_allowed(build_family: BuildFamily) -> None:
     assert len(build_family(SLIP | {"family.toml": TOML + NONE}).fragments) == 2
 
 
+@pytest.mark.slow
 def test_and_then_layouts_are_compared(build_family: BuildFamily) -> None:
     source = SLIP | {"relu.cuh": "__device__ double activation(float x) { return x > 0; }", "family.toml": TOML + NONE}
     with raises(BuildError, "build-layout-mismatch", "act/kern[]", "act/activation[name=relu]"):

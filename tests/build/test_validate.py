@@ -65,6 +65,7 @@ def pair(kind: str, one: str, other: str) -> tuple[Fragment, Fragment]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", HELPERS)
 def test_one_helper_with_one_body_is_fine(kind: str) -> None:
     assert check(*pair(kind, "2", "2")) == []

@@ -63,6 +63,7 @@ def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
     assert linked["holds"] is False
 
 
+@pytest.mark.slow
 def test_inline_functions_that_differ_are_a_failure_unless_they_are_not_compared(build_family: BuildFamily) -> None:
     helper = "inline __device__ float help(float a) { return a * %s; }\n"
     files = MINI | {"kern.json": '{"data_type": ["float"]}', "op.json": '{"data_type": ["float"], "op_name": ["x"]}'}
@@ -84,6 +85,7 @@ def test_inline_functions_that_differ_are_a_failure_unless_they_are_not_compared
     assert "agree" not in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_all_kernels_are_linked_for_several_architectures(mini_path: Path, mode: str) -> None:
     done = jitlto("check", mini_path, "--link", "sm_75", "--link", "sm_90", "--mode", mode, "-j", "2")

@@ -241,6 +241,7 @@ def test_a_closed_standard_output_is_one_line(command: tuple[str, ...]) -> None:
     assert done.stderr == b"error: standard output: Bad file descriptor\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dump", [("--json",), ("--dump", "json"), ("--dump", "cubin")], ids=" ".join)
 @pytest.mark.parametrize("redirection", [">&-", ">/dev/full"])
 def test_a_dump_to_a_closed_or_full_output_is_one_line(

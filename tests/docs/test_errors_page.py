@@ -69,6 +69,7 @@ def test_every_error_class_has_a_section(name: str) -> None:
     assert f"\n### `{name}`\n" in PAGE.read_text("utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_lists_the_codes_of_the_package_and_no_others() -> None:
     given = set(CLASSES).union(*map(codes_in, syntax_trees().values()))
     listed = {code for name in CLASSES.values() for code in rows_of(name)}

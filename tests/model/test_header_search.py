@@ -119,6 +119,7 @@ def test_include_next_of_nothing_is_an_error(tmp_path: Path) -> None:
 # --- __has_include ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "condition",
     [

@@ -223,6 +223,7 @@ def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> KernelFamily
     return mini
 
 
+@pytest.mark.slow
 @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(requests=st.lists(st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)), min_size=2, max_size=8))
 def test_values_of_different_names_never_share_a_launcher(

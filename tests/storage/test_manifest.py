@@ -342,6 +342,7 @@ def test_a_key_that_cannot_sign_is_an_error(release: Path, database: Path, tmp_p
         assert "SHA256SUMS" in refused("unsignable", *command)
 
 
+@pytest.mark.slow
 @needs_ssh
 @pytest.mark.parametrize(
     ("lines", "name"),

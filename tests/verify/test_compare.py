@@ -191,6 +191,7 @@ def test_a_function_that_differs_is_named(compare: Compare) -> None:
     assert cause.message.startswith("helper(float*, float*, int) is defined differently")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["inline", "__forceinline__"])
 def test_a_function_that_is_inline_in_one_fragment_alone_is_a_failure(compare: Compare, where: str) -> None:
     """No order shows it: the one that is not inline always wins."""
@@ -208,6 +209,7 @@ def test_definitions_are_compared_for_every_architecture(compare: Compare) -> No
     assert compare(mine, mine, archs='archs = ["75", "90"]').holds
 
 
+@pytest.mark.slow
 def test_a_family_that_cannot_be_compared_is_noted(compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("jitlto.cuda.nvjitlink.version", lambda: Version(12, 0))
     result = compare(SAME, SAME, archs='images = ["ltoir"]')

@@ -313,6 +313,7 @@ def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: M
         make(files, keep_going=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep_going", [False, True])
 def test_an_include_that_cannot_be_told_names_template_combination_and_line(make: Make, keep_going: bool) -> None:
     """The group has an interface, which stands before the lines of the source."""

@@ -116,6 +116,7 @@ def change(before: dict[str, int]) -> dict[str, int]:
 # --- what is found is what was linked ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link_mode", ["lto", "ptx"])
 @pytest.mark.parametrize("options", [{}, {"ptxas": ["-v"]}, {"max_registers": 32, "fast_math": True}])
 def test_what_is_found_is_what_was_linked(
@@ -409,6 +410,7 @@ def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory:
     assert get_or_link(cache, plan) == plan.link(use_cache=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, MemoryError, SystemExit])
 def test_one_threads_interruption_is_not_anothers(
     directory: Path, plan: Plan, interruption: type[BaseException]
@@ -431,6 +433,7 @@ def test_one_threads_interruption_is_not_anothers(
         assert isinstance(first.exception(10), interruption)
 
 
+@pytest.mark.slow
 def test_a_claim_ends_after_its_entry_is_there(directory: Path, plan: Plan) -> None:
     process, other = Process(directory), CacheDir(directory, LARGE)
     missing = []
@@ -730,6 +733,7 @@ def test_a_directory_removed_while_in_use_is_made_again(
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, plan: Plan, another: Plan) -> None:
     process, ended = Process(directory), threading.Event()
 
@@ -853,6 +857,7 @@ def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_i
 # --- the bound ---
 
 
+@pytest.mark.slow
 def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Path, mini: KernelFamily) -> None:
     plans = [mini.plan(arch=f"sm_{n}", **TWICE) for n in (75, 80, 86, 87, 89, 90, 100, 120)]
     bound = 4 * max(len(entry(plan)) for plan in plans)

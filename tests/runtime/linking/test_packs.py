@@ -128,6 +128,7 @@ def damaged(whole: bytes, where: str) -> bytes:
     }[where]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where", ["empty", "magic", "newer", "sha", "length", "index", "cut in the head", "cut in the index"]
 )

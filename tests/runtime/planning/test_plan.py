@@ -164,6 +164,7 @@ def test_the_digest_does_not_change_with_a_known_but_unused_parameter(mini: Kern
     assert unused.configuration == plain.configuration == {"data_type": "float"}
 
 
+@pytest.mark.slow
 def test_the_digest_does_not_change_with_process_directory_or_place_of_the_database(
     mini_path: Path, plan: Plan, tmp_path: Path
 ) -> None:
@@ -451,6 +452,7 @@ def test_different_plans_link_at_the_same_time(mini: KernelFamily) -> None:
     assert together == alone
 
 
+@pytest.mark.slow
 def test_one_plan_linked_by_many_threads_gives_the_same_bytes(mini: KernelFamily) -> None:
     plan = mini.plan(arch="sm_90", **TWICE)
     with ThreadPoolExecutor(8) as pool:

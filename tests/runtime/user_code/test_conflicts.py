@@ -67,11 +67,13 @@ def link(planner: Planner[object], mode: str = "lto") -> bytes:
     return planner.plan(link_mode=mode).link("sm_90").cubin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["source", "ltoir", "ptx"])
 def test_functions_with_the_same_name_and_body_are_fine(helped: KernelFamily, kind: str) -> None:
     assert link(added(helped, "// moved\n\n" + SAME, kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["source", "ptx"])
 def test_without_link_time_optimisation_too(helped: KernelFamily, kind: str) -> None:
     assert link(added(helped, SAME, kind), "ptx")
@@ -79,6 +81,7 @@ def test_without_link_time_optimisation_too(helped: KernelFamily, kind: str) -> 
         link(added(helped, SAME.replace("7.0f", "8.0f"), kind), "ptx")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["source", "ltoir", "ptx"])
 @pytest.mark.parametrize(
     ("before", "after"),
@@ -89,6 +92,7 @@ def test_a_different_body_is_an_error_that_names_both(helped: KernelFamily, kind
         link(added(helped, SAME.replace(before, after), kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["source", "ltoir"])
 @pytest.mark.parametrize(
     ("before", "after"), [("2.0f", "3.0f"), ("{ for (int i", "{ __builtin_assume(n > 0); for (int i")]

@@ -155,6 +155,7 @@ def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> N
         planner.add_source(text).plan()
 
 
+@pytest.mark.slow
 def test_a_static_definition_contradicts_the_interface(in_cpp: KernelFamily) -> None:
     with pytest.raises((CompileError, PlanError), match=r"user\.cu"):
         in_cpp.planner().add_source("static __device__ float op(float a) { return a; }").plan()
@@ -192,6 +193,7 @@ def test_c_linkage_where_cpp_is_wanted_is_an_error(in_cpp: KernelFamily) -> None
         in_cpp.planner().add_source('extern "C" __device__ float op(float a) { return a; }').plan()
 
 
+@pytest.mark.slow
 def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: KernelFamily) -> None:
     assert links(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
     assert inlined(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
@@ -267,6 +269,7 @@ def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(pla
         planner.add_source(text).plan()
 
 
+@pytest.mark.slow
 def test_two_sources_may_share_the_work(planner: Planner) -> None:
     first = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
     second = "__device__ float elsewhere(float a) { return a + 1.0f; }"
