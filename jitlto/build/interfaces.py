@@ -7,18 +7,30 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import agrees
 
-# What NVRTC and nvcc say where a definition contradicts a declaration that they have read before.
+# What NVRTC and nvcc say where a declaration contradicts a definition.
 _CONTRADICTION = re.compile(
     r"cannot overload functions distinguished by return type alone"
     r"|more than one instance of overloaded function"
     r"|declaration is incompatible with"
+    r"|linkage specification is incompatible with"
+    r"|function .* cannot be instantiated -- no template definition was supplied"
 )
+# And where a name is not declared.
+_UNDECLARED = re.compile(
+    r'identifier "(\w+)" is undefined'
+    r'|namespace .* has no member "(\w+)"'
+    r"|name must be a namespace name\n.*namespace (\w+)"
+    r"|error: (\w+) is not a (?:class or function )?template"
+)
+_STATEMENT = re.compile(r"[^;{}]*[;{]")
 _NO_CODE = re.compile(r"//[^\n]*|/\*.*?\*/|^[ \t]*#[^\n]*", re.S | re.M)
 _DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
 
@@ -72,28 +84,43 @@ def _check_types(
 ) -> None:
     """Check that no fragment defines what nothing requires, in place of what its interface declares.
 
-    Another instance of a template is no mistake: callers may bring the one that is missing.
+    It does if nothing defines that, or another fragment of its group: a plan could then take that one instead. Another
+    instance of a template is no mistake: callers may bring the one that is missing.
     """
-    required = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    supplied = " ".join(text for name, text in family.headers if name in _supplied(family))
-    unmet: dict[str, list[tuple[str, Fragment]]] = defaultdict(list)
+    required: dict[str, list[Fragment]] = defaultdict(list)
     for fragment in fragments:
         for symbol in fragment.requires:
-            if symbol.name not in providers and not re.search(rf"\b{re.escape(base_name(symbol.name))}\b", supplied):
-                unmet[_instance(symbol.name)].append((symbol.name, fragment))
-    for fragment in fragments if unmet else ():
+            required[symbol.name].append(fragment)
+    supplied = " ".join(text for name, text in family.headers if name in _supplied(family))
+    alike: dict[str, list[str]] = defaultdict(list)
+    for name in required:
+        if name in providers or not re.search(rf"\b{re.escape(base_name(name))}\b", supplied):
+            alike[_instance(name)].append(name)
+    for fragment in fragments:
         group = family.group(fragment.key.group)
         if group is None or not group.interface or any(symbol.name in required for symbol in fragment.provides):
             continue
         for symbol in fragment.provides:
-            for name, requirer in unmet.get(_instance(symbol.name), ()):
-                if agrees(requirer.key, dict(fragment.key.parameters)):
-                    raise BuildError(
-                        f"{fragment.key} defines {demangle(symbol.name)}, which nothing requires; {requirer.key} "
-                        f"requires {demangle(name)} of its interface {group.interface}, which nothing defines",
-                        code="build-interface-mismatch",
-                        hint=f"define it with the namespace, types and linkage that {group.interface} declares",
-                    )
+            for name in alike.get(_instance(symbol.name), ()):
+                others = [other for other in providers.get(name, ()) if other.key.group == group.name]
+                requirer = next((r for r in required[name] if agrees(r.key, dict(fragment.key.parameters))), None)
+                if requirer is not None and (others or name not in providers):
+                    raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others)
+
+
+def _mismatch(
+    interface: str, fragment: Fragment, defined: str, requirer: Fragment, name: str, others: Sequence[Fragment]
+) -> BuildError:
+    ours, theirs = demangle(defined), demangle(name)
+    if ours == theirs:  # templates with different types in their declarations
+        ours, theirs = f"{ours} ({defined})", f"{theirs} ({name})"
+    definer = f"{others[0].key} defines" if others else "nothing defines"
+    return BuildError(
+        f"{fragment.key} defines {ours}, which nothing requires; {requirer.key} requires {theirs} of its interface "
+        f"{interface}, which {definer}",
+        code="build-interface-mismatch",
+        hint=f"define it with the namespace, types and linkage that {interface} declares",
+    )
 
 
 def _instance(name: str) -> str:
@@ -113,22 +140,68 @@ def _supplied(family: FamilyRecord) -> set[str]:
     return {group.interface for group in family.groups if group.supplied and group.interface}
 
 
-def explain_contradiction(error: CompileError, header: str, text: str) -> None:
-    """Give a compile error of a definition that contradicts an interface a hint with what the interface declares.
+def explain(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> None:
+    """Give a compile error a hint if an interface of the family has to do with it.
+
+    Either a definition contradicts the interface of its group, or the source does not include the interface that
+    declares a name.
 
     Args:
-        error: With the compiler's log, which shows the definition.
-        header: The interface.
-        text: Its content.
+        error: With the compiler's log.
+        rendered: The source that does not compile.
+        config: That of its family.
     """
-    contradiction = _CONTRADICTION.search(error.log)
-    if contradiction is None:
-        return
+    error.hint = (
+        error.hint or _explain_contradiction(error, rendered, config) or _explain_undeclared(error, rendered, config)
+    )
+
+
+def _explain_contradiction(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
+    contradiction, interface = _CONTRADICTION.search(error.log), rendered.group.interface
+    if contradiction is None or not interface:
+        return None
     words = set(re.findall(r"\w+", error.log[contradiction.start() :]))
-    for statement in re.findall(r"[^;{}]*;", _NO_CODE.sub(" ", text)):
+    source = config.own_closure(rendered.source)
+    for statement in re.findall(r"[^;{}]*;", _code(source.headers.get(os.path.normpath(interface), b""))):
         declared = _DECLARED.search(statement)
         if declared and declared[1] in words:
-            error.hint = (
-                f"its interface {header} declares `{' '.join(statement.split())}`: define it with the same types"
-            )
-            return
+            texts = [
+                source.text,
+                *(text for name, text in source.headers.items() if name != os.path.normpath(interface)),
+            ]
+            definition = next(filter(None, (_find_definition(text, declared[1]) for text in texts)), None)
+            instead = f", but the source defines `{definition}`" if definition else ""
+            declaration = " ".join(statement.split())
+            return f"its interface {interface} declares `{declaration}`{instead}: define it with the same types"
+    return None
+
+
+def _find_definition(text: bytes, name: str) -> str | None:
+    """Return the definition of a device function or variable without its body or value."""
+    for statement in _STATEMENT.findall(_code(text)):
+        head = statement.partition("=")[0].rstrip("{; \t\r\n")
+        if re.search(rf"__(?:device|constant)__.*\b{name}\b", head, re.S) and (
+            head != statement[:-1] or statement[-1] == "{"
+        ):
+            return " ".join(head.split())
+    return None
+
+
+def _explain_undeclared(error: CompileError, rendered: RenderedSource, config: CompileConfig) -> str | None:
+    included = config.surely_included(rendered.text)
+    for match in _UNDECLARED.finditer(error.log):
+        name = next(filter(None, match.groups()))
+        # The group's own interface may also include what declares the name.
+        own = rendered.group.interface
+        searched = [(own, list(config.own_closure(f'#include "{own}"\n').headers.values()))] if own else []
+        searched += [(other, [config.own.find(other) or b""]) for other in config.interfaces]
+        for interface, texts in searched:
+            if os.path.normpath(interface) not in included and any(
+                re.search(rf"\b{name}\b", _code(text)) for text in texts
+            ):
+                return f'#include "{interface}", which declares {name}'
+    return None
+
+
+def _code(text: bytes) -> str:
+    return _NO_CODE.sub(" ", text.decode("utf-8", "replace"))

@@ -58,7 +58,7 @@ class RenderedFamilies:
                 family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc
             )
             own = HeaderSearch(family.include, options=options)
-            config = CompileConfig(toolchain, search, own, family.architectures, options, images)
+            config = CompileConfig(toolchain, search, own, family.architectures, options, images, family.interfaces)
             on_error = self._add_failure if keep_going else None
             rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
             self.requests += [CompileRequest(source, config) for source in rendered]

@@ -29,10 +29,14 @@ class RenderedSource:
 
     @property
     def source(self) -> str:
-        """Source to compile: the text after the group's interface, which a definition then cannot contradict."""
+        """Source to compile: the text before the group's interface, which a definition then cannot contradict.
+
+        The interface comes last, so that macros and line numbers are as the author wrote them. The empty line is for a
+        text that ends with a backslash.
+        """
         if not self.group.interface:
             return self.text
-        return f'#include "{self.group.interface}"\n#line 1\n{self.text}'
+        return f'{self.text}\n\n#include "{self.group.interface}"\n'
 
     @property
     def origin(self) -> str:

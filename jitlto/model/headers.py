@@ -11,7 +11,6 @@ from functools import cached_property, lru_cache
 # What may stand among a source's leading includes.
 _PLAIN_INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*(?://.*)?")
 _BLANK = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
-_LINE_RESET = b"#line 1"
 
 
 @dataclass(frozen=True)
@@ -52,20 +51,17 @@ def _sha256(content: bytes) -> bytes:
 def split_leading_includes(text: bytes) -> tuple[bytes, bytes]:
     """Split a source into the includes at its head, and the rest with its lines where they were.
 
-    The two one after the other compile to what ``text`` does. Lines count from the last ``#line 1`` at the head.
+    The two one after the other compile to what ``text`` does.
     """
     lines = text.split(b"\n")
     includes: list[bytes] = []
-    first = 0
     for number, line in enumerate(lines):
         bare = line.rstrip(b"\r")
         if bare.rstrip().endswith((b"\\", b"??/")):  # goes on in the next line
             break
-        if bare == _LINE_RESET:
-            first = number + 1
-        elif _PLAIN_INCLUDE.fullmatch(bare):
+        if _PLAIN_INCLUDE.fullmatch(bare):
             includes.append(bare + b"\n")
             lines[number] = b""
         elif not _BLANK.fullmatch(bare):
             break
-    return b"".join(includes), b"\n".join(lines[first:])
+    return b"".join(includes), b"\n".join(lines)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, CompileError, FamilyError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
+from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
+from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.declaration import load_family
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
@@ -31,6 +33,7 @@ template = "activation.cu.jinja"
 key = ["name"]
 """
 DECLARED, NONE = 'interface = "activation.cuh"\n', "interface = false\n"
+INCLUDE = '#include "activation.cuh"\n'
 TEMPLATE = "template <class T> __device__ T activation(T x);"
 
 
@@ -63,8 +66,11 @@ def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) 
     ("interface", "definition", "options"),
     [
         (FLOAT, "__device__ int activation(float x) { return x > 0; }", {}),
-        (TEMPLATE, "template <class T> __device__ float activation(T x) { return x; }",
+        (TEMPLATE, f"{INCLUDE}template <class T> __device__ float activation(T x) {{ return x; }}",
          {"instance": "template __device__ float activation<float>(float);"}),
+        (TEMPLATE, f"{INCLUDE}template <class T> __device__ T activation(T x, int) {{ return x; }}",
+         {"instance": "template __device__ float activation<float>(float);"}),
+        ('extern "C" ' + FLOAT, FINE, {}),
         ('extern "C" ' + FLOAT, 'extern "C" __device__ int activation(float x) { return x > 0; }', {}),
         ('extern "C" ' + FLOAT, 'extern "C" __device__ float activation(int x) { return x > 0; }', {}),
         ("extern __device__ float activation;", "__device__ int activation = 1;", {"call": "*x = activation;"}),
@@ -75,8 +81,58 @@ def test_a_definition_need_not_include_its_interface(build_family: BuildFamily) 
 def test_a_definition_that_contradicts_its_interface_does_not_compile(
     build_family: BuildFamily, interface: str, definition: str, options: dict[str, str]
 ) -> None:
-    with raises(CompileError, "compile", "activation.cuh", interface, "group activation", hint=interface):
+    both = "activation.cuh", interface, definition.removeprefix(INCLUDE).partition("{")[0].split("=")[0].strip()
+    with raises(CompileError, "compile", *both, "group activation", hint=interface):
         build_family(family(interface, definition, **options))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("interface", "definition"),
+    [
+        (TEMPLATE, "template <> __device__ float activation<float>(float x) { return x; }"),
+        ("struct Point { float x; };\n" + FLOAT, "__device__ float activation(float x) { return Point{x}.x; }"),
+        (f"namespace n {{ struct P; }}\n{FLOAT}", f"using namespace n;\n{FINE}"),
+        (f"namespace n {{ struct P; }}\n{FLOAT}", "namespace n {}\n__device__ float activation(float x, n::P) {}"),
+    ],
+)
+def test_a_source_that_uses_its_interface_without_an_include_gets_a_hint(
+    build_family: BuildFamily, interface: str, definition: str
+) -> None:
+    with raises(CompileError, "compile", "group activation", hint='#include "activation.cuh"'):
+        build_family(family(interface, definition))
+
+
+def test_so_does_a_kernel_that_does_not_include_the_interface_of_what_it_calls(build_family: BuildFamily) -> None:
+    kernel = "__global__ void kern(float* x) { *x = activation(*x); }\n"
+    with raises(CompileError, "compile", "group kern", hint='#include "activation.cuh"'):
+        build_family(family(FLOAT, FINE) | {"kern.cu.jinja": kernel})
+
+
+MACROS = family('#include "config.cuh"\nextern "C" __device__ int activation();', "", call="*x = activation();") | {
+    "config.cuh": "#pragma once\n#ifdef FAST\nconstexpr int kV = 2000;\n#else\nconstexpr int kV = 1000;\n#endif\n",
+    "activation.json": '{"name": ["slow", "fast"]}',
+    "activation.cu.jinja": """{% if name == "fast" %}
+#define FAST
+{% endif %}
+#include "config.cuh"
+static_assert(__INCLUDE_LEVEL__ == 0);
+extern "C" __device__ int activation() { return kV; } // \\""",
+}
+
+
+@pytest.mark.parametrize("header", ["activation.cuh", "config.cuh"])
+def test_macros_that_a_template_defines_count_in_headers_of_its_interface(tmp_path: Path, header: str) -> None:
+    """The interface comes after the source, however that ends."""
+    files = MACROS | {"family.toml": TOML.replace("[entry", 'images = ["ltoir", "ptx"]\n[entry', 1) + DECLARED}
+    files["activation.cu.jinja"] = files["activation.cu.jinja"].replace("config.cuh", header)
+    report = build([load_family(write_family(tmp_path / "f", files))], tmp_path / "f.fragdb", jobs=1)
+    returned = {}
+    with FragmentDatabase(report.path) as database:
+        for fragment in report.fragments[:2]:
+            (ptx,) = (image for image in fragment.images if image.kind is ImageKind.PTX)
+            returned[fragment.key.parameters[0][1]] = set(re.findall(rb"\b[12]000\b", database.read(ptx)))
+    assert returned == {"slow": {b"1000"}, "fast": {b"2000"}}
 
 
 @pytest.mark.slow
@@ -86,11 +142,14 @@ def test_a_definition_that_contradicts_its_interface_does_not_compile(
         (FLOAT, "__device__ float activation(float& x) { return x; }", {}, ("activation(float&)", "activation(float)")),
         ("__device__ float activation(const float* x);", "__device__ float activation(float* x) { return *x; }",
          {"call": "*x = activation(x);"}, ("activation(float*)", "activation(float const*)")),
+        (TEMPLATE, "template <class T> __device__ float activation(T x) { return x; }",
+         {"instance": "template __device__ float activation<float>(float);"},
+         ("float activation<float>(float) (_Z10activationIfEfT_)", "(_Z10activationIfET_S0_)")),
         (TEMPLATE, "template <class T> __device__ T activation(T& x) { return x; }",
          {"instance": "template __device__ float activation<float>(float&);"},
          ("float activation<float>(float&)", "float activation<float>(float)")),
         (f"namespace n {{ {FLOAT} }}", FINE, {"call": "*x = n::activation(*x);"}, ("n::activation(float)",)),
-        (f"namespace n {{ {FLOAT} }}", f"using namespace n;\n{FINE}", {"call": "*x = n::activation(*x);"},
+        (f"namespace n {{ {FLOAT} }}", f"{INCLUDE}using namespace n;\n{FINE}", {"call": "*x = n::activation(*x);"},
          ("n::activation(float)",)),
     ],
 )  # fmt: skip
@@ -100,6 +159,15 @@ def test_a_definition_of_another_overload_is_refused(
     keys = ("act/activation[name=relu]", "act/kern[]", "activation.cuh")
     with raises(BuildError, "build-interface-mismatch", *keys, *names):
         build_family(family(interface, definition, **options))
+
+
+def test_also_beside_a_definition_of_the_right_one(build_family: BuildFamily) -> None:
+    """Whoever does not choose would silently get that one."""
+    files = family(FLOAT, FINE) | {"activation.json": '{"name": ["relu", "zero"]}'}
+    files["zero.cuh"] = "__device__ float activation(double x) { return 0; }\n"
+    names = "act/activation[name=zero] defines activation(double)", "act/activation[name=relu]", "act/kern[]"
+    with raises(BuildError, "build-interface-mismatch", *names, "activation(float)", "activation.cuh"):
+        build_family(files)
 
 
 @pytest.mark.slow
@@ -207,13 +275,18 @@ OP_F, OP_D, OP_RF, N_OP_F = "_Z2opf", "_Z2opd", "_Z2opRf", "_ZN1n2opEf"
 
 
 @pytest.mark.parametrize("other", [OP_D, OP_RF, N_OP_F])
-def test_what_nobody_requires_is_refused_only_where_it_stands_for_what_nobody_defines(other: str) -> None:
-    check(fragment("kern", requires=OP_F), fragment("op", OP_F, t="a"), fragment("op", other, t="b"))
+def test_what_nobody_requires_is_refused_only_where_it_stands_for_what_is_required(other: str) -> None:
     check(fragment("kern", requires=OP_F), fragment("op", "_Z4elsef"))
+    check(fragment("kern", requires=OP_F), fragment("other", OP_F), fragment("op", other))  # another group's
     check(fragment("kern", requires=OP_F, t="a"), fragment("op", other, t="b"))  # which never meet
+    check(fragment("kern", requires=OP_F, t="a"), fragment("op", OP_F, t="a"), fragment("op", other, t="b"))
     check(
         fragment("kern", requires=OP_F), fragment("op", f"{other} _Z3onef"), fragment("op", requires="_Z3onef", t="x")
     )
     check(fragment("kern", requires=OP_F), fragment("op", other), supplied="__device__ float op(float);")
-    with raises(BuildError, "build-interface-mismatch", "f/op[t=b]", "f/kern[]", "op(float)"):
-        check(fragment("kern", requires=OP_F), fragment("op", other, t="b"), supplied="__device__ float stop(float);")
+    for more in (), (fragment("op", OP_F, t="a"),):
+        with raises(BuildError, "build-interface-mismatch", "f/op[t=b]", "f/kern[]", "op(float)"):
+            check(
+                fragment("kern", requires=OP_F), fragment("op", other, t="b"), *more,
+                supplied="__device__ float stop(float);",
+            )  # fmt: skip

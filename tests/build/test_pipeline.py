@@ -223,7 +223,8 @@ def test_a_definition_that_contradicts_the_interface_does_not_compile(build_fami
     files["op.cu.jinja"] = "__device__ int op(float a) { return 2 * a; }\n"
     files["kern.json"] = '{"data_type": ["float"]}'
     files["kern.cu.jinja"] = '#include "op.cuh"\n__global__ void kern(float* x, unsigned n) { x[0] = op(x[0]); }\n'
-    with raises(CompileError, "compile", "op[data_type=float,op_name=twice].cu(1): error"):
+    both = "`__device__ float op(float a);`", "`__device__ int op(float a)`"
+    with raises(CompileError, "compile", "data_type=float, op_name=twice", "op.cuh(2): error", *both):
         build_family(files)
 
 

@@ -33,6 +33,7 @@ class CompileConfig:
     architectures: tuple[Architecture, ...]  # sorted
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # sorted
+    interfaces: tuple[str, ...] = ()  # the family's, for hints
     _current: dict[str, bool] = field(default_factory=dict, repr=False)
     _closures: dict[tuple[bool, str], Source] = field(default_factory=dict, repr=False)
     _sure: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)

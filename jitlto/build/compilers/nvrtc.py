@@ -18,6 +18,9 @@ from jitlto.model.versions import Architecture
 
 # Anything in a source that may include or look for a header, in any spelling of a directive.
 _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
+# The include at the end of a source, which is its group's interface, and what may change what that reads.
+_LAST_INCLUDE = re.compile(rb'\n#include "[^"\n]*"\n\Z')
+_MAY_DEFINE = re.compile(rb"define|undef|macro|\\[ \t]*\r?\n|\?\?/")
 _LEAST_SHARERS = 6  # a trace costs as much as one compile of the shared includes
 _ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
 
@@ -65,11 +68,16 @@ class Compiler:
         """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""
         every = tuple(sorted(job.source.headers))
         head, rest = split_leading_includes(job.source.text)
-        if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS or _MAY_READ.search(rest):
+        if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS:
             return every
-        key = (head, job.options, job.architectures, digest_headers(job.source.headers))
+        last = _LAST_INCLUDE.search(rest)
+        body = rest[: last.start()] if last else rest
+        if _MAY_READ.search(body) or (last and _MAY_DEFINE.search(body)):
+            return every
+        includes = head + (last[0] if last else b"")
+        key = (includes, job.options, job.architectures, digest_headers(job.source.headers))
         if key not in self._traced:
-            traced = traced_headers(job, head)
+            traced = traced_headers(job, includes)
             # An existence check through a macro may depend on a header that is not read.
             unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
             self._traced[key] = None if unclear else traced

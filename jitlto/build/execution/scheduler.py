@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 
+from jitlto.build import interfaces
 from jitlto.build.cache import keys
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
@@ -21,7 +22,6 @@ from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
-from jitlto.build.interfaces import explain_contradiction
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import CompileError, JitltoError
@@ -62,7 +62,7 @@ class CompileRequest:
         try:
             return self.config.closure(rendered.source)
         except JitltoError as error:
-            name_source(error, rendered.origin, rendered.source.removesuffix(rendered.text).count("\n"))
+            name_source(error, rendered.origin, 0)
             raise
 
     @property
@@ -297,9 +297,7 @@ def _describe(error: JitltoError, rendered: RenderedSource, config: CompileConfi
     """Add template, combination, source lines and the interface to a compile error."""
     if isinstance(error, CompileError):
         described = diagnostics.annotate(error, f"{rendered.key}.cu", rendered.text, rendered.origin)
-        if interface := rendered.group.interface:
-            text = config.own.find(interface) or b""
-            explain_contradiction(described, interface, text.decode("utf-8", "replace"))
+        interfaces.explain(described, rendered, config)
         return described
     error.where = error.where or rendered.origin
     return error

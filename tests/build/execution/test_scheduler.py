@@ -316,7 +316,6 @@ def test_keep_going_reports_what_fails_before_and_after_the_compiler_too(make: M
 @pytest.mark.slow
 @pytest.mark.parametrize("keep_going", [False, True])
 def test_an_include_that_cannot_be_told_names_template_combination_and_line(make: Make, keep_going: bool) -> None:
-    """The group has an interface, which stands before the lines of the source."""
     files = {"op.cu.jinja": MINI["op.cu.jinja"] + "#include __FILE__\n"}
     line = files["op.cu.jinja"].count("\n")
     names = "op.cu.jinja (group op, ", "data_type=float", f"):{line}: ", "[jitlto-header-unknown]"
