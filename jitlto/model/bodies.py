@@ -9,10 +9,11 @@ from __future__ import annotations
 import hashlib
 import re
 
-from jitlto.model.ptx import Declaration, Module
+from jitlto.model.ptx import Module
 
 _LABELS = ("$L__", "__local_depot", "prototype_")
 _WORD = re.compile(r"[\w$%.]+|[^\w$%.\s]+")
+_PLACE = re.compile(r"(%SPL?|__local_depot\d+)(?:\+\d+|,\s*\d+|\[\d+\])")  # in a frame, or its size
 _COPY_NUMBER = re.compile(r"\$\d+(?=_param_\d|\b)")
 _LABEL_NUMBER = re.compile(r"(\$L__BB|__local_depot|prototype_)\d+")
 _COMMENT = re.compile(r"//[^\n]*")
@@ -25,11 +26,16 @@ class Bodies:
 
     Internal definitions with the same content count as one, as the copies of a static function or of a literal do that
     come from several inputs of a link. A variable that starts as zero does not: each copy is a state of its own.
+
+    Args:
+        module: As nvJitLink or a compiler writes it.
+        frames: Whether the places of local variables in a function's frame count.
     """
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Module, *, frames: bool = True) -> None:
         self._defined = {d.name: d for d in module.declarations.values() if d.defined}
-        self._words = {d.name: _words(d) for d in self._defined.values()}
+        texts = {name: d.text if frames else _PLACE.sub(r"\1", d.text) for name, d in self._defined.items()}
+        self._words = {name: _words(name, text) for name, text in texts.items()}
         self._classes = self._merge_copies()
 
     def hash(self, name: str) -> str:
@@ -74,10 +80,10 @@ class Bodies:
         return classes
 
 
-def _words(declaration: Declaration) -> list[str]:
+def _words(name: str, text: str) -> list[str]:
     """Split a definition, with its own name and labels replaced."""
-    name, parameter = declaration.name, f"{declaration.name}_param_"
-    words = _WORD.findall(declaration.text)
+    parameter = f"{name}_param_"
+    words = _WORD.findall(text)
     labels = {
         word
         for before, word, after in zip([";", *words], words, words[1:], strict=False)

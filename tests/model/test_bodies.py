@@ -167,3 +167,19 @@ def test_a_variable_that_starts_as_zero_is_a_state_of_its_own() -> None:
 
     assert summary(counts("c", "c")) != summary(counts("c", "c$1"))
     assert summary(counts("c", "c$1")) == summary(counts("c$2", "c"))
+
+
+def test_places_in_a_frame_count_unless_they_depend_on_the_order() -> None:
+    def framed(size: int, *places: str) -> str:
+        first, second = places
+        return (
+            f"{HEAD}.visible .entry k()\n{{\n\t.local .align 16 .b8 \t__local_depot0[{size}];\n"
+            "\tmov.u64 \t%SPL, __local_depot0;\n\tcvta.local.u64 \t%SP, %SPL;\n"
+            f"\tst.f32 \t[%SP{first}], %f1;\n\tadd.u64 \t%rd1, %SP, {second};\n\tret;\n}}\n"
+        )
+
+    one, other = parse_ptx(framed(32, "+16", "4")), parse_ptx(framed(16, "", "8"))
+    assert Bodies(one).hash("k") != Bodies(other).hash("k")
+    assert Bodies(one, frames=False).hash("k") == Bodies(other, frames=False).hash("k")
+    changed = parse_ptx(framed(16, "", "8").replace("%f1", "%f2"))
+    assert Bodies(other, frames=False).hash("k") != Bodies(changed, frames=False).hash("k")

@@ -77,11 +77,12 @@ def find_conflict(
     with ThreadPoolExecutor(workers) as pool:
         texts = list(pool.map(lambda each: _ptx(each[0], target, each[1]), links))
     for number, flags in enumerate(_flags(options)):
-        if _agree(texts[number * len(orders) : (number + 1) * len(orders)]):
+        frames = number > 0
+        if _agree(texts[number * len(orders) : (number + 1) * len(orders)], frames):
             continue
         for one, other in ((inputs[a], inputs[b]) for a, b in pairs):
             both = _first(inputs, one, other), _first(inputs, other, one)
-            if not _agree([_ptx(order, target, flags) for order in both]):
+            if not _agree([_ptx(order, target, flags) for order in both], frames):
                 return Conflict(one.name, other.name, _find_differing(both, target, options, strong))
     return None
 
@@ -95,27 +96,35 @@ def _first(inputs: Sequence[LinkInput], *front: LinkInput) -> list[LinkInput]:
     return [*front, *(item for item in inputs if not any(item is each for each in front))]
 
 
-def _flags(options: LinkOptions) -> Collection[tuple[str, ...]]:
-    """Return the flags of the link, and those of one without optimisation; without what only ptxas heeds."""
+def _flags(options: LinkOptions) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return flags without optimisation, and those of the link or, if it has none, the default; none for ptxas."""
     plain = replace(options, max_registers=None, lineinfo=False, split_compile=None, ptxas=())
-    optimised, unoptimised = (("-lto", *replace(plain, optimization=o).flags()) for o in (plain.optimization, 0))
-    return dict.fromkeys((unoptimised, optimised))
+    unoptimised, optimised = (
+        ("-lto", *replace(plain, optimization=o).flags()) for o in (0, plain.optimization or None)
+    )
+    return unoptimised, optimised
 
 
 def _ptx(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]) -> str:
     return link(inputs, target, flags, ptx=True).data.decode()
 
 
-def _agree(texts: Sequence[str]) -> bool:
-    """Return whether PTX of different orders means the same."""
+def _agree(texts: Sequence[str], frames: bool) -> bool:
+    """Return whether PTX of different orders means the same.
+
+    Args:
+        texts: One for each order.
+        frames: As in :class:`Bodies`. Without optimisation the order decides which variables of ``__forceinline__``
+            functions share a place in the frame of their caller (seen in nvJitLink 13.0 for sm_100).
+    """
     outlines = {outline(text) for text in texts} if len(set(texts)) > 1 else set()
     if len(outlines) <= 1 and None not in outlines:
         return True
-    return len({_summary(parse_ptx(text)) for text in texts}) == 1
+    return len({_summary(parse_ptx(text), frames) for text in texts}) == 1
 
 
-def _summary(module: Module) -> tuple[tuple[str, str], ...]:
-    bodies = Bodies(module)
+def _summary(module: Module, frames: bool) -> tuple[tuple[str, str], ...]:
+    bodies = Bodies(module, frames=frames)
     return tuple((symbol.name, bodies.hash(symbol.name)) for symbol in module.provides)
 
 
@@ -123,8 +132,12 @@ def _find_differing(
     orders: Iterable[Sequence[LinkInput]], target: Architecture, options: LinkOptions, strong: Collection[str]
 ) -> tuple[str, ...]:
     """Return the functions that differ between two orders; all that may where only the optimiser tells them apart."""
-    flags, *_ = _flags(options)
+    flags, _ = _flags(options)
     modules = [parse_ptx(_ptx(order, target, flags)) for order in orders]
-    one, other = (Bodies(module).texts() for module in modules)
-    names = [n for n in one if n in other and n not in strong and "$" not in n and "_INTERNAL_" not in n]
-    return tuple(name for name in names if one[name] != other[name]) or tuple(names)
+    names: list[str] = []
+    for frames in (False, True):
+        one, other = (Bodies(module, frames=frames).texts() for module in modules)
+        names = [n for n in one if n in other and n not in strong and "$" not in n and "_INTERNAL_" not in n]
+        if differing := tuple(name for name in names if one[name] != other[name]):
+            return differing
+    return tuple(names)
