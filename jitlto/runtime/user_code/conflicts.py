@@ -1,16 +1,15 @@
 """Functions that a caller's input and a fragment define differently under one name, of which a link keeps one.
 
-SASS, archives and fatbins without LTO-IR cannot be inspected, and neither can functions of LTO-IR that are not inline
-and that no fragment calls.
+SASS, archives and fatbins without LTO-IR cannot be inspected.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
-from jitlto.errors import ToolchainError
+from jitlto.errors import CompileError, LinkError, ToolchainError
 from jitlto.model.bodies import Bodies
 from jitlto.model.compatibility import LinkTarget
 from jitlto.model.fragment import Fragment, Symbol, SymbolKind
@@ -60,6 +59,9 @@ def check_conflicts(
             pairs = [(one, user) for user in users for one in range(user)]
             conflict = find_conflict(inputs, [0, *users], pairs, target, options, strong_names(symbols), _WORKERS)
             conflict = conflict or _find_strong(fragments, theirs, target, store)
+            known = strong_names(symbols)
+            for item in [i for user, i in theirs if i.kind is not InputKind.PTX and user.version is None]:
+                conflict = conflict or _find_unlisted(item, inputs, known, target, store)
             conflict = conflict or _find_in_texts(texts, 0)
             for text in texts:
                 conflict = conflict or _find_beside_ltoir(text, inputs, target, options, store)
@@ -87,13 +89,50 @@ def _find_strong(
     ]
     for names, inputs in sides:
         for item, provided in inputs if names else ():
-            linked = link([item, stub], target, ["-lto", "-O0"], ptx=True)
-            hidden = sorted((names & _defined(parse_ptx(linked.data.decode()))) - provided)
+            hidden = sorted((names & _defined(_link_unoptimised([item, stub], target))) - provided)
             if hidden:
                 others = [(f.provides, i) for f, i in fragments] if names is own else ltoir
                 owner = next(i.name for provides, i in others if hidden[0] in strong_names(provides))
                 return Conflict(item.name, owner, (hidden[0],))
     return None
+
+
+def _find_unlisted(
+    item: LinkInput, inputs: Sequence[LinkInput], known: Collection[str], target: Architecture, store: CacheDir | None
+) -> Conflict | None:
+    """Find a function that is not inline in LTO-IR that was not compiled here, whose symbols are not all known."""
+    module = _link_unoptimised(inputs, target)
+    called = {n for n in _defined(module) - set(known) if module.declarations[n].kind is SymbolKind.FUNCTION}
+    names = sorted(name for name in called if "$" not in name and "_INTERNAL_" not in name)
+    if not names:
+        return None
+    try:
+        stub = make_stub(names, store)
+    except CompileError:
+        names = [name for name in names if name.startswith("_Z")]
+        stub = make_stub(names, store)
+    mine = _defined(_link_unoptimised([item, stub], target)).intersection(names)
+    for other in inputs if mine else ():
+        both = sorted(mine & _defined(_link_unoptimised([other, stub], target))) if other is not item else []
+        if both and _clashes(item, both, target, store):
+            name = next(name for name in both if _clashes(item, [name], target, store))
+            return Conflict(other.name, item.name, (name,))
+    return None
+
+
+def _clashes(item: LinkInput, names: Sequence[str], target: Architecture, store: CacheDir | None) -> bool:
+    """Return whether an input defines one of the functions so that no other input may."""
+    try:
+        _link_unoptimised([item, make_stub(names, store, define=True)], target)
+    except LinkError as error:
+        if error.code != "link-duplicate":
+            raise
+        return True
+    return False
+
+
+def _link_unoptimised(inputs: Sequence[LinkInput], target: Architecture) -> Module:
+    return parse_ptx(link(inputs, target, ["-lto", "-O0"], ptx=True).data.decode())
 
 
 def _find_beside_ltoir(

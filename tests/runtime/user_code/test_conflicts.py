@@ -38,6 +38,31 @@ inline __device__ __noinline__ float standing(float a) { return a * 7.0f; }
 __global__ void kern(float* x) { x[threadIdx.x] = op(helper(x[threadIdx.x], 40) + standing(x[0])); }
 """,
 }
+HIDDEN = {
+    "family.toml": """
+[family]
+name = "hidden"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+params = ["int* p"]
+
+[device.g]
+matrix = "g.json"
+template = "g.cu.jinja"
+key = ["v"]
+interface = "g.cuh"
+""",
+    "kern.json": "{}",
+    "g.json": '{"v": ["1", "2"]}',
+    "g.cuh": '#pragma once\nextern "C" __device__ int g();\n',
+    "g.cu.jinja": '#include "g.cuh"\n#include "help.cuh"\nextern "C" __device__ int g() { return help({{v}}); }\n',
+    "kern.cu.jinja": """#include "g.cuh"
+#include "help.cuh"
+__global__ void kern(int* p) { *p = g() + 1000 * help(*p); }
+""",
+}
 HELPER = "__device__ float helper(float a, int n) { for (int i = 0; i < n; i++) a *= 2.0f; return a; }\n"
 STANDING = "__device__ __noinline__ float standing(float a) { return a * 7.0f; }\n"
 OP = "__device__ float op(float a) { return helper(a, int(a)) + standing(a); }\n"
@@ -110,6 +135,18 @@ def test_a_function_that_is_not_inline_in_the_callers_source_alone_is_an_error(h
     """It would take the place of the fragment's, whatever the order."""
     with raises(LinkError, CODE, "helper(float, int)", "helped/kern[]", "user.cu"):
         link(added(helped, f"{HELPER}inline {STANDING}{OP}".replace("2.0f", "3.0f"), "source"))
+
+
+@pytest.mark.parametrize("where", ["inline", "__forceinline__"])
+def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path, where: str) -> None:
+    """It is neither in the fragment's record nor among the functions that the fragments call."""
+    helper = f"{where} __device__ int help(int x) {{ return x + 7; }}\n"
+    family = built(tmp_path, HIDDEN | {"help.cuh": helper}, "hidden")
+    own = 'extern "C" __device__ int g() { return help(50); }\n'
+    with raises(LinkError, CODE, "help(int)", "hidden/kern[]", "user.cu"):
+        link(added(family, "__device__ int help(int x) { return x + 9; }\n" + own, "ltoir"))
+    assert link(added(family, "static __device__ int help(int x) { return x + 9; }\n" + own, "ltoir"))
+    assert link(added(family, helper + own, "ltoir"))
 
 
 def test_a_function_in_an_anonymous_namespace_is_the_callers_own(helped: KernelFamily) -> None:
