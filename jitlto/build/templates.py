@@ -77,7 +77,7 @@ def render_family(
             for warning in matrix.warnings:
                 on_warning(warning)
         where = f"{family.path} [{group.role}.{group.name}]"
-        keys = _iterate_keys(family, group, matrix, where)
+        keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
         same = SameSources(group)
         while batch := list(islice(keys, _BATCH)):
             for source, outcome in _render(family, group, batch, where, stop=on_error is None):
@@ -94,13 +94,14 @@ def render_family(
 
 
 def _iterate_keys(
-    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str
+    family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str, on_warning: Callable[[str], None]
 ) -> Iterator[tuple[FragmentKey, Mapping[str, str]]]:
     if matrix.count > _MAX_COMBINATIONS:
         what = f"{group.matrix} gives more than {_MAX_COMBINATIONS:,} combinations"
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
         raise FamilyError(what, code="family-too-many-combinations", where=where, hint=hint)
     combinations: dict[FragmentKey, Mapping[str, str]] = {}
+    padded: set[tuple[str, str]] = set()
     for values in matrix.combinations():
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         for name in group.key:
@@ -108,6 +109,10 @@ def _iterate_keys(
                 what = f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix}"
                 hint = "remove it from key, or add it to every branch of the matrix"
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
+            value = combination[name]
+            if value != value.strip() and (name, value) not in padded:
+                padded.add((name, value))
+                on_warning(f"{group.matrix}: callers must ask for {name}={value!r} with the blanks at its ends")
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
             both = "; and ".join(map(describe_combination, (combinations[key], combination)))

@@ -46,13 +46,14 @@ class SameSources:
         first = keys[0]
         other = next(key for key in keys if set(_varying([first, key])) & set(undeclared))
         names = " and ".join(undeclared)
+        change, them = ("changes", "it") if len(undeclared) == 1 else ("change", "them")
         shared = json.dumps([*self._group.shared, *undeclared])
         raise FamilyError(
-            f"{first} and {other} have the same source, in which {names} changes nothing",
+            f"{first} and {other} have the same source, in which {names} {change} nothing",
             code="family-same-source",
             where=where,
-            hint=f"use {names} in {self._group.template}, or remove it from key and from the matrix; if they are meant "
-            f"to be the same, declare it: shared = {shared}",
+            hint=f"use {names} in {self._group.template}, or remove {them} from key and from the matrix; if the two are "
+            f"meant to be the same, declare it: shared = {shared}",
         )
 
 

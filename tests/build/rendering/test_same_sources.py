@@ -47,6 +47,11 @@ def test_a_key_parameter_that_the_source_does_not_use(tmp_path: Path) -> None:
         render(tmp_path, "template __global__ void kern<{{data_type}}, 4>();\n")
 
 
+def test_several_that_it_does_not_use(tmp_path: Path) -> None:
+    with raises(FamilyError, "family-same-source", "data_type and veclen change nothing", hint="remove them"):
+        render(tmp_path, "__global__ void kern();\n")
+
+
 def test_what_the_error_advises_helps(tmp_path: Path) -> None:
     text = "template __global__ void kern<{{data_type}}, 4>();\n"
     assert len(render(tmp_path / "used", text.replace("4", "{{veclen}}"))) == 4
