@@ -52,8 +52,8 @@ class SameSources:
             f"{first} and {other} have the same source, in which {names} {change} nothing",
             code="family-same-source",
             where=where,
-            hint=f"use {names} in {self._group.template}, or remove {them} from key and from the matrix; if the two are "
-            f"meant to be the same, declare it: shared = {shared}",
+            hint=f"use {names} in {self._group.template}, or remove {them} from key and from the matrix; if the two "
+            f"are meant to be the same, declare it: shared = {shared}",
         )
 
 
