@@ -106,11 +106,8 @@ def _find_unlisted(
     names = sorted(name for name in called if "$" not in name and "_INTERNAL_" not in name)
     if not names:
         return None
-    try:
-        stub = make_stub(names, store)
-    except CompileError:
-        names = [name for name in names if name.startswith("_Z")]
-        stub = make_stub(names, store)
+    names = [name for name in names if name.startswith("_Z") or _can_declare(name, store)]
+    stub = make_stub(names, store)
     mine = _defined(_link_unoptimised([item, stub], target)).intersection(names)
     for other in inputs if mine else ():
         both = sorted(mine & _defined(_link_unoptimised([other, stub], target))) if other is not item else []
@@ -118,6 +115,15 @@ def _find_unlisted(
             name = next(name for name in both if _clashes(item, [name], target, store))
             return Conflict(other.name, item.name, (name,))
     return None
+
+
+def _can_declare(name: str, store: CacheDir | None) -> bool:
+    """Return whether NVRTC does not declare a C function itself."""
+    try:
+        make_stub([name], store)
+    except CompileError:
+        return False
+    return True
 
 
 def _clashes(item: LinkInput, names: Sequence[str], target: Architecture, store: CacheDir | None) -> bool:

@@ -60,9 +60,10 @@ interface = "g.cuh"
     "g.cu.jinja": '#include "g.cuh"\n#include "help.cuh"\nextern "C" __device__ int g() { return help({{v}}); }\n',
     "kern.cu.jinja": """#include "g.cuh"
 #include "help.cuh"
-__global__ void kern(int* p) { *p = g() + 1000 * help(*p); }
+__global__ void kern(int* p) { float s, c; sincospif(*p, &s, &c); *p = g() + 1000 * help(*p) + int(s + c); }
 """,
 }
+HELP = "__device__ int help(int x) { return x + 7; }\n"
 HELPER = "__device__ float helper(float a, int n) { for (int i = 0; i < n; i++) a *= 2.0f; return a; }\n"
 STANDING = "__device__ __noinline__ float standing(float a) { return a * 7.0f; }\n"
 OP = "__device__ float op(float a) { return helper(a, int(a)) + standing(a); }\n"
@@ -137,16 +138,15 @@ def test_a_function_that_is_not_inline_in_the_callers_source_alone_is_an_error(h
         link(added(helped, f"{HELPER}inline {STANDING}{OP}".replace("2.0f", "3.0f"), "source"))
 
 
-@pytest.mark.parametrize("where", ["inline", "__forceinline__"])
-def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize(("linkage", "where"), [("", "inline "), ("", "__forceinline__ "), ('extern "C" ', "inline ")])
+def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path, linkage: str, where: str) -> None:
     """It is neither in the fragment's record nor among the functions that the fragments call."""
-    helper = f"{where} __device__ int help(int x) {{ return x + 7; }}\n"
-    family = built(tmp_path, HIDDEN | {"help.cuh": helper}, "hidden")
+    family = built(tmp_path, HIDDEN | {"help.cuh": linkage + where + HELP}, "hidden")
     own = 'extern "C" __device__ int g() { return help(50); }\n'
-    with raises(LinkError, CODE, "help(int)", "hidden/kern[]", "user.cu"):
-        link(added(family, "__device__ int help(int x) { return x + 9; }\n" + own, "ltoir"))
-    assert link(added(family, "static __device__ int help(int x) { return x + 9; }\n" + own, "ltoir"))
-    assert link(added(family, helper + own, "ltoir"))
+    with raises(LinkError, CODE, "help", "hidden/kern[]", "user.cu"):
+        link(added(family, linkage + HELP.replace("7", "9") + own, "ltoir"))
+    assert link(added(family, f"static {HELP.replace('7', '9')}{own}", "ltoir"))
+    assert link(added(family, linkage + where + HELP + own, "ltoir"))
 
 
 def test_a_function_in_an_anonymous_namespace_is_the_callers_own(helped: KernelFamily) -> None:
