@@ -20,7 +20,7 @@ from jitlto.model.prediction import cubin_loads, oldest_toolkit, ptx_compiles
 from jitlto.model.versions import Architecture, Version
 
 architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
-plain = st.builds(Architecture, st.integers(50, 199))
+plain = st.builds(Architecture, st.integers(50, 199), st.just(""))
 versions = st.builds(Version, st.integers(11, 15), st.integers(0, 9))
 
 

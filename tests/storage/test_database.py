@@ -154,11 +154,13 @@ def described(draw: st.DrawFn, blobs: dict[str, bytes]) -> Image:
 @st.composite
 def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]]:
     blobs: dict[str, bytes] = {}
-    groups = st.builds(GroupRecord, names, st.sampled_from(Role), tuples(names), st.none() | names, st.booleans())
+    distinct = st.lists(names, max_size=3, unique=True).map(tuple)
+    groups = st.builds(GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans())
+    all_groups = st.lists(groups, max_size=3, unique_by=lambda group: group.name).map(tuple)
     link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
     header = st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape"))
     records = st.builds(
-        FamilyRecord, names, tuples(names.map("-D{}".format)), link, tuples(architectures), tuples(groups),
+        FamilyRecord, names, tuples(names.map("-D{}".format)), link, tuples(architectures), all_groups,
         tuples(st.tuples(header, header)),
     )  # fmt: skip
     fragments = st.builds(

@@ -101,6 +101,7 @@ def test_a_template_that_takes_too_much_is_one_error(tmp_path: Path, text: str) 
         "(" * 10**5, "{{ " + "(" * 10**4 + "1" + ")" * 10**4 + " }}", "{{ " + "-" * 10**5 + "1 }}", "{{ [" * 3000,
         "{% if x == '1' %}" * 2000 + "{% endif %}" * 2000, "{{ 1" + " + 1" * 10**5 + " }}",
     ],
+    ids=["open parentheses", "parentheses", "signs", "brackets", "conditions", "a sum"],  # pytest makes them a variable
 )  # fmt: skip
 def test_a_template_that_is_nested_deeply_is_rendered_or_one_error(tmp_path: Path, text: str) -> None:
     (answer,) = render_text(tmp_path, text)

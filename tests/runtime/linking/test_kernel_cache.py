@@ -663,7 +663,12 @@ def test_a_store_that_becomes_read_only_while_in_use_costs_links_and_one_warning
 
 @pytest.mark.parametrize("fault", ["writable by others", "somebody else's", "a file", "a dangling link", "a loop"])
 def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
-    environment: Callable[..., None], tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, fault: str
+    environment: Callable[..., None],
+    tmp_path: Path,
+    plan: Plan,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: str,
 ) -> None:
     place = tmp_path / "user" / "cubins"
     place.parent.mkdir()
@@ -681,12 +686,17 @@ def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
         place.symlink_to(tmp_path / "nowhere" if fault == "a dangling link" else place)
     environment(JITLTO_CACHE_DIR=str(place.parent))
     before, truth = events.counters(), plan.link(use_cache=False)
-    start = threading.Barrier(8)
+    start, link = threading.Barrier(8), Plan._link
 
     def ask(_: int) -> LinkedKernel:
         start.wait(10)
         return plan.link()
 
+    def link_slowly(self: Plan) -> LinkedKernel:
+        time.sleep(0.3)  # until the last thread has asked
+        return link(self)
+
+    monkeypatch.setattr(Plan, "_link", link_slowly)
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == [truth] * 8
     # All eight asked before there was a cache, and there was but one: what they asked for together was linked together.
