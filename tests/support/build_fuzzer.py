@@ -7,8 +7,8 @@ editable. All four must give the same file, or the same error.
 
 python -m tests.support.build_fuzzer --minutes 60 --output failures
 
-A failure is stored as the states of the sources, as JSON. :func:`replay` runs such a file; what once failed, or failed when
-it was tried by hand, is kept in ``tests/build/build_fuzzer_corpus``.
+A failure is stored as the states of the sources, as JSON. :func:`replay` runs such a file. What failed once, also when
+tried by hand, is kept in ``tests/build/build_fuzzer_corpus``.
 """
 
 from __future__ import annotations
