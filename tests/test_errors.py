@@ -82,6 +82,7 @@ def test_a_case_begins_with_the_code_of_its_class() -> None:
         assert any(code == cls.code or code.startswith(f"{cls.code}-") for cls in classes), f"{path}: {called} {code}"
 
 
+@pytest.mark.slow
 def test_every_code_is_documented() -> None:
     codes = {code for _, _, code in CODES} | {cls.code for cls in ALL}
     codes |= {f"{owner}-{case}" for path, _, case in literals("case") for owner in TABLES.get(path.name, ())}

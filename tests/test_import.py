@@ -34,6 +34,7 @@ def loaded(names: list[str], unwanted: tuple[str, ...]) -> list[str]:
     return [name for name in names if name.partition(".")[0] in unwanted or name.startswith("jitlto.build")]
 
 
+@pytest.mark.slow
 def test_import_takes_less_than_60_milliseconds(tmp_path: Path) -> None:
     code = "import time; t = time.perf_counter(); import jitlto; print(time.perf_counter() - t)"
     compiled = install(tmp_path)
@@ -104,6 +105,7 @@ print(json.dumps(found))
     assert run(code) == [*jitlto.__all__, "module 'jitlto' has no attribute 'nonsense'"]
 
 
+@pytest.mark.slow
 def test_run_side_modules_import_neither_jinja_nor_the_build_side() -> None:
     names = run(RUN_SIDE + "import json, sys; print(json.dumps(sorted(sys.modules)))")
     assert isinstance(names, list)

@@ -56,6 +56,7 @@ def test_a_bug_of_a_template_is_one_cause(grouped: Grouped) -> None:
     assert cause.keys == tuple(r.key for r in sources if r.key.group == "op")
 
 
+@pytest.mark.slow
 def test_types_and_shifted_lines_in_the_message_do_not_tell_causes_apart(grouped: Grouped) -> None:
     shifted = "{% if data_type == 'double' %}\n// one\n// two\n{% endif %}" + OPERATION
     text = shifted.replace("{{expr}}", "({{data_type}} *)(a) + sizeof({{data_type}}[4])")
@@ -66,6 +67,7 @@ def test_types_and_shifted_lines_in_the_message_do_not_tell_causes_apart(grouped
     assert len({str(failure.error) for failure in cause.failures}) == 4
 
 
+@pytest.mark.slow
 def test_two_bugs_are_two_causes_the_larger_first(grouped: Grouped) -> None:
     causes, sources = grouped(
         kern__cu__jinja=KERNEL.replace("op<T>(x[i])", "op<T>(x[i], n)"),

@@ -195,6 +195,7 @@ SLIP = family("", "__device__ int activation(float x) { return x > 0; }") | {
 }
 
 
+@pytest.mark.slow
 def test_a_group_that_others_require_has_an_interface(build_family: BuildFamily) -> None:
     names = ["act/kern[]", "activation(float)", "act/activation[name=relu]", 'interface = "activation.cuh"']
     with raises(BuildError, "build-no-interface", *names, hint="interface = false"):

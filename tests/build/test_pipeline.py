@@ -215,6 +215,7 @@ def test_advice_reaches_the_report(build_family: BuildFamily) -> None:
     assert any("far(float) is required by" in advice for advice in report.advice)
 
 
+@pytest.mark.slow
 def test_a_definition_that_contradicts_the_interface_does_not_compile(build_family: BuildFamily) -> None:
     """Neither a mangled name nor a layout shows the result type: the group's interface is compiled with it."""
     files = dict(MINI)
@@ -250,6 +251,7 @@ def test_a_file_that_is_not_a_database_is_not_replaced(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_options_that_the_compiler_refuses_are_not_blamed_on_a_template(build_family: BuildFamily) -> None:
     files = dict(MINI)
     files["family.toml"] = files["family.toml"].replace('name = "mini"', 'name = "mini"\nstd = "c++99"')

@@ -62,6 +62,7 @@ def test_info_counts_entries_in_plain_words(own: dict[str, str], tmp_path: Path)
     assert "/build: 2 compiled sources, 2 histories, " in jitlto("cache", "info", **own).stdout
 
 
+@pytest.mark.slow
 def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     text = jitlto("cache", "info", JITLTO_CACHE_SIZE="5M", **own).stdout
     assert f"linked kernels and what leads to them: {tmp_path}/cache/cubins: empty, 0 B of 5.0 MiB" in text

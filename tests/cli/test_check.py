@@ -42,6 +42,7 @@ def test_a_database_is_proved_with_status_0(shipped_path: Path) -> None:
     assert "search" not in one
 
 
+@pytest.mark.slow
 def test_failures_are_printed_with_status_1(build_family: BuildFamily) -> None:
     path = build_family(BROKEN).path
     done = jitlto("check", path)
@@ -172,6 +173,7 @@ def test_unreadable_databases_have_status_1(mini_path: Path, tmp_path: Path) -> 
     fails(jitlto("check", mini_path, "mimi"), 1, "[registry-unknown-family]", "'mini'")
 
 
+@pytest.mark.slow
 def test_without_link_no_cuda_library_is_needed(mini_path: Path) -> None:
     code = """
 import sys

@@ -202,6 +202,7 @@ def test_doctor_names_two_majors_arrays_in_one_environment(tmp_path: Path) -> No
     assert "a separate environment for each CUDA major" in done.stdout
 
 
+@pytest.mark.slow
 def test_doctor_says_what_is_missing_and_how_to_install_it() -> None:
     """A Python that sees jitlto and its small dependencies, and no CUDA package at all."""
     hide = (
@@ -269,6 +270,7 @@ def test_a_build_needs_no_standard_error_and_no_standard_input(tmp_path: Path, c
     assert FragmentDatabase(tmp_path / "x.fragdb").verify() == 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("arguments", "status"), [(("nonsense",), 2), (("ls", "none.fragdb"), 1)])
 def test_the_status_of_a_failure_needs_no_standard_error(arguments: tuple[str, ...], status: int) -> None:
     for redirection in ("2>&-", "2>/dev/full"):

@@ -167,6 +167,7 @@ def test_a_recorded_plan_is_warmed_from_an_installed_package(site: Path, mini_pa
     assert "1 kernel" in run("warm", tmp_path / "used.jsonl").stdout
 
 
+@pytest.mark.slow
 def test_report_and_manifest_take_an_installed_family_and_its_database(
     site: Path, mini_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -152,6 +152,7 @@ def _old_file(writer: str, path: Path) -> bytes:
     return path.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECIAL)
 @pytest.mark.parametrize("writer", WRITERS)
 def test_no_command_replaces_or_writes_to_what_is_no_file(here: Path, writer: str, kind: str) -> None:

@@ -86,6 +86,7 @@ PLACES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a\0b", "a\ud800b"])
 @pytest.mark.parametrize("place", PLACES)
 def test_a_path_that_no_file_can_have_is_wrong_usage(mini_path: Path, tmp_path: Path, place: str, name: str) -> None:

@@ -420,6 +420,7 @@ def test_a_kernel_for_a_later_device_is_kept_and_found_as_ptx(mini: KernelFamily
     assert found.architecture == Architecture(121)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("later_device")
 def test_a_callers_source_becomes_part_of_it_and_what_is_no_ltoir_is_refused(mini: KernelFamily) -> None:
     text = "template <> __device__ float mini::op<float>(float a) { return a * 42.0f; }"

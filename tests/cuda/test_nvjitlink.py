@@ -91,6 +91,7 @@ def test_an_unresolved_function_is_named_demangled(mode: str) -> None:
     assert "_Z2opf" in caught.value.log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [USES_CONSTANT, USES_VARIABLE], ids=["constant", "variable"])
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_a_missing_variable_is_an_error_and_not_a_mere_warning(text: str, mode: str) -> None:

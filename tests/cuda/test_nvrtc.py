@@ -199,6 +199,7 @@ def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.
         assert "outside.h" in caught.value.log
 
 
+@pytest.mark.slow
 def test_the_toolkits_headers_are_found_by_content_too() -> None:
     search = HeaderSearch(toolkit.header_roots())
     text = b"#include <cuda_fp16.h>\n#include <cuda/std/cstdint>\n__device__ __half f(__half x) { return x + x; }\n"

@@ -34,11 +34,13 @@ def _names(path: Path) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_the_map_of_modules_is_that_of_the_code() -> None:
     text = PAGE.read_text("utf-8")
     assert text == module_map.updated(text), "run `python -m tests.support.module_map`"
 
 
+@pytest.mark.slow
 def test_every_module_says_in_one_line_what_it_is_for() -> None:
     for path in sorted((ROOT / "jitlto").rglob("*.py")):
         assert 10 < len(module_map.purpose(path)) < 160, path
@@ -59,6 +61,7 @@ def test_the_layers_are_those_that_are_checked() -> None:
         assert re.findall(r"`(\w+)`", row[1]) == re.findall(r"\w+", " ".join(layers))
 
 
+@pytest.mark.slow
 def test_every_file_and_name_on_the_page_is_there() -> None:
     text = PAGE.read_text("utf-8").partition("<!-- module map: begin -->")[0]
     files = re.findall(r"`([\w./]+\.(?:py|md|toml))`", text)

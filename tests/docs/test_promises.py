@@ -68,6 +68,7 @@ def units_of(content: str) -> list[str]:
     return items + rows or [content]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_test_that_a_page_names_exists(page: Path) -> None:
     assert wrong_references(page.read_text("utf-8")) == []

@@ -85,6 +85,7 @@ def test_one_helper_has_one_hash_whatever_surrounds_it(helper: str) -> None:
     assert named(alone, helper) == named(after_others, helper)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("helper", "before", "after"),
     [

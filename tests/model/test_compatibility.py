@@ -28,6 +28,7 @@ def arch(text: str) -> Architecture:
     return Architecture.parse(text)
 
 
+@pytest.mark.slow
 @given(plain, architectures)
 def test_plain_code_links_upward(base: Architecture, target: Architecture) -> None:
     assert runs_on(base, target) == (base.number <= target.number)

@@ -14,18 +14,21 @@ names = st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]*", fullmatch=True)
 keys = st.builds(FragmentKey.make, names, names, st.dictionaries(names, st.text(), max_size=4))
 
 
+@pytest.mark.slow
 @given(keys)
 @example(FragmentKey.make("f", "g", {"a": "", "b": "%2C", "c": "x=1,y=[2]", "d": "\n\0", "e": "é😀", "g": "a/b c"}))
 def test_the_text_form_parses_back(key: FragmentKey) -> None:
     assert FragmentKey.parse(str(key)) == key
 
 
+@pytest.mark.slow
 @given(keys)
 def test_the_text_form_is_one_line_of_printable_ascii(key: FragmentKey) -> None:
     assert str(key).isascii()
     assert str(key).isprintable()
 
 
+@pytest.mark.slow
 @given(keys, keys)
 def test_distinct_keys_have_distinct_texts(a: FragmentKey, b: FragmentKey) -> None:
     assert (str(a) == str(b)) == (a == b)

@@ -66,6 +66,7 @@ def test_angle_brackets_never_look_beside_the_includer(tmp_path: Path) -> None:
     assert asked(tmp_path, '#include "h.h"\n', files) == ("a",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "include", ['"sub/../k.h"', '"./k.h"', '"sub//../k.h"', '"sub/./../k.h"', "<sub/in/../../k.h>", '"sub/up.h"']
 )
@@ -164,6 +165,7 @@ def test_a_macro_asks_for_what_is_beside_the_header_that_uses_it(tmp_path: Path)
 # --- names that macros make ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "include",
     [
@@ -260,6 +262,7 @@ def test_what_nvcc_takes_for_no_directive_is_none_for_nvrtc(tmp_path: Path, text
     assert asked(tmp_path, f"{text}#warning end\n", {"a/k.h": warns("k")}) == ("end",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line",
     [

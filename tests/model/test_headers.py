@@ -147,6 +147,7 @@ def test_unrelated_files_do_not_matter_and_related_ones_do(tmp_path: Path) -> No
 contents = st.dictionaries(st.text("ab/.", min_size=1, max_size=4), st.binary(max_size=4), max_size=4)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=4), contents, st.binary(max_size=4), contents)
 def test_equal_hashes_mean_equal_sources(a: bytes, some: dict[str, bytes], b: bytes, others: dict[str, bytes]) -> None:
     assert (Source(a, some).sha256 == Source(b, others).sha256) == ((a, some) == (b, others))

@@ -43,6 +43,7 @@ def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
     assert hash(LinkOptions.from_mapping(link.as_dict())) == hash(link)
 
 
+@pytest.mark.slow
 @given(mappings, mappings)
 def test_merging_puts_the_given_options_over(base: dict[str, Any], over: dict[str, Any]) -> None:
     assert LinkOptions.from_mapping(base).merge(over) == LinkOptions.from_mapping(base | over)

@@ -337,6 +337,7 @@ def test_the_order_of_fragments_and_of_the_configuration_does_not_matter(
     assert resolve(Index(fragments), dict(items)) == resolve(Index(FAMILY), dict(sorted(items)))
 
 
+@pytest.mark.slow
 @given(st.permutations(FAMILY), st.permutations([("metric", "l1"), ("veclen", "1"), ("mode", "fast")]))
 def test_the_order_does_not_matter_for_an_error_either(fragments: list[Fragment], items: list[tuple[str, str]]) -> None:
     def message(index: Index, configuration: dict[str, str]) -> str:

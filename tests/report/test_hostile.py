@@ -60,6 +60,7 @@ def test_what_a_database_says_is_text_in_the_page(path: Path) -> None:
     assert "&lt;script&gt;alert(1)" in text or "\\u003cscript" in text
 
 
+@pytest.mark.slow
 def test_a_repeated_name_is_refused(path: Path) -> None:
     for change in (
         lambda family: family["groups"][1]["key"].extend(family["groups"][1]["key"] * 3000),

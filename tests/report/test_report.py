@@ -325,6 +325,7 @@ def test_symbols_that_callers_supply_are_not_missing(transform: KernelFamily) ->
 _EDGES = st.lists(st.tuples(st.sampled_from("abcdefg"), st.sampled_from("abcdefg")), max_size=15)
 
 
+@pytest.mark.slow
 @given(_EDGES)
 def test_boxes_of_a_drawing_do_not_overlap_and_lie_within(edges: list[tuple[str, str]]) -> None:
     drawing = call_graph.draw(list("abcdefg"), edges)
@@ -351,6 +352,7 @@ def checked(*arguments: str | Path) -> str:
     return jitlto("check", *arguments, "--json").stdout
 
 
+@pytest.mark.slow
 def test_the_result_of_a_check_is_read_back(mini_path: Path, tmp_path: Path) -> None:
     file = tmp_path / "check.json"
     file.write_text(checked(mini_path, "--link", "sm_90", "--cover", "1"))
@@ -580,6 +582,7 @@ def test_a_failing_report_is_one_message(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.json", "list.json", "m.fragdb", "{}.json"]
 
 
+@pytest.mark.slow
 def test_the_report_imports_neither_wing() -> None:
     code = "import json, sys; import jitlto.report.page, jitlto.report.content; print(json.dumps(sorted(sys.modules)))"
     done = python("-c", code)

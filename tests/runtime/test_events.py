@@ -87,6 +87,7 @@ def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Pl
     assert all(0.05 < event.seconds < 5 for event in heard if event.kind is Kind.WAITED)
 
 
+@pytest.mark.slow
 def test_who_waits_for_another_process_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     assert cache.store is not None
     claim = CacheDir(cache.store.directory, 1 << 30).claim(plan.digest)

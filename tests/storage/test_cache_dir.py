@@ -42,6 +42,7 @@ def test_a_stored_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, p
     assert CacheDir(store.directory, LARGE).get("units", KEYS[0]) == payload
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=60)
 def test_a_damaged_entry_is_a_miss_and_is_replaced(
@@ -65,6 +66,7 @@ def test_a_damaged_entry_is_a_miss_and_is_replaced(
     assert store.get("units", KEYS[0]) == b"some payload"
 
 
+@pytest.mark.slow
 def test_many_writers_and_readers_of_one_entry_see_whole_payloads(store: CacheDir) -> None:
     payloads = [bytes([n]) * 50_000 for n in range(8)]
 

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -55,6 +56,7 @@ def _places(value: object, at: tuple[str | int, ...] = ()) -> list[tuple[str | i
 _JUNK = st.sampled_from([None, True, -1, 1.5, "", "\ud800", [], [None], {}, {"a": []}])
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.sampled_from(_places(RESULT)[1:]), _JUNK)
 def test_a_malformed_result_is_one_error(place: tuple[str | int, ...], junk: object) -> None:

@@ -16,6 +16,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory, mini_path: Path) -> Ground:
     return Ground(tmp_path_factory.mktemp("ground"), [mini_path])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: f"{path.parent.name}/{path.name}")
 def test_inputs_that_once_broke_something_are_handled(ground: Ground, path: Path) -> None:
     run, _ = TARGETS[path.parent.name]

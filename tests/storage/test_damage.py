@@ -190,6 +190,7 @@ def answers(family: KernelFamily) -> object:
     return listed
 
 
+@pytest.mark.slow
 def test_a_damaged_database_answers_the_same_or_fails(sample: Sample, tmp_path: Path) -> None:
     whole = sample.path.read_bytes()
     with FragmentDatabase(sample.path) as opened:

@@ -479,6 +479,7 @@ def test_runs_of_damage(small: Path, tmp_path: Path) -> None:
         assert_same_or_error(path, expected)
 
 
+@pytest.mark.slow
 def test_truncation_at_any_point(small: Path, tmp_path: Path) -> None:
     expected, data, path = content(small), small.read_bytes(), tmp_path / "cut.fragdb"
     for end in {*range(0, 110, 7), *range(0, len(data), 509), *range(4096, len(data), 4096), len(data) - 1}:
@@ -486,6 +487,7 @@ def test_truncation_at_any_point(small: Path, tmp_path: Path) -> None:
         assert assert_same_or_error(path, expected), end
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statement",
     [

@@ -166,6 +166,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("old", "new", "table", "case", "name", "hint"), MISTAKES)
 def test_each_mistake_names_file_and_table(
     tmp_path: Path, old: str, new: str, table: str, case: str, name: str, hint: str | None

@@ -264,6 +264,7 @@ def test_without_a_temporary_directory_there_is_one_error_that_says_so(
     assert load("mini", mini_path).plan(arch="sm_90", data_type="float", op_name="twice").digest
 
 
+@pytest.mark.slow
 def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""
     own = {

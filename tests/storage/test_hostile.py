@@ -361,6 +361,7 @@ def _cell_length(cell: bytes) -> int:
     return at + (kept if kept <= largest else least) + 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", ["[" * 100_000, '{"a":' * 100_000, '{"name":' + "9" * 10_000 + "}", "NaN", "1e999", "[]"]
 )
@@ -425,6 +426,7 @@ def test_an_interface_that_leaves_the_family_is_refused(copy: Path, name: str) -
         FragmentDatabase(copy)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("include", ["{path}", "{up}{path}"])
 def test_an_interface_header_includes_no_file_of_the_machine(copy: Path, tmp_path: Path, include: str) -> None:
     secret = tmp_path / "secret.h"

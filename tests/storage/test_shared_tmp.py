@@ -69,6 +69,7 @@ def user_refusal(directory: Path) -> str:
 # --- whose directory ---
 
 
+@pytest.mark.slow
 @as_root
 def test_a_directory_that_another_user_made_in_tmp_is_rejected(shared: Path) -> None:
     theirs = shared / "cache"

@@ -22,6 +22,7 @@ def test_kernels_are_planned_and_nothing_is_linked_by_default(mini_path: Path) -
     assert (family.family, family.fragments, family.kernels, family.completed_by_callers) == ("mini", 6, 4, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("strength", "linked", "tuples"), [(None, 4, None), (1, 2, 4), (2, 4, 4)])
 def test_all_kernels_or_a_covering_array_are_linked(
     mini_path: Path, strength: int | None, linked: int, tuples: int | None

@@ -186,6 +186,7 @@ def test_definitions_that_compile_to_the_same_are_none(compare: Compare, way: st
     assert result.families[0].compared == 1
 
 
+@pytest.mark.slow
 def test_a_function_that_differs_is_named(compare: Compare) -> None:
     (cause,) = compare(SAME, body(after="return s * 2;")).families[0].failures
     assert cause.message.startswith("helper(float*, float*, int) is defined differently")

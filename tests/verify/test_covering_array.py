@@ -45,6 +45,7 @@ def spaces(draw: st.DrawFn) -> Configurations:
     return [dict(row) for row in sorted({tuple(sorted(row.items())) for row in dropped})]
 
 
+@pytest.mark.slow
 @given(spaces(), st.integers(1, 5))
 def test_the_cover_contains_every_combination_that_occurs(space: Configurations, strength: int) -> None:
     found = choose_cover(space, strength)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -101,6 +102,7 @@ _FIELDS = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @given(_FIELDS, _FIELDS)
 def test_nothing_differs_exactly_if_the_fields_are_equal(before: dict[str, Any], now: dict[str, Any]) -> None:
     assert (differences(before, now) == NOTHING) == (before == now)

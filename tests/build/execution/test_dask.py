@@ -130,7 +130,6 @@ def test_a_job_that_kills_every_worker_is_one_clear_error(impatient: None, execu
         transport.submit(executor, jobs(1)[0], kill_parent).result(timeout=120)
 
 
-@pytest.mark.slow
 def test_closing_leaves_the_cluster_as_it_is(cluster: Any) -> None:
     for _ in range(2):
         with connect(url(cluster)) as executor:

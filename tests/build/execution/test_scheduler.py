@@ -487,6 +487,7 @@ def test_the_claim_of_a_dead_build_does_not_block_others(make: Make, cache: Cach
     assert time.monotonic() - begin > 0.8
 
 
+@pytest.mark.slow
 def test_explain_lists_the_reasons_by_field(tmp_path: Path, cache: Cache, workers: ProcessExecutor) -> None:
     key = FragmentKey.parse("mini/op[data_type=float,op_name=twice]")
 

@@ -173,6 +173,7 @@ def other(tmp_path: Path) -> Path:
     return pipeline.build([declaration.load_family(path)], tmp_path / "other.fragdb", jobs=1).path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["ci.fragdb", "ci", "ci/package"])
 def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
     tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch, where: str

@@ -118,6 +118,7 @@ DESCRIBED = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", DESCRIBED)
 @pytest.mark.parametrize(
     "expression",

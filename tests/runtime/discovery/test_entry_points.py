@@ -91,6 +91,7 @@ print(family.__module__, jitlto.family is family)
     assert done.stdout == "jitlto.runtime.family True\n", done.stderr
 
 
+@pytest.mark.slow
 def test_finding_imports_no_metadata_machinery_and_no_package(site: Path, mini_path: Path) -> None:
     install_mini(site, mini_path)
     code = """

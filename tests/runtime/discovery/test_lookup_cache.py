@@ -179,6 +179,7 @@ def test_an_equal_database_is_known_wherever_it_lies(path: Path, tmp_path: Path,
     assert (again.chosen, again.linked.layer, len(opened)) == (first.chosen, "disk", 1)
 
 
+@pytest.mark.slow
 def test_damage_gives_the_same_kernel_or_an_error(path: Path, opened: list[Path]) -> None:
     first = launcher(path)
     whole = path.read_bytes()
@@ -244,6 +245,7 @@ def test_a_damaged_entry_is_a_miss(path: Path, empty_cache: Path, kind: str, ope
         assert entry.read_bytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", [b"", b"null", b"[]", b"{}", b"[1, 2, 3]", b'["a", null, {"mini": 3}]', b"\xff"])
 def test_an_entry_that_somebody_else_made_up_is_a_miss(path: Path, empty_cache: Path, payload: bytes) -> None:
     first = launcher(path)

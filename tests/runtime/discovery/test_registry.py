@@ -140,6 +140,7 @@ def test_a_file_that_was_mended_is_read_afresh(mini_path: Path, tmp_path: Path) 
     assert registry.find("mini").path == path
 
 
+@pytest.mark.slow
 def test_the_process_registry_is_what_the_environment_names(mini_path: Path, tmp_path: Path) -> None:
     rewritten(mini_path, tmp_path / "second.fragdb", name="second")
     path = os.pathsep.join([str(mini_path), "", str(tmp_path)])

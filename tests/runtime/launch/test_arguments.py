@@ -223,6 +223,7 @@ def test_an_array_for_an_integer_is_refused() -> None:
 # --- floating point ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type_", FLOATS)
 @given(value=st.floats())
 def test_a_number_is_rounded_to_its_type_if_that_holds_it(type_: str, value: float) -> None:
@@ -263,6 +264,7 @@ def nearest_bfloat16(value: float) -> int:
     return best | (0x8000 if math.copysign(1, value) < 0 else 0)
 
 
+@pytest.mark.slow
 @given(
     st.floats(-float(BFLOAT16[-1]), float(BFLOAT16[-1]))
     # What lies half way between two, or next to that, is where rounding goes wrong.
@@ -309,6 +311,7 @@ def test_what_is_no_boolean_is_refused(argument: object) -> None:
     refused("type", "bool", argument)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("type_", "make"), [("float2", np.complex64), ("double2", np.complex128)])
 @given(value=st.complex_numbers(max_magnitude=1e30) | st.integers(-1000, 1000) | st.floats(-1e30, 1e30))
 def test_complex_numbers_may_be_real(type_: str, make: type, value: complex) -> None:

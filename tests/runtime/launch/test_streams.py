@@ -58,6 +58,7 @@ def test_a_handle_becomes_a_stream_under_any_attribute_name(made: list[int], str
     assert as_stream(stream) == ("stream", 77)
 
 
+@pytest.mark.slow
 def test_a_stream_object_is_converted_once_and_not_kept_alive(made: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Protocol(77)
     assert as_stream(stream) is as_stream(stream)

@@ -27,6 +27,7 @@ link_keys = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(link_keys, st.binary(max_size=300), st.text(max_size=300))
 @settings(max_examples=200)
 def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, log: str) -> None:
@@ -40,6 +41,7 @@ def test_what_is_decoded_is_what_was_encoded(link_key: LinkKey, cubin: bytes, lo
     assert LinkKey.from_entry(payload) == link_key
 
 
+@pytest.mark.slow
 @given(link_keys, st.binary(max_size=20))
 def test_encoding_is_deterministic(link_key: LinkKey, cubin: bytes) -> None:
     inputs = link_key.inputs
@@ -56,6 +58,7 @@ def test_an_entry_is_that_of_no_other_digest() -> None:
     assert LinkedKernel.decode(other.digest, payload, 0, "disk") is None
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=100) | st.lists(st.sampled_from([b"{}", b"[]", b"1", b"null", b"\n", b'{"log":1}', b"\xff"])))
 def test_what_is_no_entry_is_none(data: bytes | list[bytes]) -> None:
     whole = data if isinstance(data, bytes) else b"".join(data)

@@ -381,6 +381,7 @@ def test_a_wait_for_one_kernel_holds_up_no_other(
         assert waiting.result(10) == plan.link(use_cache=False)
 
 
+@pytest.mark.slow
 def test_threads_get_the_first_ones_refusal_each_in_a_copy_of_its_own(directory: Path, plan: Plan) -> None:
     cache, cause = KernelCache(CacheDir(directory, LARGE)), ValueError("cause")
     inside, calls = threading.Event(), []
@@ -597,6 +598,7 @@ def test_a_full_disk_costs_links_and_one_warning(
     assert Process(place / "cubins").ask(plan).layer == "disk"
 
 
+@pytest.mark.slow
 def test_a_disk_without_inodes_costs_links_and_one_warning(
     tmpfs: Callable[[str], Path], plan: Plan, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -661,6 +663,7 @@ def test_a_store_that_becomes_read_only_while_in_use_costs_links_and_one_warning
     assert caplog.text.count("no more entries can be stored") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["writable by others", "somebody else's", "a file", "a dangling link", "a loop"])
 def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
     environment: Callable[..., None],
@@ -903,6 +906,7 @@ def test_a_cache_too_small_for_what_is_asked_gives_the_right_kernels(directory: 
     assert CacheDir(directory, bound).usage().size <= bound * 19 // 16 + bound
 
 
+@pytest.mark.slow
 def test_the_size_is_set_by_the_environment(
     environment: Callable[..., None], tmp_path: Path, mini: KernelFamily
 ) -> None:

@@ -38,6 +38,7 @@ def umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(digests, st.binary(max_size=2000), max_size=12))
 @settings(max_examples=50)
 def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactory, entries: dict[str, bytes]) -> None:
@@ -49,6 +50,7 @@ def test_what_is_written_is_what_is_read(tmp_path_factory: pytest.TempPathFactor
     assert opened.get("0" * 64) is None
 
 
+@pytest.mark.slow
 @given(st.dictionaries(digests, st.binary(max_size=50), max_size=6), st.randoms(use_true_random=False))
 @settings(max_examples=30)
 def test_equal_entries_make_equal_files(
@@ -151,6 +153,7 @@ def test_a_damaged_pack_is_left_aside_with_one_warning(
     assert "is not used: " in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["flipped", "cut", "removed", "replaced"])
 def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and_one_gone_with_none(
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, how: str

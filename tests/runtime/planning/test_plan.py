@@ -178,6 +178,7 @@ def test_the_digest_does_not_change_with_process_directory_or_place_of_the_datab
     assert output_of(code, moved, cwd=tmp_path, PYTHONHASHSEED="7").strip() == plan.digest
 
 
+@pytest.mark.slow
 def test_equal_digests_mean_equal_cubins(mini: KernelFamily, mini_path: Path) -> None:
     with FragmentDatabase(mini_path) as opened:
         for mode, (data_type, op_name) in product(("lto", "ptx"), product(("float", "double"), ("twice", "square"))):
@@ -210,6 +211,7 @@ def test_the_linked_ptx_has_no_call(plan: Plan) -> None:
     assert plan.calls_left() == []
 
 
+@pytest.mark.slow
 def test_an_interface_that_cannot_be_inlined_is_reported_as_a_call(mini: KernelFamily) -> None:
     text = "template <> __device__ __noinline__ float mini::op<float>(float a) { return sinf(a); }"
     plan = mini.planner(data_type="float").add_source(text).plan(arch="sm_90")
@@ -256,6 +258,7 @@ def linked_ptx(mini: KernelFamily, **options: object) -> str:
     return plan.link_ptx()
 
 
+@pytest.mark.slow
 def test_fast_math_reaches_the_code(mini: KernelFamily) -> None:
     precise, fast = linked_ptx(mini), linked_ptx(mini, fast_math=True)
     assert ".ftz" not in precise

@@ -60,6 +60,7 @@ def _again(path: Path, family: KernelFamily) -> list[str]:
     return [family.plan_request(used.request, used.arch).digest for used in recording.read(path)]
 
 
+@pytest.mark.slow
 @given(_used)
 def test_a_plan_is_read_as_it_was_written_in_one_line(used: UsedPlan) -> None:
     line = used.to_line()
@@ -67,6 +68,7 @@ def test_a_plan_is_read_as_it_was_written_in_one_line(used: UsedPlan) -> None:
     assert UsedPlan.from_line(line) == used
 
 
+@pytest.mark.slow
 @given(_used)
 def test_a_line_of_the_first_version_is_read(used: UsedPlan) -> None:
     content = json.loads(used.to_line())

@@ -132,6 +132,7 @@ def test_what_is_inlined_in_ptx_stays_the_callers_own(helped: KernelFamily) -> N
     assert link(added(helped, SAME.replace("2.0f", "3.0f"), "ptx"))
 
 
+@pytest.mark.slow
 def test_a_function_that_is_not_inline_in_the_callers_source_alone_is_an_error(helped: KernelFamily) -> None:
     """It would take the place of the fragment's, whatever the order."""
     with raises(LinkError, CODE, "helper(float, int)", "helped/kern[]", "user.cu"):
@@ -155,6 +156,7 @@ def test_a_function_in_an_anonymous_namespace_is_the_callers_own(helped: KernelF
     assert link(added(helped, text + OP.replace("helper", "helper2").replace("standing", "standing2"), "source"))
 
 
+@pytest.mark.slow
 def test_two_inputs_of_a_caller_are_compared_with_each_other(helped: KernelFamily) -> None:
     first = "__device__ float elsewhere(float);\ninline __device__ float mine(float a) { return a * 3; }\n"
     first += "__device__ float op(float a) { return elsewhere(mine(a)); }\n"

@@ -118,6 +118,7 @@ def inlined(plan: Plan) -> bool:
 # --- source ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_a_source_replaces_a_group_in_both_link_modes(planner: Planner, mode: str) -> None:
     plan = planner.add_source(OP).plan(link_mode=mode)
@@ -149,6 +150,7 @@ def test_a_source_that_does_not_define_the_function_says_what_it_defines(planner
         planner.add_source("__device__ float other(float a) { return a; }", name="mine.cu").plan()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", "// nothing\n", "static __device__ float f(float a) { return a; }"])
 def test_a_source_that_defines_nothing_says_so(planner: Planner, text: str) -> None:
     with raises(PlanError, "plan-empty-input", where="user.cu"):
@@ -327,6 +329,7 @@ def test_nvccs_long_and_nvrtcs_long_long_are_told_apart_by_name(build_family: Bu
 # --- LTO-IR, fatbins, PTX ---
 
 
+@pytest.mark.slow
 def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
     for data in (ltoir(ALONE), nvfatbin.wrap_ltoir(ltoir(ALONE), BASE)):
         plan = mini.planner(data_type="float").add_ltoir(data).plan()
@@ -375,6 +378,7 @@ def test_a_different_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
         plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
 
 
+@pytest.mark.slow
 def test_the_right_layout_in_ptx_and_in_ltoir_links(plain: KernelFamily) -> None:
     text = 'extern "C" __device__ float op(float a) { return a * 3.0f; }'
     assert links(plain.planner().add_ptx(compiled(text).ptx).plan())
@@ -543,6 +547,7 @@ def in_a_fatbin(cubin: bytes) -> bytes:
     return bytes(buffer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 @pytest.mark.parametrize("kind", ["cubin", "fatbin"])
 def test_relocatable_machine_code_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str, kind: str) -> None:
@@ -625,6 +630,7 @@ def test_what_ltoir_provides_is_found_without_a_compiler(
     assert mini.planner(data_type="float").add_ltoir(data).plan() == first
 
 
+@pytest.mark.slow
 def test_a_different_text_name_or_header_is_compiled_separately(mini: KernelFamily, kept: CacheDir) -> None:
     record = mini.record
     changed = replace(record, headers=tuple((name, text + "// more\n") for name, text in record.headers))

@@ -355,6 +355,7 @@ def square(x):  # type: ignore[no-untyped-def]
     return x * x
 
 
+@pytest.mark.slow
 def test_an_object_that_is_not_a_function_is_refused(transform: KernelFamily) -> None:
     for wrong in (1, "text", print, PlanError):
         with raises(PlanError, "plan-invalid-input", type(wrong).__name__):
@@ -386,6 +387,7 @@ def test_a_different_number_of_parameters_is_refused(transform: KernelFamily) ->
         planned(transform, manhattan, "user_transform", data_type="float")
 
 
+@pytest.mark.slow
 def test_a_type_unknown_to_numba_is_refused(build_family: BuildFamily) -> None:
     family = plain(build_family, "struct pair { int a, b; }; __device__ float op(pair a);", "*x = op({1, 2})")
     with raises(InterfaceMismatchError, "plan-interface-mismatch-type", "takes pair"):
