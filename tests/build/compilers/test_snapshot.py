@@ -304,6 +304,7 @@ def test_all_headers_count_if_it_is_unclear_which_are_read(kind: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(toolkit.nvrtc_version().major < 13, reason="NVRTC 12 does not tell which headers it reads")
 def test_headers_that_only_debugging_would_read_do_not_count() -> None:
     headers = {"main.cuh": b'#ifdef __CUDACC_DEBUG__\n#include "debug.cuh"\n#endif\n', "debug.cuh": b"#define D 1\n"}
     compiler = Compiler()
