@@ -75,8 +75,7 @@ class Dispatcher:
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
-        # To Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
-        self._typed = any(map(_is_number, (value for name in names for value in family.parameters[name])))
+        self._typed = any(_has_equal_numbers(family.parameters[name]) for name in names)
         self._family = family
         self._fixed = dict(fixed)
         # Copied, so that callers can change their dict later.
@@ -109,10 +108,13 @@ class Dispatcher:
         return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
 
 
-def _is_number(value: str) -> bool:
-    """Return whether a parameter value may be given as a Python number or truth value."""
+def _has_equal_numbers(values: Sequence[str]) -> bool:
+    """Return whether some of a parameter's values are equal in Python, such as ``1``, ``1.0`` and ``true``."""
+    return len(set(map(_as_number, values))) < len(values)
+
+
+def _as_number(value: str) -> object:
     try:
-        float(value)
+        return float({"true": "1", "false": "0"}.get(value, value))
     except ValueError:
-        return value in ("true", "false")
-    return True
+        return value

@@ -258,10 +258,9 @@ class KernelFamily:
         if link_options:
             check_type(link_options, Mapping, "link options must be a dict")
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
-        how = (device.kind(), entry, link_mode, options)
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
-        request = (*how, tuple(configuration.items()), types)
+        request = (device.kind(), entry, link_mode, options, tuple(configuration.items()), types)
         try:
             return self._requests[request]
         except (KeyError, TypeError):
@@ -269,7 +268,7 @@ class KernelFamily:
         if not EXACT.issuperset(types):
             try:
                 spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
-                request = (*how, tuple(spelled.items()), tuple(map(type, spelled.values())))
+                request = (*request[:4], tuple(spelled.items()), tuple(map(type, spelled.values())))
                 return self._requests[request]
             except (KeyError, TypeError):
                 pass  # TypeError: an invalid value, which planning reports
