@@ -12,7 +12,7 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -157,14 +157,12 @@ def write(path: Path, entries: Mapping[str, bytes]) -> None:
 
 
 def beside(database: Path) -> tuple[Pack, ...]:
-    """Open the current packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``."""
-    return open_packs(files.beside(database, ".pack"))
+    """Open the current packs of a database: ``NAME.pack`` and ``NAME.*.pack`` beside ``NAME.fragdb``.
 
-
-def open_packs(paths: Iterable[Path]) -> tuple[Pack, ...]:
-    """Open those files that are packs, each once until it changes; a warning about any other is logged once."""
+    Each is opened once until it changes; a warning about a file that is no pack is logged once.
+    """
     found = []
-    for path in paths:
+    for path in files.beside(database, ".pack"):
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):

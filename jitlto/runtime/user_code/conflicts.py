@@ -55,11 +55,11 @@ def check_conflicts(
         else:
             symbols = [symbol for fragment, _ in fragments for symbol in (*fragment.provides, *fragment.requires)]
             symbols += [symbol for user in supplied for symbol in (*user.symbols.provides, *user.symbols.requires)]
+            known = strong_names(symbols)
             inputs, users = [*own, *ltoir], range(len(own), len(own) + len(ltoir))
             pairs = [(one, user) for user in users for one in range(user)]
-            conflict = find_conflict(inputs, [0, *users], pairs, target, options, strong_names(symbols), _WORKERS)
+            conflict = find_conflict(inputs, [0, *users], pairs, target, options, known, _WORKERS)
             conflict = conflict or _find_strong(fragments, theirs, target, store)
-            known = strong_names(symbols)
             for item in [i for user, i in theirs if i.kind is not InputKind.PTX and user.version is None]:
                 conflict = conflict or _find_unlisted(item, inputs, known, target, store)
             conflict = conflict or _find_in_texts(texts, 0)
