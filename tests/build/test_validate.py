@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from functools import cache
 from itertools import combinations
 
 import pytest
@@ -12,22 +11,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.build import validate
-from jitlto.cuda import nvrtc
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.headers import Source
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import agrees
 from jitlto.model.versions import Architecture
 from tests.conftest import BuildFamily
+from tests.support.compiled import compiled
 from tests.support.errors import raises
 from tests.support.families import MINI
-
-
-@cache
-def compiled(text: str) -> nvrtc.Compiled:
-    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75)], ["--std=c++17"])
 
 
 def fragment(group: str, text: str, role: Role = Role.DEVICE, **parameters: str) -> Fragment:

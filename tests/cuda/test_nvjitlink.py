@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 
 import pytest
 
-from jitlto.cuda import nvfatbin, nvjitlink, nvrtc
+from jitlto.cuda import nvfatbin, nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, check_linked_ptx, link
 from jitlto.errors import ArchitectureError, LinkError, ToolchainError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
-from jitlto.model.headers import Source
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
+from tests.support.compiled import compiled
 from tests.support.errors import raises
 from tests.support.process import output_of
 
@@ -29,11 +28,6 @@ extern __constant__ float factor;
 extern "C" __global__ void kern(float* x) { x[threadIdx.x] *= factor; }
 """
 USES_VARIABLE = USES_CONSTANT.replace("__constant__", "__device__")
-
-
-@cache
-def compiled(text: str, arch: int = 75) -> nvrtc.Compiled:
-    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(arch)], ["--std=c++17"])
 
 
 def ltoir(text: str, name: str = "input", arch: int = 75) -> LinkInput:

@@ -10,18 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.cuda import nvrtc
-from jitlto.cuda.nvrtc import Compiled, Step
+from jitlto.cuda.nvrtc import Step
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import SymbolKind
 from jitlto.model.headers import Source
 from jitlto.model.ptx import Module, parse_ptx
 from jitlto.model.versions import Architecture
+from tests.support.compiled import compiled
 from tests.support.errors import raises
-
-
-@cache
-def compiled(text: str) -> Compiled:
-    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75)], ["--std=c++17"])
 
 
 @cache

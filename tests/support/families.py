@@ -55,6 +55,37 @@ template __device__ {{data_type}} op<{{data_type}}>({{data_type}});
 }
 
 
+def calling_op(name: str, declaration: str, kernel: str, settings: str = "") -> dict[str, str]:
+    """A family of one kernel, whose callers supply ``op``.
+
+    Parameters
+    ----------
+    name : str
+    declaration : str
+        Of ``op``, the text of ``op.cuh``.
+    kernel : str
+        What follows the include of it.
+    settings : str, optional
+        Further lines of ``[family]``.
+    """
+    return {
+        "family.toml": f'''
+[family]
+name = "{name}"
+{settings}
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+
+[device.op]
+interface = "op.cuh"
+''',
+        "kern.json": "{}",
+        "op.cuh": f"#pragma once\n{declaration}\n",
+        "kern.cu.jinja": f'#include "op.cuh"\n{kernel}\n',
+    }
+
+
 def write_family(directory: Path, files: dict[str, str]) -> Path:
     """Write a family's files; returns the path of its ``family.toml``."""
     for name, text in files.items():

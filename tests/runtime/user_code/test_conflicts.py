@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from jitlto.cuda import nvrtc
 from jitlto.errors import LinkError
-from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.planner import Planner
+from tests.support.compiled import compiled
 from tests.support.errors import raises
-from tests.support.families import built
+from tests.support.families import built, calling_op
 
 CODE = "link-conflicting-definitions"
-FAMILY = {
-    "family.toml": """
-[family]
-name = "helped"
-images = ["ltoir", "ptx"]
-
-[entrypoint.kern]
-matrix = "kern.json"
-template = "kern.cu.jinja"
-
-[device.op]
-interface = "op.cuh"
-""",
-    "kern.json": "{}",
-    "op.cuh": "#pragma once\n__device__ float op(float a);\n",
-    "kern.cu.jinja": """#include "op.cuh"
-inline __device__ float helper(float a, int n) { for (int i = 0; i < n; i++) a *= 2.0f; return a; }
+FAMILY = calling_op(
+    "helped",
+    "__device__ float op(float a);",
+    """inline __device__ float helper(float a, int n) { for (int i = 0; i < n; i++) a *= 2.0f; return a; }
 inline __device__ __noinline__ float standing(float a) { return a * 7.0f; }
-__global__ void kern(float* x) { x[threadIdx.x] = op(helper(x[threadIdx.x], 40) + standing(x[0])); }
-""",
-}
+__global__ void kern(float* x) { x[threadIdx.x] = op(helper(x[threadIdx.x], 40) + standing(x[0])); }""",
+    'images = ["ltoir", "ptx"]\n',
+)
 HIDDEN = {
     "family.toml": """
 [family]
@@ -68,11 +53,6 @@ HELPER = "__device__ float helper(float a, int n) { for (int i = 0; i < n; i++) 
 STANDING = "__device__ __noinline__ float standing(float a) { return a * 7.0f; }\n"
 OP = "__device__ float op(float a) { return helper(a, int(a)) + standing(a); }\n"
 SAME = f"inline {HELPER}inline {STANDING}{OP}"
-
-
-@cache
-def compiled(text: str) -> nvrtc.Compiled:
-    return nvrtc.compile_source(Source(text.encode(), {}), [Architecture(75)], ["--std=c++17"])
 
 
 @pytest.fixture(scope="module")

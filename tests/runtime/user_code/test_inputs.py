@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,8 +32,9 @@ from jitlto.runtime.user_code.compilation import compile_once
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
+from tests.support.compiled import compiled
 from tests.support.errors import raises
-from tests.support.families import built
+from tests.support.families import built, calling_op
 from tests.support.user_cache import read_source, source_keys, user_cache
 
 BASE = Architecture(75)
@@ -65,27 +65,11 @@ template __global__ void kern<{{data_type}}>({{data_type}}*);
 """,
 }
 # The same in C++, with the interface left to the kernel's own source.
-CPP_FAMILY = {
-    "family.toml": """
-[family]
-name = "helped"
-
-[entrypoint.kern]
-matrix = "kern.json"
-template = "kern.cu.jinja"
-
-[device.op]
-interface = "op.cuh"
-""",
-    "kern.json": "{}",
-    "op.cuh": "#pragma once\n__device__ float op(float a);\n",
-    "kern.cu.jinja": '#include "op.cuh"\n__global__ void kern(float* x) { x[threadIdx.x] = op(x[threadIdx.x]); }\n',
-}
-
-
-@cache
-def compiled(text: str) -> nvrtc.Compiled:
-    return nvrtc.compile_source(Source(text.encode(), {}), [BASE], ["--std=c++17"])
+CPP_FAMILY = calling_op(
+    "helped",
+    "__device__ float op(float a);",
+    "__global__ void kern(float* x) { x[threadIdx.x] = op(x[threadIdx.x]); }",
+)
 
 
 def ltoir(text: str) -> bytes:

@@ -35,7 +35,7 @@ from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
-from tests.support.families import built
+from tests.support.families import built, calling_op
 from tests.support.process import ROOT
 from tests.support.user_cache import read_source, source_keys, user_cache
 
@@ -252,22 +252,7 @@ def test_every_scalar_type_crosses(typed: KernelFamily, data_type: str) -> None:
     assert planned(typed, op, mode="ptx", data_type=data_type).link().cubin[:4] == b"\x7fELF"
 
 
-INTERFACE_FAMILY = {
-    "family.toml": """
-[family]
-name = "plain"
-
-[entrypoint.kern]
-matrix = "kern.json"
-template = "kern.cu.jinja"
-
-[device.op]
-interface = "op.cuh"
-""",
-    "kern.json": "{}",
-    "op.cuh": "#pragma once\n@DECLARATION@\n",
-    "kern.cu.jinja": '#include "op.cuh"\n__global__ void kern(float* x) { @CALL@; }\n',
-}
+INTERFACE_FAMILY = calling_op("plain", "@DECLARATION@", "__global__ void kern(float* x) { @CALL@; }")
 
 
 def plain(build_family: BuildFamily, declaration: str, call: str) -> KernelFamily:
