@@ -48,12 +48,14 @@ def check_interfaces(
             include, or defines a function of other types than its interface declares.
     """
     providers: dict[str, list[Fragment]] = defaultdict(list)
+    one_by_group: dict[str, dict[str, Fragment]] = defaultdict(dict)  # whose interface all the others have too
     for fragment in fragments:
         for symbol in fragment.provides:
             providers[symbol.name].append(fragment)
+            one_by_group[symbol.name].setdefault(fragment.key.group, fragment)
     for fragment in fragments:
         for symbol in fragment.requires:
-            for provider in providers.get(symbol.name, ()):
+            for provider in one_by_group[symbol.name].values():
                 _check_included(family, fragment, symbol, provider, includes[fragment.key])
     _check_types(family, fragments, providers)
 

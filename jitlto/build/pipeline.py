@@ -98,7 +98,7 @@ def build(
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
     digest = database_writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
-    if cache is not None:
+    if cache is not None and outcome.compiled:
         cache.store.prune()
     return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin)
 

@@ -47,10 +47,16 @@ def nvrtc_version() -> Version:
     """Return the version of NVRTC; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
 
     def query() -> tuple[int, int]:
-        status, major, minor = bindings("nvrtc").nvrtcVersion()
-        if int(status):
-            raise RuntimeError(str(status))
-        return major, minor
+        # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
+        import ctypes
+
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        library = ctypes.CDLL(load_nvidia_dynamic_lib("nvrtc").abs_path)
+        if status := library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
+            raise RuntimeError(f"nvrtcVersion returned {status}")
+        return major.value, minor.value
 
     return _version("NVRTC", query)
 

@@ -39,6 +39,9 @@ _LEXEME = re.compile(
 # After this the next token is a header's name, in which nothing is a comment or an escape.
 _AWAITS_NAME = re.compile(rb"(?:\A#[ \t]*(?:include|include_next|import)|\b__has_include(?:_next)?[ \t]*\()[ \t]*\Z")
 _HEADER_NAME = re.compile(_QUOTED + rb"|" + _ANGLED)
+# A text without these is read line by line.
+_INVOLVED = re.compile(rb'/\*|R"|%:|\\[ \t\f\v]*+\r?\n')
+_PLAIN_DIRECTIVE = re.compile(rb"^[ \t\f\v]*+#[ \t\f\v]*+(\w+)([^\n]*+)", re.M)
 _DELIMITER = re.compile(rb'([^ ()\\\t\v\f\n"]{0,16})\(')
 
 INCLUDES = frozenset((b"include", b"include_next", b"import"))
@@ -97,6 +100,11 @@ def read_directives(text: bytes) -> Directives:
 
 def all_directives(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Return the word and the rest of every directive of a text, without comments and continued lines."""
+    if not _INVOLVED.search(text):
+        found = _PLAIN_DIRECTIVE.findall(text)
+        if not any(b"//" in rest for _, rest in found):
+            yield from ((word, rest.strip()) for word, rest in found)
+            return
     normal, lines = _normalize(text)
     for start, end in lines:
         if match := _DIRECTIVE.match(normal, start, end):

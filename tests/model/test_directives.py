@@ -63,6 +63,13 @@ def test_no_line_moves(text: bytes) -> None:
         assert all(read.text[n.start] in b'"<' and read.text[n.end - 1] in b'">' for n in directive.names)
 
 
+@given(TEXTS)
+def test_all_directives_of_a_plain_text_are_those_of_a_whole_reading(text: bytes) -> None:
+    normal, lines = directives._normalize(text)
+    matches = [(match, end) for start, end in lines if (match := directives._DIRECTIVE.match(normal, start, end))]
+    assert list(all_directives(text)) == [(match[1], normal[match.end() : end].strip()) for match, end in matches]
+
+
 def test_all_directives_are_told_without_comments() -> None:
     text = b"#define A /* c */ 1 // c\n/*\n#define B\n*/\n# if A \\\n && B\n#endif\n"
     assert list(all_directives(text)) == [(b"define", b"A   1"), (b"if", b"A  && B"), (b"endif", b"")]
