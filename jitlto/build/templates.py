@@ -11,6 +11,7 @@ from jitlto.build.rendering import process
 from jitlto.build.rendering.same_sources import SameSources
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.fragment import FragmentKey
+from jitlto.model.text import suggest
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
 _MAX_COMBINATIONS = 1_000_000
@@ -107,7 +108,7 @@ def _iterate_keys(
         for name in group.key:
             if name not in combination:
                 what = f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix}"
-                hint = "remove it from key, or add it to every branch of the matrix"
+                hint = suggest(name, combination, "remove it from key, or add it to every branch of the matrix")
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
             value = combination[name]
             if value != value.strip() and (name, value) not in padded:

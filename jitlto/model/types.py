@@ -67,6 +67,12 @@ _NUMPY_NAMES = {
     "uint8": "u1", "uint16": "u2", "uint32": "u4", "uint64": "u8", "longlong": "i8",
     "ulonglong": "u8", "bool": "b1", "bool_": "b1", "bfloat16": "bfloat16",
 }  # fmt: skip
+# Types that are only named here: NumPy has no notation for them.
+_SMALL_FLOATS = {
+    "float8_e4m3fn": "__nv_fp8_e4m3", "float8_e5m2": "__nv_fp8_e5m2", "float8_e8m0fnu": "__nv_fp8_e8m0",
+    "float6_e2m3fn": "__nv_fp6_e2m3", "float6_e3m2fn": "__nv_fp6_e3m2", "float4_e2m1fn": "__nv_fp4_e2m1",
+    "float4_e2m1fn_x2": "__nv_fp4x2_e2m1",
+}  # fmt: skip
 #: The namespace that such a name may bear, as a regular expression.
 STD = r"(?:::)?(?:cuda::)?std::(?!complex)"
 
@@ -108,8 +114,9 @@ def cpp_name(value: object) -> str:
         if type(native) in (bool, int, float):
             return cpp_name(native)
     name = value.__name__ if isinstance(value, type) else str(value).rpartition(".")[2]
-    if name in _NUMPY_NAMES:
-        return _BY_TYPESTR[_NUMPY_NAMES[name]].name
+    known = from_numpy_name(name)
+    if known is not None:
+        return known
     raise TypeError(f"invalid parameter value {abbreviate(value)}: expected text, a number, a boolean or a dtype")
 
 
@@ -136,6 +143,6 @@ def is_same_value(a: str, b: str) -> bool:
 
 
 def from_numpy_name(name: str) -> str | None:
-    """Return the C++ name of a NumPy type name given as text (``float32``), None if it is not one."""
+    """Return the C++ name of a type name of NumPy, ml_dtypes or PyTorch (``float32``), None if it is not one."""
     typestr = _NUMPY_NAMES.get(name)
-    return _BY_TYPESTR[typestr].name if typestr else None
+    return _BY_TYPESTR[typestr].name if typestr else _SMALL_FLOATS.get(name)

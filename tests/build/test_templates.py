@@ -75,6 +75,21 @@ def test_cmake_placeholders(tmp_path: Path) -> None:
     assert rendered[0].params == ("float* x", "unsigned n")
 
 
+def test_a_placeholder_of_cmake_in_jinja_is_an_error_where_it_stands(tmp_path: Path) -> None:
+    names = ["@data_type@", "group kern", "data_type=float", 'syntax = "cmake"']
+    text = '// @data_type@\nauto text = "@data_type@";\n\nusing T = @data_type@;\n'
+    failure(tmp_path, "render-placeholder", *names, where="kern.cu.jinja:4", kern__cu__jinja=text)
+    files = {"kern__cu__jinja": "\n{% include 'part.jinja' %}\n", "part__jinja": "int i;\n@name@ j;\n"}
+    failure(tmp_path, "render-placeholder", "@name@", where="part.jinja:2", **files)
+
+
+@pytest.mark.parametrize(
+    "code", ["/* @data_type@ */ 'a'", 'R"(\n@data_type@\n)"', '"@data_type@"', 'asm("@p bra L; @q ret;");', "a @ b"]
+)
+def test_comments_literals_and_lone_signs_are_no_placeholders(tmp_path: Path, code: str) -> None:
+    assert render(tmp_path, kern__cu__jinja=f"{{{{data_type}}}} {code}")[0].text == f"float {code}"
+
+
 UNDEFINED = pytest.mark.parametrize(
     ("toml", "placeholder"), [(MINI["family.toml"], "{{ data_typ }}"), (CMAKE, "@data_typ@")], ids=["jinja", "cmake"]
 )
@@ -218,6 +233,11 @@ def test_a_key_parameter_that_a_combination_lacks(tmp_path: Path) -> None:
     names = ["'data_type'", "other=double", str(tmp_path / "kern.json")]
     with raises(FamilyError, "family-missing-key-parameter", *names, where="family.toml [entrypoint.kern]"):
         render(tmp_path, kern__json='[{"data_type": "float"}, {"other": "double"}]')
+
+
+def test_a_misspelled_key_parameter_gets_the_nearest_name_of_the_matrix(tmp_path: Path) -> None:
+    with raises(FamilyError, "family-missing-key-parameter", "'data_type'", hint="'data_tpye'"):
+        render(tmp_path, kern__json='{"data_tpye": "float"}')
 
 
 def test_a_malformed_matrix_is_named(tmp_path: Path) -> None:

@@ -92,10 +92,20 @@ class Dtype:
 
 
 @pytest.mark.parametrize(
-    ("name", "expected"), [("torch.float16", "__half"), ("torch.bfloat16", "__nv_bfloat16"), ("torch.bool", "bool")]
-)
+    ("name", "expected"),
+    [
+        ("torch.float16", "__half"), ("torch.bfloat16", "__nv_bfloat16"), ("torch.bool", "bool"),
+        ("torch.float8_e4m3fn", "__nv_fp8_e4m3"), ("float8_e5m2", "__nv_fp8_e5m2"),
+        ("torch.float8_e8m0fnu", "__nv_fp8_e8m0"), ("float4_e2m1fn", "__nv_fp4_e2m1"),
+    ],
+)  # fmt: skip
 def test_dtypes_that_only_print_their_name(name: str, expected: str) -> None:
     assert cpp_name(Dtype(name)) == expected
+
+
+@pytest.mark.parametrize("name", ["float8_e4m3fnuz", "float8_e4m3", "float8_e4m3b11fnuz"])
+def test_eight_bit_formats_that_cuda_lacks_are_not_taken_for_one_that_it_has(name: str) -> None:
+    assert from_numpy_name(name) is None
 
 
 @given(st.text())

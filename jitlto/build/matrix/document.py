@@ -89,13 +89,25 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
     try:
         value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
     except json.JSONDecodeError as why:
-        raise error(f"invalid JSON: {why.msg}", place=f":{why.lineno}:{why.colno}") from why
+        what, hint, place = why.msg, None, f":{why.lineno}:{why.colno}"
+        if (comma := _trailing_comma(text, why.pos)) is not None:
+            line = text.count("\n", 0, comma)
+            what, hint = "trailing comma", "remove it: in JSON none follows the last member or element"
+            place = f":{line + 1}:{comma - text.rfind(chr(10), 0, comma)}"
+        raise error(f"invalid JSON: {what}", hint, place=place) from why
     except RecursionError as why:
         hint = "flatten arrays within arrays, and objects within objects"
         raise error("nested too deeply", hint, code="matrix-too-large") from why
     except ValueError as why:  # from int(), which limits the number of digits
         raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
     return Matrix(value, lenient=lenient, path=path, text=text)
+
+
+def _trailing_comma(text: str, position: int) -> int | None:
+    """Find the comma before the closing bracket at which the parser stops; before Python 3.13 it names neither."""
+    before = text[: position + 1].rstrip() if text[position : position + 1] == "," else text[:position].rstrip()
+    follows = text[len(before) :].lstrip()
+    return len(before) - 1 if before.endswith(",") and follows.startswith(("]", "}")) else None
 
 
 def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Sources without comments and blanks, which make no difference to a compiler."""
+"""Sources without comments and blanks, which make no difference to a compiler; placeholders left in them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,21 @@ _TOKEN = re.compile(
     re.S | re.X,
 )
 
+_PLACEHOLDER = re.compile(r"@[A-Za-z_]\w*@")
+
 
 def digest(text: str) -> str:
     """Return the SHA-256 of a source without comments and blanks, equal for sources that differ in nothing else."""
     return hashlib.sha256(_TOKEN.sub(_shorten, text).strip().encode()).hexdigest()
+
+
+def find_placeholder(text: str) -> tuple[str, int] | None:
+    """Return the first CMake placeholder of a source, ``@name@``, and its line; comments and literals do not count."""
+    if not _PLACEHOLDER.search(text):  # as in nearly all
+        return None
+    code = _TOKEN.sub(lambda match: "\n" * match[0].count("\n") or " ", text)
+    found = _PLACEHOLDER.search(code)
+    return (found[0], code.count("\n", 0, found.start()) + 1) if found else None
 
 
 def _shorten(match: re.Match[str]) -> str:

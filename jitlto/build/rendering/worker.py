@@ -27,6 +27,10 @@ from jitlto.model.text import suggest
 _PAGE = resource.getpagesize()
 
 
+class PlaceholderError(Exception):
+    """A CMake placeholder is left in what a Jinja template gives."""
+
+
 def serve(descriptor: int) -> None:
     """Answer requests from standard input on a descriptor, until the program that sends them ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -69,6 +73,8 @@ def _answer(
             params.append(_check(template.render_text(entry, combination), length))  # noqa: PERF401
         entry = None
         text = _check(template.render_file(combination), length)
+        if isinstance(template, JinjaTemplate) and (left := plain_text.find_placeholder(text)):
+            raise PlaceholderError(f"{left[0]} is left in the source: it is a placeholder of CMake, not of Jinja")
         return {"text": text, "params": params, "digest": plain_text.digest(text)}
     except Exception as error:  # noqa: BLE001 - the program raises it
         answer = _describe(error, combination)
@@ -96,6 +102,8 @@ def _describe(error: Exception, combination: Mapping[str, str]) -> Answer:
     elif isinstance(error, TextAsNumberError):
         code = "render-text-as-number"
         hint = "values of a matrix are text: compare with text (x == '8', flag == 'true'), or convert (x|int > 4)"
+    elif isinstance(error, PlaceholderError):
+        code, hint = "render-placeholder", 'declare syntax = "cmake" for the group or the family, or write {{ name }}'
     elif isinstance(error, OutsideError):
         code, hint = "render-outside", "copy the file into the family, or link to a file inside it"
     elif isinstance(error, jinja2.TemplateNotFound):
@@ -118,6 +126,10 @@ def _locate(error: Exception, template: JinjaTemplate | CMakeTemplate, path: str
         file, line = error.filename or file, error.lineno
     elif isinstance(error, UndefinedPlaceholderError):
         line = error.line
+    elif isinstance(error, PlaceholderError):
+        for name in (path, *sorted(template.files)):
+            if found := plain_text.find_placeholder(Path(name).read_text("utf-8-sig")):
+                return f"{name}:{found[1]}"
     else:
         # Jinja gives the frames of its compiled templates the templates' own files and lines.
         for frame, number in traceback.walk_tb(error.__traceback__):

@@ -332,11 +332,19 @@ def test_a_byte_order_mark_and_letters_beyond_ascii_are_fine(tmp_path: Path) -> 
     assert list(matrix.load_matrix(path).combinations()) == [{"é": "ß"}, {"é": "ß2"}]
 
 
+@pytest.mark.parametrize(
+    ("content", "place"), [('["x",]', ":1:5"), ('{"a": "x" ,\n\n }', ":1:11"), ('{"a": ["x"\n, ]}', ":2:1")]
+)
+def test_a_trailing_comma_is_named_with_its_place(tmp_path: Path, content: str, place: str) -> None:
+    with raises(MatrixError, "matrix-not-json", "trailing comma", where=place):
+        matrix.load_matrix(written(tmp_path, content))
+
+
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize(
     ("content", "place", "code"),
     [
-        ('{"a": \n ["x",]}', ":2:7", "matrix-not-json"),
+        ('{"a": \n ["x",]}', ":2:6", "matrix-not-json"),
         ('{"a": "x"} 1', ":1:12", "matrix-not-json"),
         ("{'a': 'x'}", ":1:2", "matrix-not-json"),
         ('{"a": "x', ":1:7", "matrix-not-json"),
