@@ -10,7 +10,7 @@ from jitlto.build import shards
 from jitlto.build.cache import rebuild_reason
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.compilers.base import find_toolchain
+from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.scheduler import CompileRequest
 from jitlto.build.failures import Failure
@@ -50,18 +50,10 @@ class RenderedFamilies:
         self.failures: list[Failure] = []
         self.advice: list[str] = []
         for family in families:
-            toolchain = find(family.toolchain)
-            options, images = family.compiler_options(), family.images
-            system = toolchain.header_roots()
-            is_nvcc = toolchain.name == "nvcc"
-            search = HeaderSearch(
-                family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc
-            )
-            own = HeaderSearch(family.include, options=options)
-            config = CompileConfig(toolchain, search, own, family.architectures, options, images, family.interfaces)
+            configs = functools.cache(functools.partial(_config, family, find(family.toolchain)))
             on_error = self._add_failure if keep_going else None
             rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
-            self.requests += [CompileRequest(source, config) for source in rendered]
+            self.requests += [CompileRequest(r, configs(family.compiler_options(r.group))) for r in rendered]
         self.records = {family.name: family_record(family) for family in families}
 
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
@@ -138,6 +130,15 @@ class RenderedFamilies:
         return rebuild_reason.explain(before, now, is_cached=request.find(cache) is not None)
 
 
+def _config(family: FamilyDeclaration, toolchain: Toolchain, options: tuple[str, ...]) -> CompileConfig:
+    """Return how the groups of a family that have the same options are compiled."""
+    is_nvcc = toolchain.name == "nvcc"
+    system = toolchain.header_roots()
+    search = HeaderSearch(family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc)
+    own = HeaderSearch(family.include, options=options)
+    return CompileConfig(toolchain, search, own, family.architectures, options, family.images, family.interfaces)
+
+
 def family_record(family: FamilyDeclaration) -> FamilyRecord:
     """Return the record of a family for the run side: its groups, and its own headers that its interfaces include.
 
@@ -158,6 +159,6 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
         family.source_options(),
         family.link,
         family.architectures,
-        tuple(GroupRecord(g.name, g.role, g.key, g.interface, g.template is None) for g in family.groups),
+        tuple(GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link) for g in family.groups),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
     )

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from jitlto.errors import BuildError
+from jitlto.errors import BuildError, PlanError
+from jitlto.model.enumeration import Kernel, enumerate_kernels, find_user_symbols
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import is_compatible
+from jitlto.model.resolve import Index, is_compatible
 
 
 class _Definition(NamedTuple):
@@ -27,12 +28,14 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
         Advice on code that is allowed but probably a mistake.
 
     Raises:
-        BuildError: If a function is inline in one of two fragments that can meet in a plan and not in the other, or the
-            layouts of a required symbol and its provider differ.
+        BuildError: If a function is inline in one of two fragments that can meet in a plan and not in the other, the
+            layouts of a required symbol and its provider differ, or two groups of a kernel set one link option
+            differently.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
     _check_inline(fragments, interface)
     _check_layouts(fragments)
+    _check_link_options(family, fragments)
     return [*_report_unmet(family, fragments), *_report_strong_helpers(fragments, interface)]
 
 
@@ -98,6 +101,20 @@ def _check_layouts(fragments: Sequence[Fragment]) -> None:
                         code="build-layout-mismatch",
                         hint="declare it once, in an interface header that both include",
                     )
+
+
+def _check_link_options(family: FamilyRecord, fragments: Sequence[Fragment]) -> None:
+    if not family.groups_disagree():
+        return
+    index = Index(fragments)
+    for kernel in enumerate_kernels(index, find_user_symbols(family, index)):
+        if isinstance(kernel, Kernel):
+            try:
+                family.link_options(kernel.resolution.fragments)
+            except PlanError as error:
+                what = f"{error.what} (kernel {kernel.resolution.entry.key})"
+                hint = "set it for one of the groups, or to one value in all groups of a kernel"
+                raise BuildError(what, code="build-conflicting-link-options", where=family.name, hint=hint) from None
 
 
 def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
+
 from msgspec import Struct
 
-from jitlto.model.fragment import FragmentKey, Name, Role
-from jitlto.model.options import LinkOptions
+from jitlto.errors import PlanError
+from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
+from jitlto.model.options import GroupLink, LinkOptions
 from jitlto.model.versions import Architecture
 
 
-class GroupRecord(Struct, frozen=True):
+class GroupRecord(Struct, frozen=True, omit_defaults=True):
     """What the run side needs of a group's declaration: name, role, key parameters and interface header.
 
-    ``supplied``: whether callers supply its definition at run time.
+    Args:
+        supplied: Whether callers supply its definition at run time.
+        link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
     """
 
     name: Name
@@ -20,6 +25,7 @@ class GroupRecord(Struct, frozen=True):
     key: tuple[Name, ...]
     interface: str | None
     supplied: bool
+    link: GroupLink = ()
 
 
 class FamilyRecord(Struct, frozen=True):
@@ -49,6 +55,37 @@ class FamilyRecord(Struct, frozen=True):
     def group(self, name: str) -> GroupRecord | None:
         """Return the group called ``name``, or None."""
         return next((group for group in self.groups if group.name == name), None)
+
+    def link_options(self, fragments: Iterable[Fragment], overridden: Collection[str] = ()) -> LinkOptions:
+        """Return the link options of a kernel: an option of a group takes the place of the family's.
+
+        Args:
+            fragments: The kernel's fragments.
+            overridden: Options that the caller sets, about which groups need not agree.
+
+        Raises:
+            PlanError: If two groups set one option to different values.
+        """
+        chosen: dict[str, object] = {}
+        owners: dict[str, str] = {}
+        for name in dict.fromkeys(fragment.key.group for fragment in fragments):
+            group = self.group(name)
+            for option, value in group.link if group else ():
+                if option not in overridden and chosen.setdefault(option, value) != value:
+                    both = f"{owners[option]} has {option} = {chosen[option]}, {name} has {option} = {value}"
+                    raise PlanError(
+                        f"two groups of a kernel set one link option differently: {both}",
+                        code="plan-conflicting-link-options",
+                        where=self.name,
+                        hint=f"set {option} in one of the groups, or pass link_options={{{option!r}: ...}}",
+                    )
+                owners.setdefault(option, name)
+        return self.link.merge(chosen) if chosen else self.link
+
+    def groups_disagree(self) -> bool:
+        """Return whether any two groups set one link option differently."""
+        settings = {setting for group in self.groups for setting in group.link}
+        return len(settings) > len({option for option, _ in settings})
 
 
 class PartRecord(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import asdict, force_setattr, replace
@@ -57,6 +58,11 @@ _FORBIDDEN = {
     "-dlto": "LTO-IR is always made", "--dlto": "LTO-IR is always made",
     "-rdc": "code is always relocatable", "--relocatable-device-code": "code is always relocatable",
 }  # fmt: skip
+
+#: The link options that groups may set for their kernels: those that no compiler needs to know.
+GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
+#: Link options of a group, sorted by name.
+GroupLink: TypeAlias = "tuple[tuple[str, int | tuple[str, ...]], ...]"
 
 
 class LinkOptions(Struct, frozen=True):

@@ -6,13 +6,13 @@ import os.path
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
 from jitlto.model.fragment import ImageKind, Role, is_name
-from jitlto.model.options import LinkOptions, describe_invalid_option
+from jitlto.model.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions, describe_invalid_option
 from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
 from jitlto.storage.toml_reader import TomlTable, read_toml
@@ -36,6 +36,8 @@ class GroupDeclaration:
         entry: The C++ name of the kernel, without namespaces and arguments, if a source defines several.
         syntax: ``jinja`` or ``cmake``.
         shared: Key parameters whose values may have the same source.
+        options: Compiler options of this group, after the family's.
+        link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
     """
 
     name: str
@@ -48,6 +50,8 @@ class GroupDeclaration:
     entry: str | None
     syntax: str
     shared: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    link: GroupLink = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +82,10 @@ class FamilyDeclaration:
     link: LinkOptions
     groups: tuple[GroupDeclaration, ...]
 
-    def compiler_options(self) -> tuple[str, ...]:
-        """Return the compiler's options, without the architecture and the kind of output."""
-        return (f"--std={self.std}", *self.link.compile_flags(), *self.options)
+    def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
+        """Return the compiler's options for a group, without the architecture and the kind of output."""
+        own = group.options if group else ()
+        return (f"--std={self.std}", *self.link.compile_flags(), *self.options, *own)
 
     def source_options(self) -> tuple[str, ...]:
         """Return NVRTC's options for a caller's own source at run time; nvcc's options are left out, except macros."""
@@ -182,6 +187,8 @@ class _GroupTable(msgspec.Struct):
     interface: str | bool | None = None
     entry: str | None = None
     syntax: Literal["jinja", "cmake"] | None = None
+    options: tuple[str, ...] = ()
+    link: dict[str, Any] = {}
 
 
 def load_family(path: Path) -> FamilyDeclaration:
@@ -224,6 +231,15 @@ def load_family(path: Path) -> FamilyDeclaration:
     )
 
 
+def _group_link(table: TomlTable) -> GroupLink:
+    options = _link(table)
+    for name in table.values:
+        if name not in GROUP_LINK_OPTIONS:
+            hint = f"declare it under [link], for the whole family; a group may set {', '.join(GROUP_LINK_OPTIONS)}"
+            raise table.error(f"{name} cannot differ by group: the compiler needs it too", hint, case="link-option")
+    return tuple((name, getattr(options, name)) for name in sorted(table.values))
+
+
 def _link(table: TomlTable) -> LinkOptions:
     for option, value in table.values.items():
         if isinstance(value, int) and abs(value) >= 1 << 31:
@@ -249,6 +265,10 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
             "declare a group that callers supply at run time in an interface header",
             case="missing-key",
         )
+    if is_supplied and (group.options or group.link):
+        what = "options and link have no effect: the group has no template, so that callers supply it"
+        raise table.error(what, "declare them for the family, or for another group", case="unknown-key")
+    check_options(table, group.options)
     for parameter in group.key:
         if not is_name(parameter) or parameter in RESERVED or group.key.count(parameter) > 1:
             raise table.error(
@@ -270,6 +290,8 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         group.entry or None,
         group.syntax or default_syntax,
         group.shared,
+        group.options,
+        _group_link(table.table("link", required=False)),
     )
 
 

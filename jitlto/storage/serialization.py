@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
-from jitlto.model.options import LinkOptions, touches_files
+from jitlto.model.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
@@ -169,6 +169,10 @@ def decode_family(record: bytes) -> FamilyRecord:
     for name in filter(None, (group.interface for group in r.groups)):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
+    for group in r.groups:
+        if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
+            raise InvalidRecordError("a group has a link option that cannot differ by group")
+        LinkOptions.from_mapping(dict(group.link))
     return FamilyRecord(
         r.name,
         r.options,

@@ -26,7 +26,7 @@ class LinkJob:
     mode: str
 
     def plan(self) -> Plan:
-        options = self.family.record.link
+        options = self.family.record.link_options(self.kernel.resolution.fragments)
         return Plan(
             self.family.name,
             self.kernel.resolution,

@@ -13,6 +13,7 @@ from jitlto.build.pipeline import build
 from jitlto.build.rendered_families import family_record
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.model.fragment import FragmentKey, Role
+from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
@@ -267,3 +268,45 @@ def test_sources_that_use_the_clock_are_rejected(build_family: BuildFamily, macr
     files["op.cuh"] += f"__device__ const char built[] = {macro};\n"
     with raises(BuildError, "build-not-reproducible", macro, where="op.cuh:5"):
         build_family(files)
+
+
+def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: BuildFamily) -> None:
+    guard = "#if !defined {0} || defined {1}\n#error {0}\n#endif\n"
+    files = {
+        "kern__cu__jinja": guard.format("KERN", "OP") + MINI["kern.cu.jinja"],
+        "op__cu__jinja": guard.format("OP", "KERN") + MINI["op.cu.jinja"],
+    }
+    toml = MINI["family.toml"].replace("[entrypoint.kern]", '[entrypoint.kern]\noptions = ["-DKERN"]')
+    with raises(CompileError, "compile", "group op"):
+        build_family(changed(family__toml=toml, **files))
+    build_family(changed(family__toml=toml.replace("[device.op]", '[device.op]\noptions = ["-DOP"]'), **files))
+
+
+LINKS = "\n[entrypoint.kern.link]\nmax_registers = {kern}\n\n[device.op.link]\nmax_registers = {op}\n"
+
+
+def test_groups_of_a_kernel_that_set_a_link_option_differently_are_refused(build_family: BuildFamily) -> None:
+    with raises(BuildError, "build-conflicting-link-options", "kern", "op", "32", "64"):
+        build_family(changed(family__toml=MINI["family.toml"] + LINKS.format(kern=32, op=64)))
+
+
+def test_groups_that_meet_in_no_kernel_may_set_a_link_option_differently(build_family: BuildFamily) -> None:
+    other = """
+[entrypoint.other]
+matrix = "kern.json"
+template = "other.cu.jinja"
+key = ["data_type"]
+params = ["{{data_type}}* x"]
+link = {max_registers = 16}
+"""
+    report = build_family(
+        changed(
+            family__toml=MINI["family.toml"] + LINKS.format(kern=32, op=32) + other,
+            other__cu__jinja='extern "C" __global__ void other({{data_type}}*) {}',
+        )
+    )
+    with FragmentDatabase(report.path) as database:
+        family = KernelFamily("mini", database)
+        mini = family.plan(entry="kern", data_type="float", op_name="twice", arch="sm_90")
+        assert (mini.options.max_registers, mini.flags) == (32, ("-lto", "-maxrregcount=32"))
+        assert family.plan(entry="other", data_type="float", arch="sm_90").options.max_registers == 16

@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from jitlto.errors import DatabaseError
+from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import (
     Fragment,
@@ -68,6 +69,7 @@ FAMILIES = [
         (
             GroupRecord("op", Role.DEVICE, ("data_type",), "op.cuh", False),
             GroupRecord("u", Role.DEVICE, (), "u.h", True),
+            GroupRecord("v", Role.DEVICE, (), None, False, (("max_registers", 64), ("ptxas", ("-v",)))),
         ),
         (("op.cuh", "#pragma once\n"),),
     )
@@ -155,7 +157,10 @@ def described(draw: st.DrawFn, blobs: dict[str, bytes]) -> Image:
 def contents(draw: st.DrawFn) -> tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]]:
     blobs: dict[str, bytes] = {}
     distinct = st.lists(names, max_size=3, unique=True).map(tuple)
-    groups = st.builds(GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans())
+    group_link = tuples(st.integers(1, 255).map(lambda count: ("max_registers", count)))
+    groups = st.builds(
+        GroupRecord, names, st.sampled_from(Role), distinct, st.none() | names, st.booleans(), group_link
+    )
     all_groups = st.lists(groups, max_size=3, unique_by=lambda group: group.name).map(tuple)
     link = st.builds(LinkOptions, fast_math=st.booleans(), max_registers=st.none() | st.integers(1, 255))
     header = st.binary(max_size=5).map(lambda b: b.decode("utf-8", "surrogateescape"))
@@ -576,3 +581,18 @@ def test_a_record_with_a_field_of_older_builds_is_read() -> None:
     whole = fragment("op", "float", b"data")
     record = json.loads(serialization.encode_fragment(whole)) | {"weak": [["_Z6helperf", "ab" * 32]]}
     assert serialization.decode_fragment(json.dumps(record).encode()) == whole
+
+
+def test_a_family_record_of_builds_without_a_field_has_its_default_and_the_same_bytes() -> None:
+    family = replace(FAMILIES[0], groups=FAMILIES[0].groups[:2])
+    record = serialization.encode_family(family)
+    assert set(json.loads(record)["groups"][0]) == {"name", "role", "key", "interface", "supplied"}
+    assert serialization.decode_family(record) == family
+
+
+@pytest.mark.parametrize("option", [("fast_math", 1), ("max_registers", 0), ("ptxas", ("--options-file=/etc/x",))])
+def test_a_forged_link_option_of_a_group_is_refused(option: tuple[str, object]) -> None:
+    record = json.loads(serialization.encode_family(FAMILIES[0]))
+    record["groups"][0]["link"] = [option]
+    with pytest.raises((serialization.InvalidRecordError, JitltoError)):
+        serialization.decode_family(json.dumps(record).encode())

@@ -216,6 +216,51 @@ def test_options_that_jitlto_sets_itself_are_refused(tmp_path: Path, option: str
     assert option in error.what
 
 
+def test_options_of_a_group_come_after_those_of_its_family(tmp_path: Path) -> None:
+    toml = TOML.replace('name = "mini"', 'name = "mini"\noptions = ["-DN=1"]').replace(
+        "[device.op]", '[device.op]\noptions = ["-DM=2"]'
+    )
+    declared = load(tmp_path, toml)
+    kern, op = declared.groups
+    assert declared.compiler_options(op) == ("--std=c++17", "-DN=1", "-DM=2")
+    assert declared.compiler_options(kern) == declared.compiler_options() == ("--std=c++17", "-DN=1")
+
+
+def test_link_options_of_a_group_are_sorted(tmp_path: Path) -> None:
+    kern, op = load(tmp_path, TOML + '\n[device.op.link]\nptxas = ["-v"]\nmax_registers = 64\n').groups
+    assert (kern.link, op.link) == ((), (("max_registers", 64), ("ptxas", ("-v",))))
+
+
+@pytest.mark.parametrize(
+    ("addition", "table", "names"),
+    [
+        ("[entrypoint.kern.link]\nfast_math = true", "entrypoint.kern.link", "fast_math"),
+        ("[device.op.link]\nlineinfo = true", "device.op.link", "lineinfo"),
+        ("[device.op.link]\nmax_registers = 0", "device.op.link", "max_registers"),
+        ("[device.op.link]\nmax_regs = 1", "device.op.link", "max_regs"),
+        ('[device.op.link]\nptxas = ["--options-file=x"]', "device.op.link", "ptxas"),
+    ],
+)
+def test_a_group_sets_only_link_options_that_may_differ_by_group(
+    tmp_path: Path, addition: str, table: str, names: str
+) -> None:
+    error = failure(tmp_path, f"{TOML}\n{addition}\n")
+    assert error.code == "family-link-option"
+    assert f"[{table}]" in str(error.where)
+    assert names in error.what
+
+
+def test_options_of_a_group_follow_the_rules_of_the_familys(tmp_path: Path) -> None:
+    error = failure(tmp_path, TOML.replace("[device.op]", '[device.op]\noptions = ["-I/usr/include"]'))
+    assert (error.code, "[device.op]" in str(error.where)) == ("family-option", True)
+
+
+@pytest.mark.parametrize("line", ['options = ["-DN=1"]', "link = {max_registers = 8}"])
+def test_a_group_that_callers_supply_has_no_options(tmp_path: Path, line: str) -> None:
+    error = failure(tmp_path, f'{TOML}\n[device.user]\ninterface = "op.cuh"\n{line}\n')
+    assert (error.code, "[device.user]" in str(error.where)) == ("family-unknown-key", True)
+
+
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
     assert failure(tmp_path, "").code == "family-missing-table"

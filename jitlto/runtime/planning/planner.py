@@ -205,8 +205,8 @@ class Planner(Generic[Loaded]):
             pinned=self._pinned,
             supplied=[item.symbols for item in supplied],
         )
+        built = record.link_options(resolution.fragments, link_options or ())
         try:
-            built = record.link
             options = built.merge(link_options or {})
             target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
         except JitltoError as error:

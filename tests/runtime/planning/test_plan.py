@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
@@ -18,6 +18,7 @@ from jitlto.cuda import device, nvjitlink
 from jitlto.errors import ArchitectureError, DatabaseError, LinkError, NoDeviceError, PlanError, VersionError
 from jitlto.model.compatibility import newest_ptx_isa
 from jitlto.model.fragment import Image, ImageKind
+from jitlto.model.options import LinkOptions
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
@@ -460,3 +461,54 @@ def test_one_plan_linked_by_many_threads_gives_the_same_bytes(mini: KernelFamily
     plan = mini.plan(arch="sm_90", **TWICE)
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(lambda _: plan.link(use_cache=False).cubin, range(16)))) == 1
+
+
+def with_links(source: Path, target: Path, links: Mapping[str, int], family_link: int | None = None) -> KernelFamily:
+    """The family ``mini`` whose groups have these register limits."""
+    with FragmentDatabase(source) as old:
+        record = old.families["mini"]
+        groups = tuple(
+            replace(g, link=(("max_registers", links[g.name]),) if g.name in links else ()) for g in record.groups
+        )
+        record = replace(record, groups=groups, link=LinkOptions(max_registers=family_link))
+        fragments = old.fragments()
+        blobs = {image.sha256: old.read(image) for fragment in fragments for image in fragment.images}
+        database_writer.write(target, [record], fragments, blobs)
+    return KernelFamily("mini", FragmentDatabase(target))
+
+
+@pytest.mark.parametrize(
+    ("links", "family_link", "given", "expected"),
+    [
+        ({}, 40, {}, 40),
+        ({"kern": 32}, 40, {}, 32),
+        ({"op": 24}, 40, {}, 24),
+        ({"op": 24, "kern": 24}, None, {}, 24),
+        ({"kern": 32}, 40, {"max_registers": 16}, 16),
+        ({"kern": 32, "op": 24}, 40, {"max_registers": 16}, 16),
+        ({"kern": 32}, 40, {"max_registers": None}, None),
+    ],
+)
+def test_a_link_option_is_the_callers_else_the_groups_else_the_familys(
+    mini_path: Path,
+    tmp_path: Path,
+    links: Mapping[str, int],
+    family_link: int | None,
+    given: dict[str, object],
+    expected: int | None,
+) -> None:
+    family = with_links(mini_path, tmp_path / "linked.fragdb", links, family_link)
+    plan = family.plan(**TWICE, arch="sm_90", link_options=given)
+    assert plan.options.max_registers == expected
+    same = with_links(mini_path, tmp_path / "family.fragdb", {}, expected).plan(**TWICE, arch="sm_90")
+    assert plan.digest == same.digest
+
+
+def test_groups_that_set_a_link_option_differently_are_an_error_that_names_both(
+    mini_path: Path, tmp_path: Path
+) -> None:
+    family = with_links(mini_path, tmp_path / "linked.fragdb", {"kern": 32, "op": 24})
+    with raises(PlanError, "plan-conflicting-link-options", "kern", "op", "32", "24", hint="link_options"):
+        family.plan(**TWICE, arch="sm_90")
+    with raises(PlanError, "plan-conflicting-link-options"):
+        family.plan(**TWICE, arch="sm_90", link_options={"optimization": 3})
