@@ -41,7 +41,8 @@ def check_interfaces(
     """Check that types are the same on both sides of every interface, which names and layouts alone do not show.
 
     Args:
-        includes: The headers that the source of each fragment includes, in no ``#if``.
+        includes: The headers that the source of each fragment includes, in no ``#if``. The requirements of others are
+            not checked: they are of complete databases, and were checked when these were built.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface or of an interface that it does not
@@ -54,7 +55,7 @@ def check_interfaces(
             providers[symbol.name].append(fragment)
             one_by_group[symbol.name].setdefault(fragment.key.group, fragment)
     for fragment in fragments:
-        for symbol in fragment.requires:
+        for symbol in fragment.requires if fragment.key in includes else ():
             for provider in one_by_group[symbol.name].values():
                 _check_included(family, fragment, symbol, provider, includes[fragment.key])
     _check_types(family, fragments, providers)
@@ -87,7 +88,8 @@ def _check_types(
     """Check that no fragment defines what nothing requires, in place of what its interface declares.
 
     It does if nothing defines that, or another fragment of its group: a plan could then take that one instead. Another
-    instance of a template is no mistake: callers may bring the one that is missing.
+    instance of a template is no mistake: callers may bring the one that is missing. In a family that this one uses, nor
+    is an overload that only others call.
     """
     required: dict[str, list[Fragment]] = defaultdict(list)
     for fragment in fragments:
@@ -104,7 +106,8 @@ def _check_types(
             continue
         for symbol in fragment.provides:
             for name in alike.get(_instance(symbol.name), ()):
-                others = [other for other in providers.get(name, ()) if other.key.group == group.name]
+                is_own = fragment.key.family == family.name
+                others = [o for o in providers.get(name, ()) if is_own and o.key.group == group.name]
                 requirer = next((r for r in required[name] if agrees(r.key, dict(fragment.key.parameters))), None)
                 if requirer is not None and (others or name not in providers):
                     raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others)

@@ -64,12 +64,17 @@ def merge_databases(
         merger = _Merger(opened[::-1] if prefer == "last" else opened, allow_gaps, allow_mixed, prefer is not None)
         families = merger.merge()
         fragments: list[Fragment] = []
+        records = {family.record.name: family.record for family in families}
+        validate.check_uses(records)
         for family in families:
-            own = [fragment for _, (fragment, _) in sorted(family.fragments.items())]
+            fragments += [fragment for _, (fragment, _) in sorted(family.fragments.items())]
+        parts_includes = {key: names for family in families for key, names in (family.includes or {}).items()}
+        for family in families:
+            record = family.record.with_used(records)
+            planned = record.select(fragments)
             if family.includes is not None:
-                check_interfaces(family.record, own, family.includes)
-            merger.advice += validate.check_fragments(family.record, own)
-            fragments += own
+                check_interfaces(record, planned, parts_includes)
+            merger.advice += validate.check_fragments(record, planned)
         blobs = {
             image.sha256: source.read(image)
             for family in families
@@ -78,7 +83,7 @@ def merge_databases(
         }
         gaps = [key for family in families for key in family.gaps]
         digest = database_writer.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
-    return MergeReport(output, digest, tuple(fragments), tuple(merger.advice))
+    return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(merger.advice)))
 
 
 @dataclass(frozen=True, slots=True)

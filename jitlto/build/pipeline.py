@@ -165,16 +165,15 @@ def _assemble(
 def _validate(
     sources: RenderedFamilies, made: _Assembled, shard: Shard | None
 ) -> tuple[tuple[str, ...], PartRecord | None]:
-    """Check the fragments of each family against each other; for a shard, the merge does this."""
-    records = list(sources.records.values())
+    """Check the fragments of each family, and those that it uses, against each other; for a shard, the merge does."""
+    records = [record.with_used(sources.records) for record in sources.records.values()]
     advice = [*sources.advice, *sorted(made.advice)]
     if shard is not None:
         digests, identities = sources.source_digests(), sources.toolchain_identities()
         part = shards.make_part_record(shard, digests, records, made.includes, identities, advice)
         return tuple(advice), part
     for record in records:
-        own = [fragment for fragment in made.fragments if fragment.key.family == record.name]
-        own.sort(key=lambda fragment: fragment.key)
-        check_interfaces(record, own, made.includes)
-        advice += validate.check_fragments(record, own)
-    return tuple(advice), None
+        fragments = record.select(made.fragments)
+        check_interfaces(record, fragments, made.includes)
+        advice += validate.check_fragments(record, fragments)
+    return tuple(dict.fromkeys(advice)), None  # those on used families come once for each of their users

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os.path
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from jitlto.build import shards
+from jitlto.build import shards, validate
 from jitlto.build.cache import rebuild_reason
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
@@ -18,7 +19,7 @@ from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import FragmentKey
+from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.text import check_type
 from jitlto.storage.declaration import FamilyDeclaration
@@ -30,7 +31,7 @@ class RenderedFamilies:
     """Rendered families, whose matrices and headers are read once.
 
     Args:
-        families: Families with distinct names.
+        families: Families with distinct names; those that they use are added.
         keep_going: Collect rendering failures in ``failures`` instead of raising the first.
 
     Raises:
@@ -40,11 +41,7 @@ class RenderedFamilies:
     def __init__(self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False) -> None:
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
-        names = [family.name for family in families]
-        for family in families:
-            if names.count(family.name) > 1:
-                what, hint = f"duplicate family {family.name!r}", "give each family a different name"
-                raise FamilyError(what, code="family-duplicate", where=str(family.path), hint=hint)
+        families = with_used(families)
         find = functools.cache(find_toolchain)
         self.requests: list[CompileRequest] = []
         self.failures: list[Failure] = []
@@ -55,6 +52,11 @@ class RenderedFamilies:
             rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
             self.requests += [CompileRequest(r, configs(family.compiler_options(r.group))) for r in rendered]
         self.records = {family.name: family_record(family) for family in families}
+        validate.check_uses(self.records)
+        used = {name for record in self.records.values() for name in record.uses}
+        for name, record in self.records.items():
+            if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
+                self.advice.append(f"{name} has no entrypoint, and no family of this build uses it: it has no kernels")
 
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
@@ -139,6 +141,23 @@ def _config(family: FamilyDeclaration, toolchain: Toolchain, options: tuple[str,
     return CompileConfig(toolchain, search, own, family.architectures, options, family.images, family.interfaces)
 
 
+def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration, ...]:
+    """Return families, followed by those that they use, once each.
+
+    Raises:
+        FamilyError: If two of them have one name.
+    """
+    families = tuple(families)
+    found: dict[str, FamilyDeclaration] = {}
+    for family in (*families, *(used for each in families for used in each.all_used().values())):
+        other = found.setdefault(family.name, family)
+        is_same = os.path.realpath(other.path) == os.path.realpath(family.path)
+        if not is_same or [each.name for each in families].count(family.name) > 1:
+            what, hint = f"duplicate family {family.name!r}", "give each family a different name"
+            raise FamilyError(what, code="family-duplicate", where=str(family.path), hint=hint)
+    return tuple(found.values())
+
+
 def family_record(family: FamilyDeclaration) -> FamilyRecord:
     """Return the record of a family for the run side: its groups, and its own headers that its interfaces include.
 
@@ -161,4 +180,5 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
         family.architectures,
         tuple(GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link) for g in family.groups),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
+        tuple(sorted(family.all_used())),
     )

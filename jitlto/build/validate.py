@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
-from jitlto.errors import BuildError, PlanError
+from jitlto.errors import BuildError, FamilyError, PlanError
 from jitlto.model.enumeration import Kernel, enumerate_kernels, find_user_symbols
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, Role, SymbolKind
@@ -21,8 +21,32 @@ class _Definition(NamedTuple):
     interfaces: frozenset[str]  # interface symbols that the fragment provides
 
 
+def check_uses(families: Mapping[str, FamilyRecord]) -> None:
+    """Check that families fit those that they use: distinct groups, and the same texts of interface headers.
+
+    Args:
+        families: By name, with all that they use.
+
+    Raises:
+        FamilyError: If a group has the name of a used one, or an include of a used interface finds another header.
+    """
+    for name, family in families.items():
+        owners = {group.name: name for group in family.groups}
+        headers = dict(family.headers)
+        for used in map(families.__getitem__, family.uses):
+            for group in used.groups:
+                if (owner := owners.setdefault(group.name, used.name)) != used.name:
+                    what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
+                    raise FamilyError(what, code="family-use", hint="rename one of them")
+            for header, text in used.headers:
+                if headers.get(header) != text:
+                    what = f"{name} uses {used.name}, but finds another header {header!r}, an interface of {used.name}"
+                    hint = f"rename the one of {name}, or build both from the same sources"
+                    raise FamilyError(what, code="family-use", hint=hint)
+
+
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:
-    """Check a family's fragments against each other.
+    """Check a family's fragments, and those that it uses, against each other.
 
     Returns:
         Advice on code that is allowed but probably a mistake.
@@ -118,8 +142,8 @@ def _check_link_options(family: FamilyRecord, fragments: Sequence[Fragment]) -> 
 
 
 def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterable[str]:
-    """Report requirements that no fragment meets, unless the family has groups that callers supply."""
-    if any(group.supplied for group in family.groups):
+    """Report requirements that no fragment meets, unless the family has groups that callers supply, or no kernel."""
+    if any(group.supplied for group in family.groups) or not any(g.role is Role.ENTRYPOINT for g in family.groups):
         return
     provided = {symbol.name for fragment in fragments for symbol in fragment.provides}
     unmet: dict[str, Fragment] = {}

@@ -121,7 +121,7 @@ def build(**options: Any) -> None:
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
-    from jitlto.build.rendered_families import RenderedFamilies
+    from jitlto.build.rendered_families import RenderedFamilies, with_used
 
     recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
@@ -131,6 +131,7 @@ def build(**options: Any) -> None:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
             return
     families = package.families if package else [declaration.load_family(path) for path in _paths(o.names)]
+    families = with_used(families)
     check_outputs(outputs, family_sources(families), database="-o")
     rendered = RenderedFamilies(families, keep_going=o.keep_going)
     cache = None if o.no_cache else open_cache(o.cache_dir)

@@ -110,7 +110,7 @@ def _causes(result: WarmResult) -> Sequence[Cause]:
         subject = f"{request.family}/{request.entry}" if request.entry else request.family
         findings.append(link_failure(outcome.error, subject, request.configuration, outcome.arch))
         if not isinstance(family, JitltoError):
-            fragments += family.database.fragments(family.name)
+            fragments += family.database.planned(family.name)[1]
     return group_findings(findings, dict.fromkeys(fragments))
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from jitlto.errors import PlanError
 from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
@@ -38,6 +38,7 @@ class FamilyRecord(Struct, frozen=True):
         architectures: The architectures of its LTO-IR, sorted.
         groups: Sorted by name.
         headers: Name and text of the family's own headers that its interfaces include, sorted.
+        uses: The families whose device groups its kernels may contain, also those that these use; sorted.
     """
 
     name: str
@@ -46,6 +47,7 @@ class FamilyRecord(Struct, frozen=True):
     architectures: tuple[Architecture, ...]
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
+    uses: tuple[Name, ...] = ()
 
     @property
     def interfaces(self) -> tuple[str, ...]:
@@ -86,6 +88,24 @@ class FamilyRecord(Struct, frozen=True):
         """Return whether any two groups set one link option differently."""
         settings = {setting for group in self.groups for setting in group.link}
         return len(settings) > len({option for option, _ in settings})
+
+    def with_used(self, families: Mapping[str, FamilyRecord]) -> FamilyRecord:
+        """Return the record with the device groups of the families that it uses, as planning sees it.
+
+        Args:
+            families: At least those in ``uses``.
+        """
+        used = [group for name in self.uses for group in families[name].groups if group.role is Role.DEVICE]
+        if not used:
+            return self
+        return structs.replace(self, groups=tuple(sorted((*self.groups, *used), key=lambda group: group.name)))
+
+    def select(self, fragments: Iterable[Fragment]) -> list[Fragment]:
+        """Return the fragments that this family's plans may contain, sorted by key: its own, and used device ones."""
+        own = [
+            f for f in fragments if f.key.family == self.name or (f.key.family in self.uses and f.role is Role.DEVICE)
+        ]
+        return sorted(own, key=lambda fragment: fragment.key)
 
 
 class PartRecord(Struct, frozen=True):

@@ -148,9 +148,9 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
     pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
     groups = ", ".join(sorted({f.key.group for f in index.entrypoints}))
     if not pool:
-        raise PlanError(
-            f"no entrypoint {group!r}", code="plan-unknown-entrypoint", hint=f"the entrypoints are {groups}"
-        )
+        what = f"no entrypoint {group!r}" if index.entrypoints else "the family has no entrypoint"
+        hint = f"the entrypoints are {groups}" if index.entrypoints else "its groups are for families that use it"
+        raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
     candidates = [f for f in pool if agrees(f.key, bound)]
     if len(candidates) == 1:
         return candidates[0]

@@ -153,7 +153,7 @@ def calls(found: Sequence[Interface], fragments: Sequence[Fragment], groups: Gro
     callers: dict[tuple[str, str], set[int]] = defaultdict(set)
     for place, fragment in enumerate(fragments):
         for symbol in fragment.requires:
-            for callee in callees[symbol.name]:
+            for callee in callees.get(symbol.name, ()):
                 symbols[fragment.key.group, callee].add(symbol.name)
                 callers[fragment.key.group, callee].add(place)
     return tuple(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.family_record import GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.model.mangling import demangle
 from jitlto.report import call_graph, grid
@@ -230,10 +230,8 @@ def _families(
             expected[key.family, key.group].append(key)
     names = {only} if only else {*database.families, *(f.key.family for f in database.fragments())}
     numbers = count()
-    return tuple(
-        _family(name, database.families.get(name), database.fragments(name), numbers, seconds, expected, faults)
-        for name in sorted(names.union(name for name, _ in expected))
-    )
+    names.update(name for name, _ in expected)
+    return tuple(_family(name, database, numbers, seconds, expected, faults) for name in sorted(names))
 
 
 def _faulty(check: CheckResult) -> list[str]:
@@ -244,15 +242,18 @@ def _faulty(check: CheckResult) -> list[str]:
 
 def _family(
     name: str,
-    record: FamilyRecord | None,
-    fragments: Sequence[Fragment],
+    database: FragmentDatabase,
     numbers: Iterator[int],
     seconds: Mapping[str, float],
     expected: Mapping[tuple[str, str], Sequence[FragmentKey]],
     faults: Mapping[str, int],
 ) -> FamilyView:
-    described = Groups(fragments)
-    found = interfaces(record, fragments, described)
+    record, fragments = database.families.get(name), database.fragments(name)
+    planned = database.planned(name)[1] if record else fragments
+    described = Groups(planned)
+    # Without what only the fragments of used families have to do with each other.
+    own = {symbol.name for fragment in fragments for symbol in (*fragment.provides, *fragment.requires)}
+    found = tuple(each for each in interfaces(record, planned, described) if each.name in own)
     by_name = {interface.name: interface for interface in found}
     declared = {group.name: group for group in record.groups} if record else {}
     members: dict[str, list[tuple[int, Fragment]]] = defaultdict(list)
@@ -263,8 +264,9 @@ def _family(
         for group in sorted({*declared, *members, *(group for family, group in expected if family == name)})
     ]
     groups.sort(key=lambda group: (group.role is not Role.ENTRYPOINT, group.name))
-    called = calls(found, fragments, described)
-    edges = [(call.caller, call.callee) for call in called]
+    called = calls(found, planned, described)
+    drawn = [group.name for group in groups]
+    edges = [(call.caller, call.callee) for call in called if call.caller in drawn and call.callee in drawn]
     link = record.link.as_dict() if record else {}
     return FamilyView(
         name,
@@ -280,7 +282,7 @@ def _family(
         ),
         found,
         called,
-        call_graph.draw([group.name for group in groups], edges) if edges else None,
+        call_graph.draw(drawn, edges) if edges else None,
     )
 
 

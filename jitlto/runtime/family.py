@@ -158,8 +158,8 @@ class KernelFamily:
 
         Returns:
             database (FragmentDatabase)
-            record (FamilyRecord)
-            index (Index): Its fragments, indexed for resolving.
+            record (FamilyRecord): With the groups of the families that it uses.
+            index (Index): Its fragments and theirs, indexed for resolving.
 
         Raises:
             DatabaseError: As :attr:`database`.
@@ -169,17 +169,18 @@ class KernelFamily:
             from jitlto.model.resolve import Index  # imported lazily: a cache hit does not need it
 
             database = self.database
-            self._opened = (database, database.families[self.name], Index(database.fragments(self.name)))
+            record, fragments = database.planned(self.name)
+            self._opened = (database, record, Index(fragments))
         return self._opened
 
     @property
     def record(self) -> FamilyRecord:
-        """The family's record in the database."""
+        """The family's record in the database, with the groups of the families that it uses."""
         return self.open()[1]
 
     @property
     def index(self) -> Index:
-        """The family's fragments, indexed for resolving."""
+        """The fragments of the family and of those that it uses, indexed for resolving."""
         return self.open()[2]
 
     def configurations(self) -> Iterator[dict[str, str]]:

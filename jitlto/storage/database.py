@@ -14,6 +14,8 @@ Format (schema 1; ``docs/database.md`` describes it for readers in other languag
     blob(sha256, data)            the bytes of images, by content
 
 Times, paths and machine names stay outside, so that the same inputs give the same bytes.
+
+This module is longer than most because every byte of a file that is not trusted is read in it.
 """
 
 from __future__ import annotations
@@ -154,6 +156,9 @@ class FragmentDatabase:
             self._fragments.setdefault(fragment.key.family, {})[fragment.key] = fragment
         if any(name != family.name for name, family in self._families.items()):
             raise InvalidRecordError("a family is stored under a different name")
+        for family in self._families.values():
+            if missing := sorted(set(family.uses) - self._families.keys()):
+                raise InvalidRecordError(f"family {family.name} uses {', '.join(missing)}, which is not in it")
 
     @property
     def families(self) -> Mapping[str, FamilyRecord]:
@@ -164,6 +169,12 @@ class FragmentDatabase:
         """Return all fragments, or those of one family, sorted by key."""
         names = sorted(self._fragments) if family is None else [family]
         return [f for name in names for _, f in sorted(self._fragments.get(name, {}).items())]
+
+    def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
+        """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
+        record = self._families[family]
+        fragments = [fragment for name in (family, *record.uses) for fragment in self.fragments(name)]
+        return record.with_used(self._families), record.select(fragments)
 
     def get(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key, or None if there is no such fragment."""

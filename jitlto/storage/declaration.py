@@ -1,9 +1,12 @@
-"""Families as authors declare them in ``family.toml``."""
+"""Families as authors declare them in ``family.toml``.
+
+This module is longer than most because every key of ``family.toml`` is read and checked in it.
+"""
 
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -62,13 +65,14 @@ class FamilyDeclaration:
         name: The family's name.
         path: The ``family.toml``.
         std: The C++ standard, e.g. ``c++17``.
-        include: Directories of its headers.
+        include: Directories of its headers, followed by those of the families that it uses.
         architectures: The architectures of its LTO-IR, sorted.
         toolchain: ``nvrtc`` or ``nvcc``.
         options: Additional compiler options.
         images: The kinds of images to make, sorted: LTO-IR, and usually PTX.
         link: Options of every link.
         groups: Sorted by name.
+        uses: The families whose device groups its kernels may contain, in the order declared.
     """
 
     name: str
@@ -81,6 +85,7 @@ class FamilyDeclaration:
     images: tuple[ImageKind, ...]
     link: LinkOptions
     groups: tuple[GroupDeclaration, ...]
+    uses: tuple[FamilyDeclaration, ...] = ()
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -96,8 +101,13 @@ class FamilyDeclaration:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """The interface headers of its device groups, sorted."""
-        return tuple(sorted({g.interface for g in self.groups if g.interface}))
+        """The interface headers of its device groups, and of the families that it uses; sorted."""
+        own = {group.interface for group in self.groups if group.interface}
+        return tuple(sorted(own.union(*(family.interfaces for family in self.uses))))
+
+    def all_used(self) -> dict[str, FamilyDeclaration]:
+        """Return the families that it uses, and those that these use, by name."""
+        return {name: each for used in self.uses for name, each in {used.name: used, **used.all_used()}.items()}
 
 
 def roots(base: Path | None = None) -> list[Path]:
@@ -197,8 +207,13 @@ def load_family(path: Path) -> FamilyDeclaration:
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
-    document = read_toml(Path(path), FamilyError)
-    document.check_keys(["family", "entrypoint", "device", "link"])
+    return _load(Path(path), ())
+
+
+def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
+    """Read a ``family.toml`` and those that it uses; ``users`` are the files that led to it."""
+    document = read_toml(path, FamilyError)
+    document.check_keys(["family", "entrypoint", "device", "link", "use"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
@@ -210,24 +225,29 @@ def load_family(path: Path) -> FamilyDeclaration:
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
     ]
-    if not any(group.role is Role.ENTRYPOINT for group in groups):
-        raise document.error("no entrypoint", "declare at least one [entrypoint.<group>]", case="no-entrypoint")
+    if not groups:
+        hint = "declare at least one [entrypoint.<group>], or the [device.<group>]s that other families use"
+        raise document.error("no entrypoint", hint, case="no-entrypoint")
     names = [group.name for group in groups]
     for name in names:
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
+    link = _link(document.table("link", required=False))
+    uses = _uses(document.table("use", required=False), family.name, names, link, (*users, os.path.realpath(path)))
+    own = (_include(table, directory) for directory in family.include)
     return FamilyDeclaration(
         family.name,
         path,
         family.std,
-        tuple(_include(table, directory) for directory in family.include),
+        tuple(dict.fromkeys((*own, *(directory for used in uses for directory in used.include)))),
         parse_architectures(table, ("75",) if family.archs is None else family.archs),
         family.toolchain or "nvrtc",
         family.options,
         _images(table, family.images),
-        _link(document.table("link", required=False)),
+        link,
         tuple(sorted(groups, key=lambda group: group.name)),
+        uses,
     )
 
 
@@ -238,6 +258,35 @@ def _group_link(table: TomlTable) -> GroupLink:
             hint = f"declare it under [link], for the whole family; a group may set {', '.join(GROUP_LINK_OPTIONS)}"
             raise table.error(f"{name} cannot differ by group: the compiler needs it too", hint, case="link-option")
     return tuple((name, getattr(options, name)) for name in sorted(table.values))
+
+
+def _uses(
+    table: TomlTable, name: str, groups: Sequence[str], link: LinkOptions, users: tuple[str, ...]
+) -> tuple[FamilyDeclaration, ...]:
+    """Read the table ``use``: the families whose device groups the family ``name`` may call."""
+    uses = []
+    for used, given in table.values.items():
+        if not isinstance(given, str):
+            raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', case="use")
+        path = Path(os.path.normpath(table.path.parent / given))
+        path = path / "family.toml" if path.is_dir() else path
+        if os.path.realpath(path) in users:
+            raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
+        family = _load(path, users)
+        if family.name != used:
+            hint = f"write {family.name} = {given!r}"
+            raise table.error(f"{used} is the family {family.name!r}, declared in {path}", hint, case="use")
+        if family.link.compile_flags() != link.compile_flags():
+            what = f"{used} is compiled with other arithmetic options or line information than {name}"
+            raise table.error(what, "give both the same in [link]", case="use")
+        uses.append(family)
+    owners = dict.fromkeys(groups, name)
+    for each in {other.name: other for family in uses for other in (family, *family.all_used().values())}.values():
+        for group in each.groups:
+            if (owner := owners.setdefault(group.name, each.name)) != each.name:
+                what = f"both {owner} and {each.name} have a group {group.name!r}"
+                raise table.error(what, "rename one of them", case="use")
+    return tuple(uses)
 
 
 def _link(table: TomlTable) -> LinkOptions:

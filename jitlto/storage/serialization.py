@@ -92,6 +92,7 @@ class _Family(Struct):
     architectures: list[tuple[Count, str]]
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
+    uses: tuple[Name, ...] = ()
 
 
 class _Part(Struct):
@@ -163,7 +164,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         raise InvalidRecordError(str(error)) from error
     for option in filter(touches_files, r.options):
         raise InvalidRecordError(f"the compiler option {option!r} names files")
-    for names in ([group.name for group in r.groups], *(group.key for group in r.groups)):
+    for names in ([group.name for group in r.groups], (r.name, *r.uses), *(group.key for group in r.groups)):
         if len(set(names)) < len(names):
             raise InvalidRecordError("a name is repeated")
     for name in filter(None, (group.interface for group in r.groups)):
@@ -180,6 +181,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         tuple(Architecture.parse(f"{number}{suffix}") for number, suffix in r.architectures),
         r.groups,
         r.headers,
+        r.uses,
     )
 
 

@@ -56,9 +56,10 @@ def check(
         where, hint = str(database.path), "build a family: jitlto build FAMILY -o DB"
         raise DatabaseError("the database holds no family", code="database-empty", where=where, hint=hint)
     if targets:
-        fragments = [fragment for family in families for fragment in database.fragments(family.name)]
+        fragments = [fragment for family in families for fragment in database.planned(family.name)[1]]
         require_readable(fragments, mode, str(database.path))
-    proofs = [prove(family, complete=complete) for family in families]
+    proven: dict[str, FamilyProof] = {}
+    proofs = [_prove(family.name, database, complete, proven) for family in families]
     compared = compare_families(families, proofs, workers, on_links, on_link) if compare else [None] * len(families)
     checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]
     for each in checks:
@@ -66,6 +67,16 @@ def check(
     link = _link(families, proofs, targets, strength, mode, workers, on_links, on_link) if targets else None
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path))
+
+
+def _prove(name: str, database: FragmentDatabase, complete: bool, proven: dict[str, FamilyProof]) -> FamilyProof:
+    """Prove a family after those that use it, once each."""
+    if name not in proven:
+        users = [user for user, record in database.families.items() if name in record.uses]
+        reached = [_prove(user, database, complete, proven).reached for user in users]
+        family = KernelFamily(name, database)
+        proven[name] = prove(family, complete=complete, reached=frozenset().union(*reached))
+    return proven[name]
 
 
 def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComparison | None) -> FamilyCheck:
@@ -78,7 +89,7 @@ def _family_check(family: KernelFamily, proof: FamilyProof, compared: FamilyComp
         not failures,
         len(proof.kernels),
         sum(bool(kernel.user_symbols) for kernel in proof.kernels),
-        group_findings(failures, family.database.fragments(family.name)),
+        group_findings(failures, family.database.planned(family.name)[1]),
         tuple(Note(n.kind, n.message, n.subject, dict(n.configuration)) for n in notes),
         proof.fragments,
         compared.pairs if compared is not None else None,
@@ -117,7 +128,7 @@ def _link(
     links = []
     for family, proof, kernels, (selected, tuples) in zip(families, proofs, complete, chosen, strict=True):
         own = [finding for _, name, finding in failures if name == family.name]
-        causes = group_findings(own, family.database.fragments(family.name))
+        causes = group_findings(own, family.database.planned(family.name)[1])
         waiting = len(proof.kernels) - len(kernels)
         links.append(FamilyLinks(family.name, not own, len(selected), len(kernels), strength, tuples, causes, waiting))
     archs, seconds = tuple(target.sm for target in targets), round(time.perf_counter() - begin, 3)

@@ -59,7 +59,7 @@ def compare_families(
     for family, proof in zip(families, proofs, strict=True):
         try:
             linker = nvjitlink.version()
-            require_readable(family.database.fragments(family.name), "lto", str(family.database.path))
+            require_readable(family.database.planned(family.name)[1], "lto", str(family.database.path))
         except JitltoError as reason:
             message = f"inline functions are not compared: {message_of(reason)}"
             notes[family.name] = Finding(Kind.UNCOMPARED, message, reason.hint, family.name, code=reason.code)
@@ -141,7 +141,7 @@ def _compare(comparison: Comparison) -> None:
 
 def _find_hidden(family: KernelFamily, proof: FamilyProof) -> Iterator[tuple[int, str, Finding]]:
     """Find functions that are inline in one fragment and not in another: the link keeps the latter in every order."""
-    fragments = family.database.fragments(family.name)
+    _, fragments = family.database.planned(family.name)
     strong = {
         fragment.key: {s.name: s for s in fragment.provides if not s.weak and s.kind is SymbolKind.FUNCTION}
         for fragment in fragments

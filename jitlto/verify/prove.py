@@ -6,7 +6,7 @@ All kernels are enumerated and planned by the planner itself, so the proof holds
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from itertools import product
 
@@ -36,13 +36,16 @@ class FamilyProof:
     kernels: tuple[Kernel, ...]
     failures: tuple[Finding, ...]
     notes: tuple[Finding, ...]
+    reached: frozenset[FragmentKey] = frozenset()  # in kernels, or in those that do not plan
 
     @property
     def holds(self) -> bool:
         return not self.failures
 
 
-def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
+def prove(
+    family: KernelFamily, *, complete: bool = False, reached: frozenset[FragmentKey] = frozenset()
+) -> FamilyProof:
     """Plan all kernels of a family, and find fragments that no kernel uses.
 
     For every choice of parameter values that fragments offer, each requirement must have exactly one provider whose
@@ -53,6 +56,7 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
     Args:
         family: Only read; nothing is linked.
         complete: Whether combinations that a device group's matrix leaves out are failures.
+        reached: Fragments that are used by families that use this one.
     """
     fragments = family.database.fragments(family.name)
     found = list(enumerate_kernels(family.index, find_user_symbols(family.record, family.index)))
@@ -63,15 +67,24 @@ def prove(family: KernelFamily, *, complete: bool = False) -> FamilyProof:
         (f.subject, f.message, tuple(f.configuration.items())): f for f in (_dead_end(family.index, e) for e in ends)
     }
     failures = list(distinct.values())
-    if not family.index.entrypoints:
+    notes = list(_supplied(family.name, planned))
+    groups = family.record.groups
+    is_shared = bool(groups) and not any(group.role is Role.ENTRYPOINT for group in groups)
+    if is_shared:
+        message = "the family has no entrypoint: its groups are for families that use it"
+        notes.append(Finding(Kind.EMPTY, message, None, family.name))
+    elif not family.index.entrypoints:
         message = "the family has no entrypoint, and therefore no kernel"
         failures.append(Finding(Kind.EMPTY, message, "declare an entrypoint in family.toml", family.name))
-    notes = list(_supplied(family.name, planned))
     callers = any(group.supplied for group in family.record.groups)
-    (notes if callers else failures).extend(_unused(family.index, fragments, planned, ends))
+    reached |= {f.key for kernel in planned for f in kernel.resolution.device}
+    reached_or_failed = reached.union(fragment.key for end in ends for fragment in end.fragments)
+    if reached or not is_shared:
+        (notes if callers else failures).extend(_unused(family.index, fragments, reached, reached_or_failed))
     notes += _mixed(planned)
     (failures if complete else notes).extend(_gaps(planned, ends))
-    return FamilyProof(family.name, len(fragments), tuple(planned), tuple(failures), tuple(notes))
+    made = tuple(planned), tuple(failures), tuple(notes)
+    return FamilyProof(family.name, len(fragments), *made, reached_or_failed)
 
 
 def _dead_end(index: Index, end: DeadEnd) -> Finding:
@@ -111,11 +124,9 @@ def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
 
 
 def _unused(
-    index: Index, fragments: Iterable[Fragment], planned: Iterable[Kernel], ends: Iterable[DeadEnd]
+    index: Index, fragments: Iterable[Fragment], used: Set[FragmentKey], seen: Set[FragmentKey]
 ) -> Iterator[Finding]:
     """Find the device fragments that no kernel contains, except those of kernels that fail to plan."""
-    used = {fragment.key for kernel in planned for fragment in kernel.resolution.device}
-    seen = used.union(fragment.key for end in ends for fragment in end.fragments)
     requirers: dict[str, list[Fragment]] = defaultdict(list)
     unused = []
     for fragment in fragments:
@@ -130,7 +141,7 @@ def _unused(
 
 
 def _why_unused(
-    index: Index, fragment: Fragment, requirers: Mapping[str, list[Fragment]], used: set[FragmentKey]
+    index: Index, fragment: Fragment, requirers: Mapping[str, list[Fragment]], used: Set[FragmentKey]
 ) -> tuple[str, str]:
     provides = [symbol.name for symbol in fragment.provides]
     asking = list(dict.fromkeys(f for name in provides for f in requirers.get(name, ()) if f is not fragment))

@@ -99,3 +99,53 @@ def built(directory: Path, files: dict[str, str], name: str) -> KernelFamily:
     """The family ``name``, built from its files in a directory."""
     report = build([declaration.load_family(write_family(directory, files))], directory / "built.fragdb", jobs=1)
     return KernelFamily(name, FragmentDatabase(report.path))
+
+
+#: Two families that share the groups of a third; keys are paths below one directory.
+SHARED = {
+    "common/family.toml": """
+[family]
+name = "common"
+
+[device.scale]
+matrix = "scale.json"
+template = "scale.cu.jinja"
+key = ["data_type", "scale_name"]
+interface = "scale.cuh"
+""",
+    "common/scale.json": """{
+  "data_type": ["float", "double"],
+  "_scale": [{"scale_name": "twice", "expr": "a + a"}, {"scale_name": "half", "expr": "a / 2"}]
+}""",
+    "common/scale.cuh": "#pragma once\ntemplate <typename T> __device__ T scale(T a);\n",
+    "common/scale.cu.jinja": """#include "scale.cuh"
+template <typename T> __device__ T scale(T a) { return {{expr}}; }
+template __device__ {{data_type}} scale<{{data_type}}>({{data_type}});
+""",
+} | {
+    f"{name}/{file}": text
+    for name, types, expression in (
+        ("search", '["float", "double"]', "scale(x[threadIdx.x])"),
+        ("cluster", '"float"', "-scale(x[threadIdx.x])"),
+    )
+    for file, text in {
+        "family.toml": f"""
+[family]
+name = "{name}"
+
+[use]
+common = "../common/family.toml"
+
+[entrypoint.{name}_kernel]
+matrix = "kernel.json"
+template = "kernel.cu.jinja"
+key = ["data_type"]
+params = ["{{{{data_type}}}}* x"]
+""",
+        "kernel.json": f'{{"data_type": {types}}}',
+        "kernel.cu.jinja": f"""#include "scale.cuh"
+template <typename T> __global__ void {name}_kernel(T* x) {{ x[threadIdx.x] = {expression}; }}
+template __global__ void {name}_kernel<{{{{data_type}}}}>({{{{data_type}}}}*);
+""",
+    }.items()
+}

@@ -14,6 +14,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.packaging.prebuilt import copy_prebuilt
 from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.build.pipeline import BuildReport
+from jitlto.build.rendered_families import with_used
 from jitlto.build.templates import render_family
 from jitlto.errors import ProjectError
 from jitlto.model.header_search import HeaderSearch
@@ -27,7 +28,10 @@ _BUILD_OUTPUTS = ("build", "dist")
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A package's ``[tool.jitlto]``, and its families with the toolchain, architectures and options from there."""
+    """A package's ``[tool.jitlto]``, and its families with the toolchain, architectures and options from there.
+
+    Also those that they use.
+    """
 
     config: PackageConfig
     families: tuple[FamilyDeclaration, ...]
@@ -41,15 +45,15 @@ def load_package(project: Path) -> Package:
         FamilyError: If a family's declaration is invalid.
     """
     package_config = load_config(project)
-    families = tuple(_load_family(path, package_config) for path in package_config.families)
+    families = [_configure(declaration.load_family(path), package_config) for path in package_config.families]
     check_entry_points(package_config, [family.name for family in families])
-    return Package(package_config, families)
+    return Package(package_config, with_used(families))
 
 
-def _load_family(path: Path, package_config: PackageConfig) -> FamilyDeclaration:
-    family = declaration.load_family(path)
+def _configure(family: FamilyDeclaration, package_config: PackageConfig) -> FamilyDeclaration:
     return replace(
         family,
+        uses=tuple(_configure(used, package_config) for used in family.uses),
         architectures=package_config.architectures or family.architectures,
         toolchain=package_config.toolchain or family.toolchain,
         options=family.options + package_config.options,

@@ -170,8 +170,10 @@ def _state(source: Path, table: dict[str, object], settings: Config) -> str | No
         digest = hashlib.sha256(json.dumps(lookup_cache.linker_surroundings()).encode("utf-8", "surrogateescape"))
         digest.update((source / "pyproject.toml").read_bytes())
         for path in families:
-            for name, content in _sources(declaration.load_family(path)):
-                digest.update(os.fsencode(name) + b"\0" + hashlib.sha256(content).digest())
+            family = declaration.load_family(path)
+            for each in (family, *family.all_used().values()):
+                for name, content in _sources(each):
+                    digest.update(os.fsencode(name) + b"\0" + hashlib.sha256(content).digest())
     except (OSError, JitltoError):
         return None
     return digest.hexdigest()

@@ -83,7 +83,7 @@ class Contents(Frozen):
 
         families = {}
         for name, record in database.families.items():
-            fragments = database.fragments(name)
+            _, fragments = database.planned(name)
             entrypoints = {fragment.key.group for fragment in fragments if fragment.role is Role.ENTRYPOINT}
             compilers = {(image.toolchain, image.version) for fragment in fragments for image in fragment.images}
             families[name] = FamilyContents(

@@ -89,9 +89,9 @@ class Planner(Generic[Loaded]):
             parsed = key if isinstance(key, FragmentKey) else FragmentKey.parse(text)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-key", hint=error.hint) from None
-        database, _, _ = self._family.open()
+        database, record, _ = self._family.open()
         fragment = database.get(parsed)
-        if fragment is None or parsed.family != self._family.name:
+        if fragment is None or not record.select([fragment]):
             raise PlanError(
                 f"no fragment {parsed} in family {self._family.name}",
                 code="plan-unknown-fragment",
@@ -246,7 +246,7 @@ class Planner(Generic[Loaded]):
         if not self._supplied and not self._functions:
             return []
         store = self._services.kernel_cache.store
-        fragments = database.fragments(self._family.name)
+        _, fragments = database.planned(self._family.name)
         supplied = [self._input(*item, record, fragments, store) for item in self._supplied]
         if not self._functions:
             return supplied

@@ -1,0 +1,183 @@
+"""Groups that several families share: declared and stored once, and found by the planner of each family."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.merge import merge_databases
+from jitlto.build.packaging.project import list_sources, load_package
+from jitlto.build.pipeline import BuildReport, build
+from jitlto.build.shards import Shard
+from jitlto.errors import BuildError, DatabaseError, FamilyError, PlanError
+from jitlto.report.content import describe
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import database_writer
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.declaration import FamilyDeclaration, load_family
+from jitlto.verify.check import check
+from tests.support.errors import raises
+from tests.support.families import SHARED, write_family
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache | None:
+    return open_cache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("shared")
+    write_family(directory, SHARED)
+    return directory
+
+
+@pytest.fixture(scope="module")
+def both(tree: Path, cache: Cache) -> Iterator[FragmentDatabase]:
+    with FragmentDatabase(made(tree, cache, "search", "cluster").path) as database:
+        yield database
+
+
+def family(tree: Path, name: str) -> FamilyDeclaration:
+    return load_family(tree / name / "family.toml")
+
+
+def made(tree: Path, cache: Cache, *names: str, output: str = "", shard: str | None = None) -> BuildReport:
+    path = tree / f"{output or '-'.join(names)}.fragdb"
+    part = Shard.parse(shard) if shard else None
+    return build([family(tree, name) for name in names], path, jobs=1, cache=cache, shard=part)
+
+
+def test_a_shared_group_is_stored_once_and_planned_by_every_family(both: FragmentDatabase) -> None:
+    assert sorted(both.families) == ["cluster", "common", "search"]
+    assert [len(both.fragments(name)) for name in sorted(both.families)] == [1, 4, 2]
+    plans = {
+        name: KernelFamily(name, both).plan(arch="sm_90", data_type="float", scale_name="half")
+        for name in ("search", "cluster")
+    }
+    shared = {plan.resolution.device for plan in plans.values()}
+    assert [str(fragment.key) for fragment in next(iter(shared))] == ["common/scale[data_type=float,scale_name=half]"]
+    assert len(shared) == 1
+    for plan in plans.values():
+        assert plan.link().cubin
+    assert KernelFamily("cluster", both).parameters["scale_name"] == ("half", "twice")
+    assert len(list(KernelFamily("search", both).configurations())) == 4
+
+
+def test_its_fragments_can_be_added_by_key(both: FragmentDatabase) -> None:
+    cluster = KernelFamily("cluster", both)
+    key = "common/scale[data_type=float,scale_name=twice]"
+    assert str(cluster.planner().add(key).plan(arch="sm_90").resolution.device[0].key) == key
+    with raises(PlanError, "plan-unknown-fragment"):
+        cluster.planner().add("search/search_kernel[data_type=float]")
+
+
+def test_callers_see_its_interface(both: FragmentDatabase) -> None:
+    source = "template <> __device__ float scale<float>(float a) { return 1 - a; }"
+    plan = KernelFamily("cluster", both).planner().add_source(source).plan(arch="sm_90")
+    assert plan.resolution.device == ()
+
+
+def test_the_order_of_families_and_naming_the_shared_one_change_nothing(
+    tree: Path, cache: Cache, both: FragmentDatabase
+) -> None:
+    other = made(tree, cache, "common", "cluster", "search", output="other")
+    assert other.digest == both.digest
+    assert other.compiled == 0
+
+
+def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
+    parts = [made(tree, cache, "search", "cluster", output=f"p{n}", shard=f"{n}/3").path for n in (1, 2, 3)]
+    assert merge_databases(parts[::-1], tree / "merged.fragdb").digest == both.digest
+    wholes = [made(tree, cache, name).path for name in ("search", "cluster")]
+    assert merge_databases(wholes, tree / "wholes.fragdb").digest == both.digest
+
+
+def test_databases_whose_shared_family_differs_do_not_merge(tmp_path: Path, cache: Cache) -> None:
+    write_family(tmp_path, SHARED)
+    one = made(tmp_path, cache, "search").path
+    scale = tmp_path / "common" / "scale.cuh"
+    scale.write_text(scale.read_text() + "// changed\n")
+    other = made(tmp_path, cache, "cluster").path
+    with raises(BuildError, "build-conflict", "common"):
+        merge_databases([one, other], tmp_path / "merged.fragdb")
+    with raises(FamilyError, "family-use", "cluster", "common", "scale.cuh"):
+        merge_databases([one, other], tmp_path / "merged.fragdb", prefer="first")
+
+
+def test_a_family_without_a_kernel_is_built_alone_with_a_word_about_it(tree: Path, cache: Cache) -> None:
+    report = made(tree, cache, "common")
+    assert len(report.fragments) == 4
+    assert len(report.advice) == 1
+    with FragmentDatabase(report.path) as database:
+        assert check(database).holds
+        with raises(PlanError, "plan-unknown-entrypoint"):
+            KernelFamily("common", database).plan(arch="sm_90")
+
+
+def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
+    assert check(both).holds
+    with FragmentDatabase(made(tree, cache, "cluster").path) as database:
+        result = check(database)
+    unused = [place.subject for each in result.families for cause in each.failures for place in cause.at]
+    assert unused == [f"common/scale[data_type=double,scale_name={name}]" for name in ("half", "twice")]
+
+
+def test_the_report_tells_who_provides_what_a_family_requires(both: FragmentDatabase) -> None:
+    report = describe(both)
+    cluster = next(view for view in report.families if view.name == "cluster")
+    assert [(call.caller, call.callee) for call in cluster.calls] == [("cluster_kernel", "scale")]
+    assert not any(interface.missing for view in report.families for interface in view.interfaces)
+
+
+def test_a_database_without_the_used_family_says_which(both: FragmentDatabase, tmp_path: Path) -> None:
+    fragments = both.fragments("cluster")
+    blobs = {image.sha256: both.read(image) for fragment in fragments for image in fragment.images}
+    path = tmp_path / "torn.fragdb"
+    database_writer.write(path, [both.families["cluster"]], fragments, blobs)
+    with raises(DatabaseError, "database-damaged", "cluster", "common"):
+        FragmentDatabase(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "names"),
+    [
+        ({"common/family.toml": SHARED["common/family.toml"].replace('"common"', '"other"')}, ["common", "other"]),
+        ({"common/family.toml": SHARED["common/family.toml"] + "[link]\nfast_math = true\n"}, ["common", "search"]),
+        ({"common/family.toml": SHARED["common/family.toml"] + '[use]\nsearch = "../search"\n'}, ["search"]),
+        ({"search/family.toml": SHARED["search/family.toml"] + '[device.scale]\ninterface = "scale.cuh"\n'}, ["scale"]),
+        ({"search/family.toml": SHARED["search/family.toml"].replace('"../common/family.toml"', "3")}, ["common"]),
+    ],
+)
+def test_mistakes_in_the_table_use(tmp_path: Path, changes: dict[str, str], names: list[str]) -> None:
+    write_family(tmp_path, SHARED | changes)
+    with raises(FamilyError, "family-use", *names):
+        family(tmp_path, "search")
+
+
+def test_a_used_family_that_does_not_exist(tmp_path: Path) -> None:
+    write_family(tmp_path, {name: text for name, text in SHARED.items() if not name.startswith("common")})
+    with raises(FamilyError, "family-unreadable", where="common/family.toml"):
+        family(tmp_path, "search")
+
+
+def test_a_header_that_hides_a_shared_interface_is_refused(tmp_path: Path, cache: Cache) -> None:
+    write_family(tmp_path, SHARED | {"search/scale.cuh": SHARED["common/scale.cuh"] + "// mine\n"})
+    with raises(FamilyError, "family-use", "search", "common", "scale.cuh"):
+        made(tmp_path, cache, "search")
+
+
+def test_a_package_carries_the_families_that_its_own_use(tmp_path: Path) -> None:
+    write_family(tmp_path / "fragments", SHARED)
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "pkg"\nversion = "1"\n[project.entry-points."jitlto.fragments"]\nsearch = "pkg.kernels"\n'
+        '[tool.jitlto]\nfamilies = ["fragments/search"]\ndatabase = "pkg/kernels.fragdb"\narchs = ["80"]\n'
+    )
+    package = load_package(tmp_path)
+    assert [each.name for each in package.families] == ["search", "common"]
+    assert {str(arch) for each in package.families for arch in each.architectures} == {"80"}
+    assert tmp_path / "fragments" / "common" / "scale.cuh" in list_sources(package)
