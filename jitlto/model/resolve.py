@@ -20,13 +20,10 @@ from jitlto.errors import (
     InterfaceMismatchError,
     MissingProviderError,
     PlanError,
-    UnknownValueError,
 )
-from jitlto.model.configuration import describe_choice, parameter_values
+from jitlto.model import resolve_errors
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle
-
-_COMBINATION = "plan-unknown-value-combination"
 
 
 class UserSymbols(Struct, frozen=True):
@@ -60,9 +57,15 @@ _Owner: TypeAlias = tuple[str, Fragment | UserSymbols]
 
 
 class Index:
-    """A family's fragments, indexed by role and by the symbols that they provide and require."""
+    """A family's fragments, indexed by role and by the symbols that they provide and require.
 
-    def __init__(self, fragments: Sequence[Fragment]) -> None:
+    Args:
+        fragments: All of the family.
+        gaps: The keys of those that a merge left out.
+    """
+
+    def __init__(self, fragments: Sequence[Fragment], gaps: Sequence[FragmentKey] = ()) -> None:
+        self.gaps = gaps
         self.required = {symbol.name for fragment in fragments for symbol in fragment.requires}
         self.entrypoints = [f for f in fragments if f.role is Role.ENTRYPOINT]
         self.providers: dict[str, list[Fragment]] = defaultdict(list)
@@ -93,7 +96,7 @@ def resolve(
         UnknownValueError, AmbiguousConfigurationError, MissingProviderError, InterfaceMismatchError, PlanError: If the
             configuration does not select exactly one fragment for every required symbol.
     """
-    entry = _choose_entry(index, configuration, entry_group, pinned)
+    entry = _choose_entry(index, configuration, entry_group, pinned, [*pinned, *supplied])
     chosen = [entry, *(f for f in dict.fromkeys(pinned) if f.role is Role.DEVICE)]
     _choose_providers(index, configuration, chosen, pinned, supplied)
     owners = _name_owners(chosen, supplied)
@@ -140,7 +143,13 @@ def _variable(layout: str) -> tuple[str, str, str]:
     return space, size, alignment
 
 
-def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pinned: Sequence[Fragment]) -> Fragment:
+def _choose_entry(
+    index: Index,
+    bound: Mapping[str, str],
+    group: str | None,
+    pinned: Sequence[Fragment],
+    settled: Sequence[Fragment | UserSymbols],
+) -> Fragment:
     named = [f for f in pinned if f.role is Role.ENTRYPOINT]
     if len(named) > 1:
         what = f"two entrypoints were added: {named[0].key} and {named[1].key}"
@@ -148,6 +157,8 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
     pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
     groups = ", ".join(sorted({f.key.group for f in index.entrypoints}))
     if not pool:
+        if missing := [key for key in index.gaps if group in (None, key.group) and agrees(key, bound)]:
+            raise resolve_errors.left_out(missing)
         what = f"no entrypoint {group!r}" if index.entrypoints else "the family has no entrypoint"
         hint = f"the entrypoints are {groups}" if index.entrypoints else "its groups are for families that use it"
         raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
@@ -155,11 +166,11 @@ def _choose_entry(index: Index, bound: Mapping[str, str], group: str | None, pin
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
-        raise _no_value("entrypoint", pool, bound)
+        raise resolve_errors.no_value("entrypoint", pool, bound, index.gaps)
     if len({f.key.group for f in candidates}) > 1:
         what = f"the family has several entrypoints: {groups}"
         raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint="choose one: entry=<group>")
-    raise _ambiguous(f"several {candidates[0].key.group} fragments agree", candidates, bound)
+    raise _undecided(index, {f"several {candidates[0].key.group} fragments agree": candidates}, bound, settled)
 
 
 def _choose_providers(
@@ -206,13 +217,16 @@ def _choose_providers(
             assumed.update(candidates)
             continue
         _check_inputs_used(index, supplied, index.required, list(candidates))
-        raise _undecided(min(candidates), candidates[min(candidates)], _agreed(chosen))
+        bound = _agreed(chosen)
+        fitting = {n: [f for f in several if agrees(f.key, bound)] or several for n, several in candidates.items()}
+        decisions = {_provide(name): several for name, several in fitting.items()}
+        raise _undecided(index, decisions, {**configuration, **bound}, [*chosen, *supplied])
     agreed = _agreed(chosen)
     for name, (several, bound) in sorted(decided.items()):
         still = {parameter: value for parameter, value in bound.items() if parameter in agreed}
         agreeing = [f for f in several if agrees(f.key, still)]
         if len(agreeing) > 1:
-            raise _undecided(name, agreeing, still)
+            raise _undecided(index, {_provide(name): agreeing}, still, [*chosen, *supplied])
     _check_alternatives(index, {**configuration, **agreed}, chosen, [*pinned, *supplied])
 
 
@@ -224,7 +238,25 @@ def _check_alternatives(
     for name in sorted({symbol.name for fragment in chosen for symbol in fragment.provides} & index.required - settled):
         agreeing = [f for f in index.providers.get(name, ()) if agrees(f.key, bound)]
         if len(agreeing) > 1:
-            raise _undecided(name, agreeing, bound)
+            raise _undecided(index, {_provide(name): agreeing}, bound, [*chosen, *explicit])
+
+
+def _undecided(
+    index: Index,
+    decisions: Mapping[str, Sequence[Fragment]],
+    bound: Mapping[str, str],
+    owners: Iterable[Fragment | UserSymbols],
+) -> AmbiguousConfigurationError:
+    def providers(symbol: str) -> Sequence[Fragment]:
+        return [f for f in index.providers.get(symbol, ()) if agrees(f.key, bound)]
+
+    settled = {symbol.name for owner in owners for symbol in owner.provides}
+    settled.update(symbol.name for several in decisions.values() for f in several for symbol in f.provides)
+    return resolve_errors.undecided(decisions, bound, settled, providers)
+
+
+def _provide(symbol: str) -> str:
+    return f"several fragments provide {demangle(symbol)}"
 
 
 def _agreed(fragments: Iterable[Fragment]) -> dict[str, str]:
@@ -250,68 +282,26 @@ def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tupl
     return [needed[name] for name in sorted(needed) if name not in provided]
 
 
-def _undecided(symbol: str, candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:
-    return _ambiguous(f"several fragments provide {demangle(symbol)}", candidates, bound)
-
-
-def _ambiguous(what: str, candidates: Sequence[Fragment], bound: Mapping[str, str]) -> AmbiguousConfigurationError:
-    values = parameter_values(candidates)
-    deciding = {name: v for name, v in values.items() if name not in bound and len(v) > 1}
-    if not deciding:
-        return AmbiguousConfigurationError(
-            f"{what}: {', '.join(fragment.key.text for fragment in candidates[:3])}",
-            code="plan-ambiguous-fragments",
-            hint="no parameter tells them apart: add one to key, or name the fragment with planner.add(key)",
-        )
-    choices = "; ".join(describe_choice(name, deciding[name]) for name in sorted(deciding))
-    return AmbiguousConfigurationError(
-        f"{what}: the configuration leaves open {', '.join(sorted(deciding))}", hint=f"give {choices}"
-    )
-
-
-def _no_value(what: str, pool: Sequence[Fragment], bound: Mapping[str, str]) -> UnknownValueError:
-    """Return the error for values that exist, but not together.
-
-    It names the one parameter without which a fragment would match; if there is no such parameter, all of them.
-    """
-    relevant = {name for fragment in pool for name, _ in fragment.key.parameters}
-    given = {name: value for name, value in bound.items() if name in relevant}
-    for name in sorted(given):
-        rest = {other: value for other, value in given.items() if other != name}
-        fitting = [f for f in pool if agrees(f.key, rest)]
-        if fitting:
-            values = [dict(f.key.parameters)[name] for f in fitting if name in dict(f.key.parameters)]
-            others = ", ".join(f"{n}={v}" for n, v in sorted(rest.items()))
-            return UnknownValueError(
-                f"no {what} has {name}={given[name]}" + (f" with {others}" if others else ""),
-                code=_COMBINATION,
-                hint=f"there, give {describe_choice(name, values)}",
-            )
-    listed = ", ".join(f"{n}={v}" for n, v in sorted(given.items()))
-    return UnknownValueError(
-        f"no {what} has {listed}", code=_COMBINATION, hint="`jitlto ls DB` lists the combinations that exist"
-    )
-
-
 def _missing(
     index: Index, symbol: Symbol, requirer: str, bound: Mapping[str, str], supplied: Sequence[UserSymbols]
 ) -> PlanError:
     candidates = index.providers.get(symbol.name, [])
     wanted = demangle(symbol.name)
     if candidates:
-        return _no_value(f"provider of {wanted}", candidates, bound)
+        return resolve_errors.no_value(f"provider of {wanted}", candidates, bound, index.gaps)
     for item in supplied:
         for theirs in item.provides:
             if base_name(theirs.name) == base_name(symbol.name):
                 raise _mismatch(item.name, demangle(theirs.name), wanted)
     _check_inputs_used(index, supplied, index.required, [symbol.name])
     others = ", ".join(item.name for item in supplied)
-    return MissingProviderError(
-        f"nothing provides {wanted}, which {requirer} requires",
-        hint=f"{others} does not define it"
-        if others
-        else "supply it: planner.add_source(text), or --source FILE on the command line",
-    )
+    if missing := [key for key in index.gaps if agrees(key, bound)]:
+        hint = resolve_errors.left_out(missing).what
+    elif others:
+        hint = f"{others} does not define it"
+    else:
+        hint = "supply it: planner.add_source(text), or --source FILE on the command line"
+    return MissingProviderError(f"nothing provides {wanted}, which {requirer} requires", hint=hint)
 
 
 def _check_inputs_used(

@@ -170,7 +170,8 @@ class KernelFamily:
 
             database = self.database
             record, fragments = database.planned(self.name)
-            self._opened = (database, record, Index(fragments))
+            gaps = [key for key in database.gaps if key.family in (self.name, *record.uses)]
+            self._opened = (database, record, Index(fragments, gaps))
         return self._opened
 
     @property

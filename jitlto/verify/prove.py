@@ -23,6 +23,7 @@ from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index
 from jitlto.model.text import pluralize
+from jitlto.model.types import is_same_value
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.findings import Finding, Kind, message_of
 
@@ -93,6 +94,8 @@ def _dead_end(index: Index, end: DeadEnd) -> Finding:
     if isinstance(error, MissingProviderError):
         near = _near_provided(index, error.what)
         hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
+    elif error.code == "plan-unknown-value-combination":  # its hint is for callers
+        hint = f"add it to the matrix of the group that provides it, or leave it out of that of {end.entry.key.group}"
     return Finding(_kind(error), message_of(error), hint, str(end.entry.key), dict(end.configuration), code=error.code)
 
 
@@ -159,6 +162,9 @@ def _why_unused(
         if other.role is Role.ENTRYPOINT or other.key in used:
             theirs = dict(other.key.parameters)
             apart = [f"{n}={theirs[n]}" for n, value in fragment.key.parameters if theirs.get(n, value) != value]
+            for name, value in fragment.key.parameters:
+                if name in theirs and value != theirs[name] and is_same_value(value, theirs[name]):
+                    remedy = f"{value} and {theirs[name]} are one type: spell {name} in one way in all matrices"
             if apart:
                 return f"{other.key}, which requires its symbols, has {', '.join(apart)}", remedy
             return f"for {other.key}, which requires its symbols, the planner chooses a different fragment", remedy

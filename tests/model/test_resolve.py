@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import pytest
@@ -15,6 +16,7 @@ from jitlto.errors import (
     PlanError,
     UnknownValueError,
 )
+from jitlto.model.enumeration import DeadEnd, enumerate_kernels
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, is_compatible, resolve
 from tests.support.errors import raises
@@ -132,6 +134,25 @@ def test_an_undecided_entrypoint_names_the_parameters_that_would_decide() -> Non
         resolve(Index(FAMILY), {"metric": "l1"})
 
 
+def test_all_open_parameters_are_named_at_once_also_those_of_fragments_that_only_some_values_lead_to() -> None:
+    names = ["data_type (double, float)", "veclen (1, 4)", "metric (l1, l2)", "mode (exact, fast)"]
+    with raises(AmbiguousConfigurationError, None, *names):
+        resolve(Index(FAMILY), {})
+    with raises(AmbiguousConfigurationError, None, *names[2:]) as caught:
+        resolve(Index(FAMILY), {"data_type": "float", "veclen": "1"})
+    assert "data_type" not in str(caught.value)
+
+
+def test_open_parameters_of_several_functions_are_named_together() -> None:
+    fragments = [
+        kernel("_Z1af", "_Z1bf"),
+        *(fragment("a", provides=["_Z1af"], x=x) for x in "12"),
+        *(fragment("b", provides=["_Z1bf"], y=y) for y in "34"),
+    ]
+    with raises(AmbiguousConfigurationError, None, "x (1, 2)", "y (3, 4)"):
+        resolve(Index(fragments), {})
+
+
 def test_providers_that_no_parameter_tells_apart_are_listed() -> None:
     fragments = [kernel(OP), fragment("one", provides=[OP]), fragment("two", provides=[OP])]
     with raises(AmbiguousConfigurationError, "plan-ambiguous-fragments", "f/one[]", "f/two[]", "planner.add(key)"):
@@ -143,6 +164,33 @@ def test_a_value_that_no_kernel_has_together_with_the_others_is_named_with_those
         UnknownValueError, "plan-unknown-value-combination", "data_type=double", "veclen=4", "data_type (float)"
     ):
         resolve(Index(FAMILY), {"data_type": "double", "veclen": "4"})
+
+
+def test_every_parameter_that_alone_would_do_is_offered() -> None:
+    with raises(UnknownValueError, "plan-unknown-value-combination", "data_type (float)", "veclen (1)"):
+        resolve(Index(FAMILY), {"data_type": "double", "veclen": "4"})
+
+
+def test_two_names_of_one_type_are_the_familys_mistake_and_not_the_callers() -> None:
+    fragments = [kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char")]
+    with raises(UnknownValueError, "plan-unknown-value-spelling", "int8_t", "signed char", hint="matrices"):
+        resolve(Index(fragments), {"data_type": "int8_t"})
+
+
+def test_what_a_merge_left_out_is_said_to_be_left_out() -> None:
+    absent = FAMILY[1]
+    index = Index([f for f in FAMILY if f is not absent], [absent.key])
+    with raises(UnknownValueError, "plan-unknown-value-left-out", str(absent.key), hint="--allow-gaps"):
+        resolve(index, {"data_type": "float", "veclen": "4"})
+    with raises(UnknownValueError, "plan-unknown-value-combination"):  # no part would have had this one
+        resolve(index, {"data_type": "double", "veclen": "4"})
+
+
+def test_an_entrypoint_or_a_function_that_a_merge_left_out_altogether() -> None:
+    with raises(UnknownValueError, "plan-unknown-value-left-out", "f/kern[]"):
+        resolve(Index([fragment("op", provides=[OP])], [kernel(OP).key]), {})
+    with raises(MissingProviderError, None, "op(float)", hint="f/op[]"):
+        resolve(Index([kernel(OP)], [fragment("op").key]), {})
 
 
 def test_a_value_that_no_provider_has_names_the_function_and_what_there_is() -> None:
@@ -549,3 +597,21 @@ def variable(layout: str) -> Symbol:
 )
 def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool) -> None:
     assert is_compatible(variable(required), variable(provided)) is fits
+
+
+@settings(max_examples=100)
+@given(families(), st.data())
+def test_one_answer_to_all_that_is_open_is_enough(
+    family: tuple[list[Fragment], dict[str, str]], data: st.DataObject
+) -> None:
+    fragments, _ = family
+    for found in enumerate_kernels(Index(fragments)):
+        whole = dict(found.configuration)
+        if isinstance(found, DeadEnd) or not all(agrees(f.key, whole) for f in found.resolution.fragments):
+            continue
+        first = {name: whole[name] for name in sorted(whole) if data.draw(st.booleans())}
+        try:
+            resolve(Index(fragments), first)
+        except AmbiguousConfigurationError as error:
+            named = re.findall(r"(\w+) \(", error.hint or "")
+            assert resolve(Index(fragments), first | {n: v for n, v in whole.items() if n in named})

@@ -119,6 +119,22 @@ def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_com
     assert len(found.kernels) == 3
 
 
+def test_authors_get_an_authors_remedy(proof: Prove) -> None:
+    found = proof(
+        kernel(OP, veclen="16"), *(fragment("op", provides=[OP], veclen=n) for n in ("1", "4")), kernel(veclen="4")
+    )
+    hint = found.failures[0].hint or ""
+    assert "matrix" in hint and "kern" in hint and "give" not in hint
+
+
+def test_two_names_of_one_type_in_two_matrices_are_named_wherever_they_show(proof: Prove) -> None:
+    found = proof(kernel(OP, data_type="int8_t"), fragment("op", provides=[OP], data_type="signed char"))
+    assert {failure.kind for failure in found.failures} == {Kind.REQUIREMENT, Kind.UNUSED}
+    for failure in found.failures:
+        assert "data_type" in (failure.hint or "") and "matrices" in (failure.hint or "")
+        assert "int8_t" in failure.message and "signed char" in failure.message
+
+
 def test_a_combination_of_values_that_a_third_group_lacks_is_a_failure(proof: Prove) -> None:
     both = "_Z4bothv"
     found = proof(

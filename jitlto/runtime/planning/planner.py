@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from jitlto.errors import JitltoError, PlanError
+from jitlto.errors import JitltoError, PlanError, UnknownParameterError, UnknownValueError
 from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.resolve import resolve
@@ -72,7 +72,13 @@ class Planner(Generic[Loaded]):
         known = family.parameters
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
-            values = normalize_configuration(configuration, known, family.name)
+            try:
+                values = normalize_configuration(configuration, known, family.name)
+            except (UnknownParameterError, UnknownValueError):
+                if not (gaps := family.open()[2].gaps):
+                    raise
+                # With a value that only fragments have that a merge left out, planning says so.
+                values = normalize_configuration(configuration, _with_values_of(gaps, known), family.name)
         self._configuration = values
         self._pinned: list[Fragment] = []
         self._functions: list[PythonFunction] = []
@@ -283,6 +289,15 @@ class Planner(Generic[Loaded]):
         # A binary may provide any symbol that the family's fragments require of each other.
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
+
+
+def _with_values_of(keys: Iterable[FragmentKey], known: Mapping[str, Iterable[str]]) -> dict[str, tuple[str, ...]]:
+    """Add the parameters and values of keys to those that are known."""
+    values = {name: dict.fromkeys(several) for name, several in known.items()}
+    for key in keys:
+        for name, value in key.parameters:
+            values.setdefault(name, {})[value] = None
+    return {name: tuple(several) for name, several in values.items()}
 
 
 def _bytes(data: object, name: str) -> bytes:
