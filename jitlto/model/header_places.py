@@ -6,6 +6,7 @@ import os
 import os.path
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from jitlto.errors import JitltoError
 
 #: The index of headers that are given by content, which are searched before every directory.
 GIVEN = -1
+_LARGEST_HEADER, _LARGEST_ROOTS = 4 << 20, 256 << 20  # bytes
 _EXACT = re.compile(r"\+(-?\d+)(?:\.(-?\d+))?//(.+)", re.S)
 
 
@@ -40,6 +42,11 @@ def split_name(name: str) -> tuple[int, str]:
     """Return the root and the path of a header that is named by its path in the first root, or exactly."""
     match = _EXACT.fullmatch(name)
     return (int(match[1]), match[3]) if match else (0, name)
+
+
+def tree_name(place: Place) -> str:
+    """Return the name of a header by its path in the first root, or its exact name: see :func:`split_name`."""
+    return place.path if place.root < 1 else place._replace(after=None).exact_name
 
 
 def is_outside(name: str) -> bool:
@@ -126,6 +133,32 @@ class HeaderPlaces:
                     if self.look(number, path) is not None:
                         yield Place(number, path)
 
+    def read_visible(self, roots: int) -> dict[str, bytes]:
+        """Return the files that a preprocessor may find in the first directories, by :func:`tree_name`.
+
+        Left out are hidden directories, such as ``.git``, and files that are no headers by their size.
+
+        Raises:
+            JitltoError: ``jitlto-header-too-many``, if they are too many for one source.
+        """
+        found: dict[str, bytes] = {}
+        total = 0
+        for number, root in enumerate(self._roots[:roots]):
+            for path in _visible(root):
+                with suppress(JitltoError):  # it is gone, or for the compiler not readable either
+                    content = self.read(place := Place(number, path))
+                    found[tree_name(place)] = content
+                    total += len(content)
+                if total > _LARGEST_ROOTS:
+                    what = f"more than {_LARGEST_ROOTS >> 20} MiB of files in the include directories"
+                    hint = "give directories under include that have headers only"
+                    raise JitltoError(what, code="jitlto-header-too-many", where=root, hint=hint)
+        return found
+
+    def holders(self, name: str, roots: int) -> list[int]:
+        """Return which of the first directories have a file of this name."""
+        return [root for root in range(roots) if self.look(root, name) is not None]
+
     def _look(self, root: int, name: str) -> str | None:
         if not name or name.startswith("/"):
             return None
@@ -155,6 +188,25 @@ class HeaderPlaces:
 
     def _path(self, root: int, name: str) -> str:
         return os.path.join(self._roots[root], name)  # noqa: PTH118 - a text that may be no path
+
+
+def _visible(root: str) -> Iterator[str]:
+    """Yield the paths of files, relative to a directory; links are followed, but to no directory that they are in."""
+    pending = [("", frozenset[str]())]
+    while pending:
+        path, above = pending.pop()
+        try:
+            with os.scandir(f"{root}/{path}") as entries:
+                ordered = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        above |= {os.path.realpath(f"{root}/{path}")}
+        for entry in ordered:
+            if entry.is_dir():
+                if not entry.name.startswith(".") and os.path.realpath(entry.path) not in above:
+                    pending.append((f"{path}{entry.name}/", above))
+            elif entry.is_file() and entry.stat().st_size <= _LARGEST_HEADER:
+                yield f"{path}{entry.name}"
 
 
 def _read(path: str) -> bytes:

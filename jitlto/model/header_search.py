@@ -9,6 +9,7 @@ macro makes the text, the header gets that name; where one name would have to be
 from __future__ import annotations
 
 import hashlib
+import json
 import os.path
 import re
 from collections import Counter, defaultdict
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jitlto.model.directives import INCLUDES, Directive, all_directives, logical_line
-from jitlto.model.header_places import GIVEN, HeaderPlaces, Place
+from jitlto.model.header_places import GIVEN, HeaderPlaces, Place, tree_name
 from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, Text
 from jitlto.model.headers import Source
 from jitlto.model.macro_names import HeaderRequest, Macros, mentions
@@ -87,6 +88,8 @@ class HeaderSearch:
         self._texts = HeaderTexts(self._places, len(roots), strict=strict, as_written=as_written, options=self._options)
         self._states: dict[str, str | None] = {}
         self._made: dict[frozenset[Place], _Requests] = {}
+        self._visible: dict[str, bytes] | None = None
+        self._completed: dict[frozenset[str], Mapping[str, bytes]] = {}
         self._closures: dict[tuple[frozenset[Place], frozenset[_Request]], tuple[_Names | None, dict[str, bytes]]] = {}
 
     def find(self, name: str) -> bytes | None:
@@ -151,7 +154,7 @@ class HeaderSearch:
             if os.path.normpath(place.path) != place.path:
                 what = f"{place.path} leads through a symbolic link and back"
                 self._texts.fail(place, what, "jitlto-header-ambiguous", "include the header by its own path")
-            headers[_tree_name(place.root, place.path)] = self._places.read(place)
+            headers[tree_name(place)] = self._places.read(place)
         for includer, read in [(None, main), *walk.texts.items()]:
             for found in read.found:
                 if found.place is not None and "/../" in found.name.written:
@@ -160,8 +163,30 @@ class HeaderSearch:
                     for number, part in enumerate(parts):
                         if part == ".." and number and parts[number - 1] != "..":
                             directory = os.path.normpath("/".join(parts[:number]))
-                            headers.setdefault(_tree_name(found.place.root, f"{directory}/.directory"), b"")
+                            headers.setdefault(tree_name(Place(found.place.root, f"{directory}/.directory")), b"")
         return headers
+
+    def complete(self, source: Source) -> Source:
+        """Return a source of :meth:`closure` with all that a preprocessor may find in the roots, if ``as_written``.
+
+        A header that only this compiler and its own headers know of, or that stands before one of the toolkit's, is
+        then found as in the roots themselves. Left out are hidden directories and files of more than 4 MiB, unless the
+        closure has them.
+
+        Raises:
+            JitltoError: ``jitlto-header-too-many``, if the roots have more than 256 MiB.
+        """
+        if not self._as_written:
+            return source
+        if self._visible is None:
+            self._visible = self._places.read_visible(self._own)
+        headers = self._visible | dict(source.headers)
+        return Source(source.text, self._completed.setdefault(frozenset(headers), headers))
+
+    def held(self, names: Iterable[str]) -> str:
+        """Return a digest of which of the roots have a file of each name."""
+        found = [self._places.holders(name, self._own) for name in names]
+        return hashlib.sha256(json.dumps(found).encode()).hexdigest()
 
     def reachable(self, text: bytes) -> frozenset[str]:
         """Return the names of the headers in :meth:`closure` of ``text``."""
@@ -305,10 +330,6 @@ class HeaderSearch:
             what = "#pragma once holds for one file, and this one is included as different ones"
             self._texts.fail(min(places), what, "jitlto-header-once", "include it by one name, or use an include guard")
         return min(spelled) if spelled else min(names[place][0] for place in places)
-
-
-def _tree_name(root: int, path: str) -> str:
-    return path if root < 1 else Place(root, path).exact_name
 
 
 @lru_cache(maxsize=16384)

@@ -20,7 +20,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from jitlto.build.compilers import nvcc
+from jitlto.build.compilers import header_tree, nvcc
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Program, Step
 from jitlto.errors import CompileError, JitltoError
@@ -142,13 +142,15 @@ def ask_as_written(tree: Tree, directory: Path) -> Answer:
     """Return the answer of GCC's preprocessor on the files that a job for nvcc has."""
     roots = tree.write(directory)
     try:
-        source = HeaderSearch(roots, as_written=True).closure(tree.main.encode())
+        search = HeaderSearch(roots, as_written=True)
+        source = search.complete(search.closure(tree.main.encode()))
     except JitltoError as error:
         return Answer((), False, refused=error.code)
     with tempfile.TemporaryDirectory() as work:
-        nvcc.write_files(Path(work), Path("/"), source)
+        nvcc.write_source(Path(work), Path("/"), source)
+        header_tree.write_headers(Path(work), source.headers)
         main = f"{nvcc.SOURCE}/{nvrtc.program_name(source)}"
-        return _preprocess(main, nvcc.include_directories(source), Path(work))
+        return _preprocess(main, header_tree.include_directories(source.headers), Path(work))
 
 
 def agree(expected: Answer, found: Answer) -> bool:

@@ -14,13 +14,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.build.compilers.base import Toolchain
+from jitlto.build.compilers.search_path import SEARCHED, searched_names
 from jitlto.model.fragment import ImageKind
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 5
+REVISION = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,10 @@ class CompileConfig:
             headers = self._header_sets.setdefault(frozenset(walked.headers), walked.headers)
             found = self._closures[False, source] = Source(walked.text, headers)
         return found
+
+    def complete(self, source: Source) -> Source:
+        """A source of :meth:`closure` with every header that the compiler may find by itself."""
+        return self.search.complete(source)
 
     def own_closure(self, source: str) -> Source:
         """The source with those headers of the family that it can reach."""
@@ -98,7 +103,7 @@ class CompileConfig:
     def headers(self, manifest: bytes) -> dict[str, str]:
         """The headers of a manifest with their SHA-256."""
         lines = _lines(manifest)
-        return {name: state for state, name in lines if state not in "+-" and not name.startswith("<searched")}
+        return {name: state for state, name in lines if state not in "+-" and not name.startswith(SEARCHED)}
 
     def current_headers(self, names: Iterable[str]) -> dict[str, str]:
         """Headers with their current SHA-256, without those that no longer exist."""
@@ -110,7 +115,11 @@ class CompileConfig:
         return self._state(name) == state
 
     def _state(self, name: str) -> str:
-        return (self.toolchain.external(name) if name.startswith("<") else self.search.sha256(name)) or "gone"
+        if not name.startswith("<"):
+            return self.search.sha256(name) or "gone"
+        state = self.toolchain.external(name) or "gone"
+        # A header of the family may appear where one of the toolkit or the host was found.
+        return f"{state}/{self.search.held(names)}" if (names := searched_names(name)) else state
 
 
 def _lines(manifest: bytes) -> Iterator[tuple[str, str]]:

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.build.compilers.header_tree import HeaderTrees, header_paths, include_directories
 from jitlto.build.compilers.line_markers import entered_files
 from jitlto.build.compilers.search_path import SEARCHED, SearchPath, host_directories
 from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
-from jitlto.model.header_places import split_name
 from jitlto.model.headers import Source
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -31,8 +31,8 @@ from jitlto.storage.files import temporary_directory
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
-# In the private directory: the family's own headers, a link to the toolkit, and the intermediate files of two runs.
-_HEADERS, _TOOLKIT, _KEPT = "include", "toolkit", "kept"
+# In the private directory, beside the family's include directories: a link to the toolkit, and intermediate files.
+_TOOLKIT, _KEPT = "toolkit", "kept"
 # The source is beside nothing, and too deep for `../include/` to be the family's headers.
 SOURCE = "s/o/u/r/c/e"
 _HERE = "/proc/self/cwd"
@@ -70,8 +70,9 @@ class Compiler:
         self,
         environment: Mapping[str, str] | None = None,
         *,
-        shared_directory: Path | None = None,  # noqa: ARG002 - nvcc makes no snapshots
+        shared_directory: Path | None = None,
     ) -> None:
+        self._trees = HeaderTrees(shared_directory)
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -117,7 +118,9 @@ class Compiler:
         architectures = sorted(job.architectures)
         with temporary_directory("jitlto-nvcc-") as name:
             work = Path(name)
-            names = write_files(work, self._top, job.source)
+            names = header_paths(job.source.headers)
+            self._trees.lay_out(work, job.source.headers)
+            write_source(work, self._top, job.source)
             log, modules = self._ptx(work, job, names, architectures, ImageKind.LTOIR in job.images)
             preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
             texts = [text.encode() for text in modules]
@@ -152,9 +155,13 @@ class Compiler:
         (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
-        for root in include_directories(job.source):
+        for root in include_directories(job.source.headers):
             command += ["-I", root]
         command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
+        if (
+            "clang" not in self.identity
+        ):  # GCC replaces the toolkit's path by the one behind all links, if it is shorter
+            command += ["-Xcompiler", "-fno-canonical-system-headers"]
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
         for a in architectures:
@@ -241,32 +248,11 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
 
 
-def write_files(work: Path, top: Path, source: Source) -> dict[str, str]:
-    """Write source, headers and the link to the toolkit; return the headers' names by their paths."""
+def write_source(work: Path, top: Path, source: Source) -> None:
+    """Write a source and the link to the toolkit."""
     (work / _TOOLKIT).symlink_to(top, target_is_directory=True)
-    names: dict[str, str] = {}
-    directories = include_directories(source)
-    for root in directories:
-        (work / root).mkdir(parents=True)
-    for name, content in source.headers.items():
-        number, path = split_name(name)
-        place = os.path.normpath(f"{directories[number]}/{path}")
-        names[place] = name
-        (work / place).parent.mkdir(parents=True, exist_ok=True)
-        (work / place).write_bytes(content)
-        # By content and time GCC knows a header with `#pragma once` that is in two places.
-        os.utime(work / place, (0, 0))
     (work / SOURCE).mkdir(parents=True)
     (work / SOURCE / nvrtc.program_name(source)).write_bytes(source.text)
-    return names
-
-
-def include_directories(source: Source) -> list[str]:
-    """The family's include directories, each so deep that a header above it has a place of its own."""
-    places = [split_name(name) for name in source.headers]
-    above = max((path.count("../") for _, path in places if path.startswith("../")), default=0)
-    count = 1 + max((root for root, _ in places), default=0)
-    return [f"{_HEADERS}{number or ''}{'/^' * above}" for number in range(count)]
 
 
 def _kept(
@@ -286,7 +272,7 @@ def _log(text: str, names: Mapping[str, str]) -> str:
     text = text.replace(f"{_HERE}/", "")
     text = re.sub(rf"\b{_TOOLKIT}/\S*?include/", "<toolkit>/", text)
     text = text.replace(f"{SOURCE}/", "")
-    text = re.sub(rf"\b{_HEADERS}\d*/[^\s:(]+", lambda match: names.get(os.path.normpath(match[0]), match[0]), text)
+    text = re.sub(r"\binclude\d*/[^\s:(]+", lambda match: names.get(os.path.normpath(match[0]), match[0]), text)
     text = _GCC_MESSAGE.sub(r"\1(\2): \3: ", text)
     return _GCC_MISSING.sub(r'\1: catastrophic error: cannot open source file "\2"', text).strip()
 

@@ -48,7 +48,7 @@ class SearchPath:
             external: Headers in these directories.
             own: Texts that are not.
         """
-        anywhere: set[str] = {name for text in own for _, name in _names(text)}
+        anywhere: set[str] = set()
         beside: dict[str, set[str]] = defaultdict(set)
         for path in external:
             for quoted, name in _names_in(path):
@@ -58,7 +58,8 @@ class SearchPath:
                     beside[str(path.parent)].add(name)
             # What a macro named is known from what was found.
             anywhere.update(str(path.relative_to(d)) for d in self.directories if path.is_relative_to(d))
-        yield f"{SEARCHED}>{_join(anywhere)}"
+        yield f"{SEARCHED}>{_join(anywhere)}"  # the same for many sources
+        yield f"{SEARCHED}>{_join({name for text in own for _, name in _names(text)} - anywhere)}"
         for directory, names in beside.items():
             yield f"{SEARCHED} {directory}>{_join(names)}"
 
@@ -69,6 +70,12 @@ class SearchPath:
             found = [[n for n, d in enumerate(directories) if _exists(f"{d}/{name}")] for name in match[2].split("|")]
             self._states[record] = hashlib.sha256(json.dumps(found).encode()).hexdigest()
         return self._states.get(record)
+
+
+def searched_names(record: str) -> Sequence[str]:
+    """Return the names that a search in all directories looks for, the family's own among them."""
+    match = _RECORD.fullmatch(record)
+    return match[2].split("|") if match and not match[1] else ()
 
 
 def host_directories(verbose: str) -> list[Path]:

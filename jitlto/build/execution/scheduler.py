@@ -175,6 +175,7 @@ class Scheduler:
             request = self._requests[positions[0]]
             try:
                 source = request.closure
+                complete = config.complete(source)
             except JitltoError as error:
                 if not self.keep_going:
                     raise
@@ -182,7 +183,7 @@ class Scheduler:
                 continue
             seconds = recorded.get(str(request.key))
             cost = estimate(source, len(config.architectures)) if seconds is None else int(seconds * 1000)
-            task = _Task(source_key, request, positions, source, cost)
+            task = _Task(source_key, request, positions, complete, cost)
             if (same := tasks.setdefault(task.key, task)) is not task:
                 same.positions += positions
         heads = [(task.request.config, split_leading_includes(task.source.text)[0]) for task in tasks.values()]
@@ -238,7 +239,7 @@ class Scheduler:
                 self._fail(task, error)
             else:
                 extra = (*task.extra, name)
-                source = config.closure(task.request.rendered.source, extra)
+                source = config.complete(config.closure(task.request.rendered.source, extra))
                 self._waiting.append(replace(task, source=source, extra=extra))
         except WorkerDied as error:
             task.deaths += 1

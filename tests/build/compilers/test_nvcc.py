@@ -36,6 +36,7 @@ OPTIONS = ("--std=c++17",)
 INTERNAL = """#include "deep/helper.h"
 #include <cassert>
 #include <cuda_fp16.h>
+#include <thrust/version.h>
 namespace { __device__ int counter; __device__ __noinline__ int hidden(int x) { return x * 3 + counter; } }
 static __device__ int table[4];
 static __device__ __noinline__ int help(int x) { return table[x & 3] + x; }
