@@ -178,7 +178,10 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
         family.source_options(),
         family.link,
         family.architectures,
-        tuple(GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link) for g in family.groups),
+        tuple(
+            GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link, g.exclude)
+            for g in family.groups
+        ),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
         tuple(sorted(family.all_used())),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -10,6 +10,7 @@ from jitlto.build.matrix import Matrix, load_matrix
 from jitlto.build.rendering import process
 from jitlto.build.rendering.same_sources import SameSources
 from jitlto.errors import FamilyError, RenderError
+from jitlto.model.exclusions import is_excluded
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import suggest
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
@@ -68,7 +69,7 @@ def render_family(
         MatrixError: A matrix breaks a rule.
         RenderError: A template is malformed or uses an undefined name; it names file, line, group and combination.
         FamilyError: Two combinations of a group have one key, lack a key parameter, or have different keys and the same
-            source.
+            source; or an exclusion names a value that the matrix lacks.
     """
     for group in family.groups:
         if group.matrix is None or group.template is None:
@@ -102,7 +103,7 @@ def _iterate_keys(
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
         raise FamilyError(what, code="family-too-many-combinations", where=where, hint=hint)
     combinations: dict[FragmentKey, Mapping[str, str]] = {}
-    padded: set[tuple[str, str]] = set()
+    seen: set[tuple[str, str]] = set()  # values of key parameters
     for values in matrix.combinations():
         combination = {name: str(value) for name, value in values.items()}  # strict: strings already
         for name in group.key:
@@ -111,9 +112,11 @@ def _iterate_keys(
                 hint = suggest(name, combination, "remove it from key, or add it to every branch of the matrix")
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
             value = combination[name]
-            if value != value.strip() and (name, value) not in padded:
-                padded.add((name, value))
+            if value != value.strip() and (name, value) not in seen:
                 on_warning(f"{group.matrix}: callers must ask for {name}={value!r} with the blanks at its ends")
+            seen.add((name, value))
+        if is_excluded(group.exclude, combination):
+            continue
         key = FragmentKey.make(family.name, group.name, {name: combination[name] for name in group.key})
         if key in combinations:
             both = "; and ".join(map(describe_combination, (combinations[key], combination)))
@@ -122,6 +125,21 @@ def _iterate_keys(
             raise FamilyError(what, code="family-duplicate-key", where=where, hint=hint)
         combinations[key] = combination
         yield key, combination
+    _check_exclusions(group, seen, where)
+    if not combinations:
+        what, hint = f"exclude leaves no combination of {group.matrix}", "remove the group, or some of its exclusions"
+        raise FamilyError(what, code="family-exclude", where=where, hint=hint)
+
+
+def _check_exclusions(group: GroupDeclaration, seen: Collection[tuple[str, str]], where: str) -> None:
+    """Check that each value of an exclusion is in the matrix: otherwise it excludes nothing, or says nothing."""
+    for exclusion in group.exclude:
+        for name, value in exclusion:
+            if (name, value) not in seen:
+                known = sorted(other for parameter, other in seen if parameter == name)
+                what = f"exclude names {name}={value}, which is in no combination of {group.matrix}"
+                hint = suggest(value, known, f"its values are {', '.join(known)}")
+                raise FamilyError(what, code="family-exclude", where=where, hint=hint)
 
 
 def _render(

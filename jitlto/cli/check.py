@@ -19,7 +19,11 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
 @click.argument("database", metavar=DATABASE, type=PATH)
 @click.argument("names", metavar="[FAMILY]...", nargs=-1)
-@click.option("--complete", is_flag=True, help="Also fail for combinations that a device group's matrix leaves out.")
+@click.option(
+    "--complete",
+    is_flag=True,
+    help="Also fail for combinations that a device group's matrix leaves out without an exclude in family.toml.",
+)
 @targets_option("--link", "Link for these targets too", TargetList())
 @click.option(
     "--cover",

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, structs
 
 from jitlto.errors import PlanError
+from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
 from jitlto.model.options import GroupLink, LinkOptions
 from jitlto.model.versions import Architecture
@@ -18,6 +19,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     Args:
         supplied: Whether callers supply its definition at run time.
         link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
+        exclude: Combinations that it lacks on purpose, sorted.
     """
 
     name: Name
@@ -26,6 +28,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     interface: str | None
     supplied: bool
     link: GroupLink = ()
+    exclude: tuple[Exclusion, ...] = ()
 
 
 class FamilyRecord(Struct, frozen=True):

@@ -62,7 +62,7 @@ _FORBIDDEN = {
 #: The link options that groups may set for their kernels: those that no compiler needs to know.
 GROUP_LINK_OPTIONS = ("max_registers", "optimization", "split_compile", "ptxas")
 #: Link options of a group, sorted by name.
-GroupLink: TypeAlias = "tuple[tuple[str, int | tuple[str, ...]], ...]"
+GroupLink: TypeAlias = tuple[tuple[str, int | tuple[str, ...]], ...]
 
 
 class LinkOptions(Struct, frozen=True):

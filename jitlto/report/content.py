@@ -300,7 +300,7 @@ def _group(
     # The author's order; in a file that jitlto has not written, keys may not fit their group.
     names = [*record.key, *sorted({name for key in (*keys, *expected) for name, _ in key.parameters} - {*record.key})]
     present, apart = _cells(names, keys), _cells(names, expected)
-    coverage = measure_coverage(names, present, apart)
+    coverage = measure_coverage(names, present, apart, record.exclude)
     views = tuple(
         FragmentView(
             number,

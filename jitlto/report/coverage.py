@@ -2,16 +2,19 @@
 
 Most matrices leave combinations out on purpose, by tying parameters together: an accumulator follows from the data
 type, a vector length exists only for some types. Such rules show in pairs of parameters. A combination that is missing
-although every two of its values occur together follows from no such rule: it is a *hole*, and should be checked.
+although every two of its values occur together follows from no such rule: it is a *hole*, and should be checked,
+unless the family declares that it is left out on purpose.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import combinations, permutations, product
 from math import prod
+
+from jitlto.model.exclusions import Exclusion, is_excluded
 
 #: One value of each dimension, in the order of the dimensions.
 Cell = tuple[str, ...]
@@ -61,6 +64,8 @@ class Coverage:
         apart: The number of cells of the same build that are not in this database.
         rules: The combinations of two parameters' values that never occur.
         holes: Missing cells that no rule excludes, in order; None if there are too many cells to search.
+        exclude: The group's exclusions.
+        excluded: Missing cells that these exclude, in order; None if there are too many cells to search.
     """
 
     dimensions: tuple[Dimension, ...]
@@ -69,6 +74,8 @@ class Coverage:
     apart: int
     rules: tuple[Follows | Never, ...]
     holes: tuple[Cell, ...] | None
+    exclude: tuple[Exclusion, ...] = ()
+    excluded: tuple[Cell, ...] | None = ()
 
     @property
     def missing(self) -> int:
@@ -92,13 +99,16 @@ def natural(text: str) -> tuple[object, ...]:
     return tuple((0, len(p.lstrip("0")), p.lstrip("0")) if n % 2 else (1, p, "") for n, p in enumerate(parts) if p)
 
 
-def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = ()) -> Coverage:
+def measure_coverage(
+    names: Sequence[str], present: Iterable[Cell], apart: Iterable[Cell] = (), exclude: tuple[Exclusion, ...] = ()
+) -> Coverage:
     """Find which cells of the product of all occurring values exist, and what excludes the others.
 
     Args:
         names: The parameters.
         present: Cells in the database.
         apart: Cells of the same build that are in a different part, or that a merge has left out.
+        exclude: The group's exclusions.
     """
     here = set(present)
     elsewhere = set(apart) - here
@@ -109,13 +119,30 @@ def measure_coverage(names: Sequence[str], present: Iterable[Cell], apart: Itera
         for name, column in zip(names, columns, strict=True)
     )
     if len(dimensions) > _MOST_DIMENSIONS:
-        product = prod(len(dimension.values) for dimension in dimensions)
-        return Coverage(dimensions, product, len(here), len(elsewhere), (), None)
+        count = prod(len(dimension.values) for dimension in dimensions)
+        return Coverage(dimensions, count, len(here), len(elsewhere), (), None, exclude, None if exclude else ())
     together = {(a, b): {(cell[a], cell[b]) for cell in known} for a, b in combinations(range(len(names)), 2)}
-    product = prod(len(dimension.values) for dimension in dimensions) if known else 0
+    count = prod(len(dimension.values) for dimension in dimensions) if known else 0
     allowed = _allowed(dimensions, together) if known else []
-    holes = None if allowed is None else tuple(cell for cell in allowed if cell not in known)
-    return Coverage(dimensions, product, len(here), len(elsewhere), _rules(dimensions, together), holes)
+    excluded = _excluded(dimensions, count, exclude, known)
+    meant = set(excluded or ())
+    holes = None if allowed is None else tuple(cell for cell in allowed if cell not in known and cell not in meant)
+    return Coverage(
+        dimensions, count, len(here), len(elsewhere), _rules(dimensions, together), holes, exclude, excluded
+    )
+
+
+def _excluded(
+    dimensions: Sequence[Dimension], count: int, exclude: Sequence[Exclusion], known: Collection[Cell]
+) -> tuple[Cell, ...] | None:
+    """Return the missing cells that exclusions match; None if the product is too large."""
+    if not exclude:
+        return ()
+    if count > _MOST_CELLS or count * len(exclude) > _MOST_STEPS:
+        return None
+    names = [dimension.name for dimension in dimensions]
+    cells = product(*(dimension.values for dimension in dimensions))
+    return tuple(c for c in cells if c not in known and is_excluded(exclude, dict(zip(names, c, strict=True))))
 
 
 def _allowed(

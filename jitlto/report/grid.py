@@ -33,6 +33,8 @@ class State(StrEnum):
     MISSING = "missing"
     #: Missing, and excluded by no rule.
     HOLE = "hole"
+    #: Missing, as the family declares.
+    EXCLUDED = "excluded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] 
     values = [dimension.values for dimension in coverage.dimensions]
     places = {n: {value: place for place, value in enumerate(values[n])} for n in down}
     columns = list(product(*(values[n] for n in across)))
-    states = dict.fromkeys((coverage.holes or ())[:_MOST_HOLES], State.HOLE)
+    states = dict.fromkeys((coverage.excluded or ())[:_MOST_HOLES], State.EXCLUDED)
+    states |= dict.fromkeys((coverage.holes or ())[:_MOST_HOLES], State.HOLE)
     states |= dict.fromkeys(apart, State.APART) | dict.fromkeys(present, State.EXISTS)
     if coverage.product <= _DRAWN_WHOLE:
         lines = list(product(*(values[n] for n in down)))

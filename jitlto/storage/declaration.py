@@ -14,10 +14,12 @@ from typing import Any, Literal
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
+from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import ImageKind, Role, is_name
-from jitlto.model.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions, describe_invalid_option
+from jitlto.model.options import GroupLink, LinkOptions, describe_invalid_option
 from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
+from jitlto.storage.family_rules import read_exclusions, read_group_link, read_link
 from jitlto.storage.toml_reader import TomlTable, read_toml
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -41,6 +43,7 @@ class GroupDeclaration:
         shared: Key parameters whose values may have the same source.
         options: Compiler options of this group, after the family's.
         link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
+        exclude: Combinations of the matrix that the group leaves out, and those that it is meant not to have.
     """
 
     name: str
@@ -55,6 +58,7 @@ class GroupDeclaration:
     shared: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     link: GroupLink = ()
+    exclude: tuple[Exclusion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +203,7 @@ class _GroupTable(msgspec.Struct):
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     link: dict[str, Any] = {}
+    exclude: tuple[dict[str, str], ...] = ()
 
 
 def load_family(path: Path) -> FamilyDeclaration:
@@ -233,7 +238,7 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
         if names.count(name) > 1:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
-    link = _link(document.table("link", required=False))
+    link = read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, (*users, os.path.realpath(path)))
     own = (_include(table, directory) for directory in family.include)
     return FamilyDeclaration(
@@ -249,15 +254,6 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
         tuple(sorted(groups, key=lambda group: group.name)),
         uses,
     )
-
-
-def _group_link(table: TomlTable) -> GroupLink:
-    options = _link(table)
-    for name in table.values:
-        if name not in GROUP_LINK_OPTIONS:
-            hint = f"declare it under [link], for the whole family; a group may set {', '.join(GROUP_LINK_OPTIONS)}"
-            raise table.error(f"{name} cannot differ by group: the compiler needs it too", hint, case="link-option")
-    return tuple((name, getattr(options, name)) for name in sorted(table.values))
 
 
 def _uses(
@@ -289,16 +285,6 @@ def _uses(
     return tuple(uses)
 
 
-def _link(table: TomlTable) -> LinkOptions:
-    for option, value in table.values.items():
-        if isinstance(value, int) and abs(value) >= 1 << 31:
-            raise table.error(f"{option} does not fit into 32 bits", case="link-option")
-    try:
-        return LinkOptions.from_mapping(table.values)
-    except JitltoError as error:
-        raise table.error(error.what, error.hint, case="link-option") from None
-
-
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
@@ -314,8 +300,8 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
             "declare a group that callers supply at run time in an interface header",
             case="missing-key",
         )
-    if is_supplied and (group.options or group.link):
-        what = "options and link have no effect: the group has no template, so that callers supply it"
+    if is_supplied and (group.options or group.link or group.exclude):
+        what = "options, link and exclude have no effect: the group has no template, so that callers supply it"
         raise table.error(what, "declare them for the family, or for another group", case="unknown-key")
     check_options(table, group.options)
     for parameter in group.key:
@@ -340,7 +326,8 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         group.syntax or default_syntax,
         group.shared,
         group.options,
-        _group_link(table.table("link", required=False)),
+        read_group_link(table.table("link", required=False)),
+        read_exclusions(table, group.exclude, group.key),
     )
 
 

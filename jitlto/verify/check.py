@@ -37,7 +37,7 @@ def check(
 
     Args:
         names: The families; by default all.
-        complete: Whether combinations that a device group's matrix leaves out are failures.
+        complete: Whether combinations that a device group's matrix leaves out are failures, unless it excludes them.
         targets: The architectures to link for; without any, nothing is linked.
         strength: Link only a covering array of this strength instead of all kernels.
         mode: ``lto`` or ``ptx``.

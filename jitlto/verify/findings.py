@@ -31,6 +31,8 @@ class Kind(StrEnum):
     SUPPLIED = "supplied"
     #: Two values that never occur together. Usually not a failure: a matrix may leave combinations out.
     GAP = "gap"
+    #: Values that never occur together, as the family declares. Not a failure.
+    EXCLUDED = "excluded"
     #: Fragments of one kernel with different values of a parameter, so that callers cannot set it. Not a failure.
     MIXED = "mixed"
     #: An inline function that two fragments of a kernel define differently.

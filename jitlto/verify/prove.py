@@ -19,6 +19,8 @@ from jitlto.errors import (
     UnknownValueError,
 )
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
+from jitlto.model.exclusions import cover
+from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index
@@ -56,7 +58,7 @@ def prove(
 
     Args:
         family: Only read; nothing is linked.
-        complete: Whether combinations that a device group's matrix leaves out are failures.
+        complete: Whether combinations that a device group's matrix leaves out are failures, unless it excludes them.
         reached: Fragments that are used by families that use this one.
     """
     fragments = family.database.fragments(family.name)
@@ -83,7 +85,9 @@ def prove(
     if reached or not is_shared:
         (notes if callers else failures).extend(_unused(family.index, fragments, reached, reached_or_failed))
     notes += _mixed(planned)
-    (failures if complete else notes).extend(_gaps(planned, ends))
+    excluded, gaps = _gaps(family.record, planned, ends)
+    notes += excluded
+    (failures if complete else notes).extend(gaps)
     made = tuple(planned), tuple(failures), tuple(notes)
     return FamilyProof(family.name, len(fragments), *made, reached_or_failed)
 
@@ -187,21 +191,53 @@ def _mixed(planned: Iterable[Kernel]) -> Iterator[Finding]:
                     yield Finding(Kind.MIXED, message, None, str(entry), kernel.configuration)
 
 
-def _gaps(planned: Iterable[Kernel], ends: Iterable[DeadEnd]) -> Iterator[Finding]:
-    """Find a value of an entrypoint's own parameter and a value of a different parameter that never occur together."""
+def _gaps(
+    record: FamilyRecord, planned: Iterable[Kernel], ends: Iterable[DeadEnd]
+) -> tuple[list[Finding], list[Finding]]:
+    """Find a value of an entrypoint's own parameter and a value of a different parameter that never occur together.
+
+    Returns:
+        A finding for each entrypoint group of which the family excludes such pairs, and one for each other pair.
+    """
     own: dict[str, set[tuple[str, str]]] = defaultdict(set)
     free: dict[str, set[tuple[str, str]]] = defaultdict(set)
     together: dict[str, set[tuple[tuple[str, str], tuple[str, str]]]] = defaultdict(set)
+    members: dict[str, dict[str, set[FragmentKey]]] = defaultdict(lambda: defaultdict(set))
     for kernel in planned:
         entry = kernel.resolution.entry.key
         others = [(name, value) for name, value in kernel.configuration.items() if name not in dict(entry.parameters)]
         own[entry.group].update(entry.parameters)
         free[entry.group].update(others)
         together[entry.group].update(product(entry.parameters, others))
+        for fragment in kernel.resolution.fragments:
+            members[entry.group][fragment.key.group].add(fragment.key)
     failing = [end.configuration.items() for end in ends]
+    excluded: Counter[str] = Counter()
+    gaps = []
     for group in sorted(own):
         for pair in sorted({*product(own[group], free[group])} - together[group]):
-            if not any(combination >= {*pair} for combination in failing):
-                (a, x), (b, y) = pair
-                message = f"no kernel of {group} has {a}={x} with {b}={y}"
-                yield Finding(Kind.GAP, message, None, group, {a: x, b: y})
+            if any(combination >= {*pair} for combination in failing):
+                continue
+            (a, x), (b, y) = pair
+            if any(_excludes(record.group(name), keys, dict(pair)) for name, keys in members[group].items()):
+                excluded[group] += 1
+            else:
+                gaps.append(
+                    Finding(Kind.GAP, f"no kernel of {group} has {a}={x} with {b}={y}", None, group, dict(pair))
+                )
+    notes = [
+        Finding(Kind.EXCLUDED, f"the family excludes {pluralize(n, 'pair')} of values from {group}", None, group)
+        for group, n in sorted(excluded.items())
+    ]
+    return notes, gaps
+
+
+def _excludes(group: GroupRecord | None, keys: Iterable[FragmentKey], pair: Mapping[str, str]) -> bool:
+    """Return whether a group lacks every combination with a pair of values on purpose."""
+    if group is None or not group.exclude:
+        return False
+    values: dict[str, set[str]] = defaultdict(set)
+    for key in keys:
+        for name, value in key.parameters:
+            values[name].add(value)
+    return cover(group.exclude, {name: sorted(several) for name, several in values.items()}, pair)

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from jitlto.build.pipeline import build
 from jitlto.errors import JitltoError
+from jitlto.model.exclusions import Exclusion, is_excluded
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.options import LinkOptions
@@ -57,6 +58,7 @@ def sample(
     symbol: str = "called",
     part: PartRecord | None = None,
     gaps: Iterable[FragmentKey] = (),
+    exclude: tuple[Exclusion, ...] = (),
 ) -> FragmentDatabase:
     """Write a database of entrypoints with these parameters that call one device function, with dummy images."""
     name, kernel, called = names
@@ -84,7 +86,7 @@ def sample(
     fragments.append(Fragment(FragmentKey.make(name, called, {}), Role.DEVICE, "", (), (call,), (), image(b"x" * 99)))
     groups = (
         GroupRecord(called, Role.DEVICE, (), "called.cuh", False),
-        GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False),
+        GroupRecord(kernel, Role.ENTRYPOINT, tuple(own[0]) if own else (), None, False, (), exclude),
     )
     record = FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, ())
     write(directory / "sample.fragdb", [record], fragments, blobs, part=part, gaps=gaps)
@@ -188,10 +190,28 @@ def test_fragments_that_a_merge_left_out_are_marked_and_imply_no_rule(tmp_path: 
     assert "follows from" not in text
 
 
+def test_a_combination_that_is_excluded_on_purpose_is_no_hole(tmp_path: Path) -> None:
+    cells = [dict(zip("abc", cell, strict=True)) for cell in product("12", repeat=3)]
+    del cells[3]
+    meant = ((("a", "1"), ("b", "2"), ("c", "2")),)
+    with sample(tmp_path, cells) as database:
+        assert group(describe(database), "kernel").coverage.holes == (("1", "2", "2"),)
+    with sample(tmp_path, cells, exclude=meant) as database:
+        report = describe(database)
+    kernels = group(report, "kernel")
+    assert (kernels.coverage.holes, kernels.coverage.excluded) == ((), (("1", "2", "2"),))
+    assert states(kernels.grid) == {State.EXISTS: 7, State.EXCLUDED: 1}
+    text = page.to_html(report)
+    assert text.count('<td class="excluded">') == 1
+    assert "1 excluded on purpose: <code>a=1 b=2 c=2</code>" in text
+    assert "missing without such a rule" not in text
+
+
 _CELLS = st.integers(1, 4).flatmap(
     lambda width: st.tuples(
         st.sets(st.tuples(*[st.sampled_from(["1", "2", "10", "a"])] * width), min_size=1, max_size=40),
         st.sets(st.tuples(*[st.sampled_from(["1", "2", "10", "b"])] * width), max_size=5),
+        st.lists(st.sampled_from([(("p0", "1"),), (("p0", "2"), ("p1", "a")), (("p1", "10"),)]), max_size=2),
     )
 )
 
@@ -210,16 +230,22 @@ def _left_out(coverage: Coverage, cell: tuple[str, ...]) -> bool:
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(_CELLS)
-def test_every_cell_of_the_product_is_drawn_or_counted_once(given: tuple[set[tuple[str, ...]], ...]) -> None:
+def test_every_cell_of_the_product_is_drawn_or_counted_once(
+    given: tuple[set[tuple[str, ...]], set[tuple[str, ...]], list[Exclusion]],
+) -> None:
     present, apart = given[0], given[1] - given[0]
     names = [f"p{n}" for n in range(len(next(iter(present))))]
-    coverage = measure_coverage(names, present, apart)
+    coverage = measure_coverage(names, present, apart, tuple(given[2]))
     whole = list(product(*(dimension.values for dimension in coverage.dimensions)))
     assert coverage.product == len(whole)
     assert coverage.missing == len(set(whole) - present - apart)
-    # A cell is there, elsewhere, left out by a rule, or a hole; and never two of these.
+    # A cell is there, elsewhere, left out by a rule or on purpose, or a hole; and never two of these.
+    excluded = set(coverage.excluded or ())
     for cell in whole:
-        assert (cell in present | apart) + _left_out(coverage, cell) + (cell in (coverage.holes or ())) == 1, cell
+        missing = _left_out(coverage, cell) or cell in excluded
+        assert (cell in present | apart) + missing + (cell in (coverage.holes or ())) == 1, cell
+        meant = is_excluded(given[2], dict(zip(names, cell, strict=True)))
+        assert (cell in excluded) == (meant and cell not in present | apart)
     drawn = grid.draw(coverage, present, apart)
     if drawn is None:
         assert len(coverage.varying) < 2
@@ -227,7 +253,8 @@ def test_every_cell_of_the_product_is_drawn_or_counted_once(given: tuple[set[tup
     found = [(state, cell) for row in drawn.rows for state, cell in row.cells]
     assert len({cell for _, cell in found}) == len(found)
     assert len(found) + drawn.width * sum(row.omitted for row in drawn.rows) == len(whole)
-    expected = {State.EXISTS: present, State.APART: apart, State.HOLE: set(coverage.holes or ())}
+    holes = set(coverage.holes or ())
+    expected = {State.EXISTS: present, State.APART: apart, State.HOLE: holes, State.EXCLUDED: excluded}
     for state, cells in expected.items():
         assert {cell for s, cell in found if s is state} == cells
     for row in drawn.rows:

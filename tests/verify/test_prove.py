@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from jitlto.errors import LinkError, PlanError, VersionError
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
@@ -173,6 +174,26 @@ def test_a_combination_that_a_matrix_leaves_out_is_a_failure_of_a_complete_check
     found = prove(load(tmp_path / "f.fragdb", tuple(FAMILY), {}, {}), complete=True)
     assert [failure.kind for failure in found.failures] == [Kind.GAP] * 3
     assert found.failures[0].configuration == {"data_type": "double", "metric": "l2"}
+
+
+def test_a_combination_that_a_group_excludes_is_meant(tmp_path: Path) -> None:
+    path = tmp_path / "f.fragdb"
+    load(path, tuple(FAMILY), {}, {})
+    with FragmentDatabase(path) as database:
+        record, fragments = database.families["f"], database.fragments()
+
+    def proved(*exclude: dict[str, str]) -> FamilyProof:
+        stated = tuple(tuple(sorted(each.items())) for each in exclude)
+        groups = tuple(replace(g, exclude=stated) if g.name == "op" else g for g in record.groups)
+        write(path, [replace(record, groups=groups)], fragments, {})
+        return prove(KernelFamily("f", FragmentDatabase(path)), complete=True)
+
+    found = proved({"data_type": "double", "metric": "l2"})
+    assert {"data_type": "double", "metric": "l2"} not in [f.configuration for f in found.failures]
+    assert len(found.failures) == 2
+    assert [note.subject for note in found.notes if note.kind is Kind.EXCLUDED] == ["kern"]
+    assert proved({"data_type": "double", "metric": "l1"}).failures == proved().failures
+    assert len(proved().failures) == 3
 
 
 def test_two_groups_that_provide_one_symbol_are_ambiguous(proof: Prove) -> None:

@@ -1,0 +1,49 @@
+"""Keys of ``family.toml`` with rules of their own: link options, and combinations that are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from jitlto.errors import JitltoError
+from jitlto.model.exclusions import Exclusion
+from jitlto.model.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
+from jitlto.model.text import suggest
+from jitlto.storage.toml_reader import TomlTable
+
+
+def read_group_link(table: TomlTable) -> GroupLink:
+    """Read the link options of a group, sorted by name."""
+    options = read_link(table)
+    for name in table.values:
+        if name not in GROUP_LINK_OPTIONS:
+            hint = f"declare it under [link], for the whole family; a group may set {', '.join(GROUP_LINK_OPTIONS)}"
+            raise table.error(f"{name} cannot differ by group: the compiler needs it too", hint, case="link-option")
+    return tuple((name, getattr(options, name)) for name in sorted(table.values))
+
+
+def read_link(table: TomlTable) -> LinkOptions:
+    """Read the link options of a family."""
+    for option, value in table.values.items():
+        if isinstance(value, int) and abs(value) >= 1 << 31:
+            raise table.error(f"{option} does not fit into 32 bits", case="link-option")
+    try:
+        return LinkOptions.from_mapping(table.values)
+    except JitltoError as error:
+        raise table.error(error.what, error.hint, case="link-option") from None
+
+
+def read_exclusions(
+    table: TomlTable, exclude: Iterable[Mapping[str, str]], key: Sequence[str]
+) -> tuple[Exclusion, ...]:
+    """Check and sort the exclusions of a group with this ``key``."""
+    found = [tuple(sorted(each.items())) for each in exclude]
+    for exclusion in found:
+        described = "{" + ", ".join(f'{name} = "{value}"' for name, value in exclusion) + "}"
+        for name, _ in exclusion:
+            if name not in key:
+                hint = suggest(name, key, f"key is {list(key)}")
+                raise table.error(f"exclude {described} names {name!r}, which is not in key", hint, case="exclude")
+        if not exclusion or found.count(exclusion) > 1:
+            fault = "repeated" if exclusion else "empty, and would exclude everything"
+            raise table.error(f"exclude {described} is {fault}", "remove it", case="exclude")
+    return tuple(sorted(found))
