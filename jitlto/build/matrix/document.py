@@ -57,7 +57,7 @@ class Matrix:
             (where,) = _locate([error.trail], path, text)
             raise MatrixError(error.what, code=error.code, where=where or None, hint=error.hint) from None
         self.count = self._root.count
-        breaches = [(member.trail, message) for member in members if (message := _check_name(member))]
+        breaches = [(member.trail, message) for member in members if (message := _check_name(member, lenient))]
         places = _locate([trail for trail, _ in breaches], path, text)
         self.warnings = tuple(f"{where}: {message}" for where, (_, message) in zip(places, breaches, strict=True))
 
@@ -121,14 +121,20 @@ def _make_object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return result
 
 
-def _check_name(member: Member) -> str | None:
-    """Describe a breach of the naming convention, with a better name; None if there is none."""
-    if member.writes and member.name.startswith("_"):
+def _check_name(member: Member, lenient: bool) -> str | None:
+    """Describe a breach of the naming convention, with a better name; None if there is none.
+
+    Plain semantics know only which members are used in the combinations of a traversal: of an empty product, none is.
+    """
+    used = member.used if lenient else member.writes
+    if used and member.name.startswith("_"):
         better = member.name.lstrip("_")
         breach = "is part of combinations, but starts with `_` like a name that only groups"
-    elif member.groups and not member.writes and not member.name.startswith("_"):
+    elif not used and not member.name.startswith("_") and (member.reached if lenient else member.groups):
         better = "_" + member.name
         breach = "only groups other names, and should start with `_`"
+        if not member.groups:
+            breach = "is part of no combination, like a name that only groups, which should start with `_`"
     else:
         return None
     while better in member.siblings:

@@ -79,7 +79,45 @@ disjoint_dimensions = st.dictionaries(
 )
 
 
+def usage(document: Any) -> dict[str, bool]:
+    """Return the JSON pointer of every member that a traversal visits, and whether a combination uses its name."""
+    used: dict[str, bool] = {}
+
+    def visit(queue: list[tuple[Any, str, str]]) -> int:
+        if not queue:
+            return 1
+        (value, place, member), rest = queue[0], queue[1:]
+        if member == place and place:
+            used.setdefault(member, False)
+        if isinstance(value, dict):
+            return visit([(value[name], f"{place}/{name}", f"{place}/{name}") for name in sorted(value)] + rest)
+        if isinstance(value, list):
+            return sum(visit([(element, f"{place}/{n}", member), *rest]) for n, element in enumerate(value))
+        count = visit(rest)
+        used[member] = used[member] or count > 0
+        return count
+
+    visit([(document, "", "")])
+    return used
+
+
 # --- Semantics ---
+
+
+@pytest.mark.slow
+@settings(deadline=None, max_examples=600)
+@given(documents(anything))
+def test_lenient_warns_of_each_name_that_a_traversal_uses_or_not_against_the_convention(document: Any) -> None:
+    used = usage(document)
+    expected = {place for place, is_used in used.items() if is_used == place.rpartition("/")[2].startswith("_")}
+    assert {text.partition(": ")[0] for text in matrix.Matrix(document, lenient=True).warnings} == expected
+
+
+def test_lenient_warns_of_names_in_an_empty_product_too() -> None:
+    (warning,) = matrix.Matrix({"a": []}, lenient=True).warnings
+    assert warning.endswith("rename it to `_a`")
+    assert matrix.Matrix({"_b": "x", "_c": []}, lenient=True).warnings == ()
+    assert matrix.Matrix([], lenient=True).warnings == ()
 
 
 @pytest.mark.slow
