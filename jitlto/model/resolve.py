@@ -170,7 +170,7 @@ def _choose_entry(
     if len({f.key.group for f in candidates}) > 1:
         what = f"the family has several entrypoints: {groups}"
         raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint="choose one: entry=<group>")
-    raise _undecided(index, {f"several {candidates[0].key.group} fragments agree": candidates}, bound, settled)
+    raise _undecided(index, {f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound, settled)
 
 
 def _choose_providers(
@@ -220,31 +220,36 @@ def _choose_providers(
         bound = _agreed(chosen)
         fitting = {n: [f for f in several if agrees(f.key, bound)] or several for n, several in candidates.items()}
         decisions = {_provide(name): several for name, several in fitting.items()}
-        raise _undecided(index, decisions, {**configuration, **bound}, [*chosen, *supplied])
+        raise _undecided(index, decisions, {**configuration, **bound}, configuration, [*chosen, *supplied])
     agreed = _agreed(chosen)
     for name, (several, bound) in sorted(decided.items()):
         still = {parameter: value for parameter, value in bound.items() if parameter in agreed}
         agreeing = [f for f in several if agrees(f.key, still)]
         if len(agreeing) > 1:
-            raise _undecided(index, {_provide(name): agreeing}, still, [*chosen, *supplied])
-    _check_alternatives(index, {**configuration, **agreed}, chosen, [*pinned, *supplied])
+            raise _undecided(index, {_provide(name): agreeing}, still, configuration, [*chosen, *supplied])
+    _check_alternatives(index, {**configuration, **agreed}, configuration, chosen, [*pinned, *supplied])
 
 
 def _check_alternatives(
-    index: Index, bound: Mapping[str, str], chosen: Sequence[Fragment], explicit: Sequence[Fragment | UserSymbols]
+    index: Index,
+    bound: Mapping[str, str],
+    given: Mapping[str, str],
+    chosen: Sequence[Fragment],
+    explicit: Sequence[Fragment | UserSymbols],
 ) -> None:
     """Check that no other fragment could provide what one provides that was chosen for another symbol."""
     settled = {symbol.name for owner in explicit for symbol in owner.provides}
     for name in sorted({symbol.name for fragment in chosen for symbol in fragment.provides} & index.required - settled):
         agreeing = [f for f in index.providers.get(name, ()) if agrees(f.key, bound)]
         if len(agreeing) > 1:
-            raise _undecided(index, {_provide(name): agreeing}, bound, [*chosen, *explicit])
+            raise _undecided(index, {_provide(name): agreeing}, bound, given, [*chosen, *explicit])
 
 
 def _undecided(
     index: Index,
     decisions: Mapping[str, Sequence[Fragment]],
     bound: Mapping[str, str],
+    given: Mapping[str, str],
     owners: Iterable[Fragment | UserSymbols],
 ) -> AmbiguousConfigurationError:
     def providers(symbol: str) -> Sequence[Fragment]:
@@ -252,7 +257,7 @@ def _undecided(
 
     settled = {symbol.name for owner in owners for symbol in owner.provides}
     settled.update(symbol.name for several in decisions.values() for f in several for symbol in f.provides)
-    return resolve_errors.undecided(decisions, bound, settled, providers)
+    return resolve_errors.undecided(decisions, bound, given, settled, providers)
 
 
 def _provide(symbol: str) -> str:

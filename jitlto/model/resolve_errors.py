@@ -15,7 +15,11 @@ Providers = Callable[[str], Sequence[Fragment]]
 
 
 def undecided(
-    decisions: Mapping[str, Sequence[Fragment]], bound: Mapping[str, str], settled: Iterable[str], providers: Providers
+    decisions: Mapping[str, Sequence[Fragment]],
+    bound: Mapping[str, str],
+    given: Mapping[str, str],
+    settled: Iterable[str],
+    providers: Providers,
 ) -> AmbiguousConfigurationError:
     """Return the error for decisions that a configuration leaves open, with every parameter that is still to be given.
 
@@ -23,19 +27,21 @@ def undecided(
 
     Args:
         decisions: By what is open, such as ``several fragments provide op(float)``, the candidates; at least one entry.
-        bound: The parameters that have values.
+        bound: The parameters that have values, given by the caller or by fragments that are chosen already.
+        given: Those that the caller gave. Where the others contradict every candidate, they are open too.
         settled: The symbols that need no decision.
         providers: Finds the candidates for symbols that the candidates require in turn.
     """
-    opened = {what: _differences(candidates, bound) for what, candidates in decisions.items()}
+    opened = {what: _differences(c, bound) or _differences(c, given) for what, c in decisions.items()}
     for what, values in sorted(opened.items()):
         if not values:
             listed = ", ".join(fragment.key.text for fragment in decisions[what][:3])
             hint = "no parameter tells them apart: add one to key, or name the fragment with planner.add(key)"
             return AmbiguousConfigurationError(f"{what}: {listed}", code="plan-ambiguous-fragments", hint=hint)
     every: dict[str, set[str]] = {}
-    for candidates in (*decisions.values(), *_further(decisions.values(), set(settled), providers)):
-        for name, several in _differences(candidates, bound).items():
+    further = (_differences(each, bound) for each in _further(decisions.values(), set(settled), providers))
+    for differences in (*opened.values(), *further):
+        for name, several in differences.items():
             every.setdefault(name, set()).update(several)
     choices = "; ".join(describe_choice(name, every[name]) for name in sorted(every))
     return AmbiguousConfigurationError(

@@ -599,19 +599,36 @@ def test_a_declaration_may_ask_for_less(required: str, provided: str, fits: bool
     assert is_compatible(variable(required), variable(provided)) is fits
 
 
-@settings(max_examples=100)
-@given(families(), st.data())
-def test_one_answer_to_all_that_is_open_is_enough(
-    family: tuple[list[Fragment], dict[str, str]], data: st.DataObject
-) -> None:
-    fragments, _ = family
-    for found in enumerate_kernels(Index(fragments)):
+@st.composite
+def declared_families(draw: st.DrawFn) -> list[Fragment]:
+    """Fragments as declarations give them: those of a group have the same parameters."""
+
+    def combinations() -> list[dict[str, str]]:
+        names = draw(st.sets(st.sampled_from("pqr")))
+        one = st.fixed_dictionaries(dict.fromkeys(sorted(names), st.sampled_from("xy")))
+        return draw(st.lists(one, min_size=1, max_size=3, unique_by=lambda found: tuple(found.items())))
+
+    fragments = [kernel(*SYMBOLS[:2], **values) for values in combinations()]
+    for place, name in enumerate(SYMBOLS):
+        for values in combinations():
+            required = draw(st.sets(st.sampled_from(SYMBOLS[place + 1 :]), max_size=1)) if name != SYMBOLS[-1] else ()
+            fragments.append(fragment(f"g{name}", provides=[name], requires=required, **values))
+    return fragments
+
+
+@given(declared_families(), st.data())
+def test_one_answer_to_all_that_is_open_is_enough(fragments: list[Fragment], data: st.DataObject) -> None:
+    index = Index(fragments)
+    for found in enumerate_kernels(index):
         whole = dict(found.configuration)
-        if isinstance(found, DeadEnd) or not all(agrees(f.key, whole) for f in found.resolution.fragments):
-            continue
+        if isinstance(found, DeadEnd) or not all(
+            {*f.key.parameters} <= whole.items() for f in found.resolution.fragments
+        ):
+            continue  # callers cannot set a parameter in which fragments of a kernel differ
         first = {name: whole[name] for name in sorted(whole) if data.draw(st.booleans())}
         try:
-            resolve(Index(fragments), first)
+            resolve(index, first)
         except AmbiguousConfigurationError as error:
             named = re.findall(r"(\w+) \(", error.hint or "")
-            assert resolve(Index(fragments), first | {n: v for n, v in whole.items() if n in named})
+            answer = {name: value for name, value in whole.items() if name in named}
+            assert resolve(index, first | answer) == found.resolution
