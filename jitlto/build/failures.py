@@ -73,16 +73,25 @@ def group_failures(failures: Iterable[Failure], sources: Iterable[RenderedSource
         failures: In the order of the build.
         sources: All sources of the build, to find what the failing ones have in common.
     """
+    sources = list(sources)
     tried: dict[tuple[str, str], list[RenderedSource]] = {}
-    values: set[str] = set()
     for rendered in sources:
         tried.setdefault(_group_of(rendered), []).append(rendered)
-        values.update(line.strip() for value in rendered.combination.values() for line in _lines(value))
-    erase = value_eraser(values)
     return [
         FailureGroup(_title(cause.first), cause.members, tuple(_extents(cause.members, tried)))
-        for cause in group_by_cause(failures, lambda failure: _signature(failure, erase))
+        for cause in group_by_cause(failures, cause_finder(sources))
     ]
+
+
+def cause_finder(sources: Iterable[RenderedSource]) -> Callable[[Failure], Hashable]:
+    """Return a function whose results are equal for failures with the same cause.
+
+    Args:
+        sources: All sources of the build.
+    """
+    values = {line.strip() for rendered in sources for value in rendered.combination.values() for line in _lines(value)}
+    erase = value_eraser(values)
+    return lambda failure: _signature(failure, erase)
 
 
 def _group_of(rendered: RenderedSource) -> tuple[str, str]:

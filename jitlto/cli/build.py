@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import click
 
+from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, family_sources, write_output
 from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, PathType, jobs_option, json_option
@@ -192,9 +193,14 @@ def _build(
     from jitlto.build import pipeline
     from jitlto.build.execution import timings
     from jitlto.build.failures import FailedFragmentsError
+    from jitlto.cli.failures import FailureLog
 
+    failures: FailureLog | None = None
     try:
         with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor) as executor:
+            if o.keep_going:  # otherwise the first failure ends the build
+                failures = FailureLog(rendered, tally.say)
+                tally.on_failure = failures.add
             recorder = timings.Recorder(next_observer=tally)
             try:
                 report = pipeline.build(
@@ -214,6 +220,10 @@ def _build(
     except FailedFragmentsError as error:
         if o.as_json:
             _print_failures(error)
+        raise
+    except KeyboardInterrupt:
+        if failures is not None and (so_far := failures.report()):
+            print_error(so_far)
         raise
     compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
     summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"

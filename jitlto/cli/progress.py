@@ -61,6 +61,9 @@ class _Lines(Tally):
         self._last = self._clock()
         super().started(keys, costs)
 
+    def say(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
     def changed(self) -> None:
         now = self._clock()
         # The last fragment needs no line: the command's own summary follows.

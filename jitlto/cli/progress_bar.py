@@ -27,6 +27,9 @@ class Bar(Tally):
     def __exit__(self, *_: object) -> None:
         self._bar.stop()
 
+    def say(self, text: str) -> None:
+        self._bar.console.print(text, markup=False, highlight=False, emoji=False, soft_wrap=True)
+
     def changed(self) -> None:
         self._bar.update(self._task, total=self.total, completed=self.done)
 

@@ -25,6 +25,11 @@ class Tally(Observer):
         self.hits = 0
         self.compiles = 0
         self.failures = 0
+        #: Called with each failure.
+        self.on_failure: Callable[[FragmentKey, JitltoError], object] = lambda _key, _error: None
+
+    def say(self, text: str) -> None:
+        """Print a text beside the progress, unless nothing is shown."""
 
     def changed(self) -> None:
         """Called after every count."""
@@ -60,10 +65,11 @@ class Tally(Observer):
         self.compiles += 1
         self._work(key)
 
-    def failed(self, key: FragmentKey, error: JitltoError) -> None:  # noqa: ARG002
+    def failed(self, key: FragmentKey, error: JitltoError) -> None:
         """Count a failed compile."""
         self.failures += 1
         self._work(key)
+        self.on_failure(key, error)
 
     @property
     def done(self) -> int:

@@ -87,6 +87,13 @@ def test_failures_are_counted() -> None:
     assert stream.getvalue() == "compiling: 1 of 4, 1 failed, 6.0/min, 30 s left\n"
 
 
+def test_a_text_stands_beside_the_progress_of_a_log() -> None:
+    stream = io.StringIO()
+    with progress("compiling", stream=stream) as observer:
+        observer.say("error: [one] *two*")
+    assert stream.getvalue() == "error: [one] *two*\n"
+
+
 def test_colours_forced_on_a_log_do_not_make_it_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert log_of(hits=0, seconds_a_compile=1, stop=5) == ["compiling: 5 of 341, 1.0/s, 5 min 36 s left"]
@@ -104,6 +111,7 @@ with progress("compiling") as observer:
     for key in keys[1:6]:
         time.sleep(0.05)
         observer.compiled(Span(key, "1", 0.0, 0.05))
+    observer.say("error: [bold]x[/bold] :smile: " + 120 * "-")
     time.sleep(0.3)
 print("done")
 """
@@ -135,13 +143,15 @@ def test_a_terminal_gets_a_bar_that_vanishes() -> None:
     assert "1 from the cache" in shown
     assert "/s" in shown
     assert " left" in shown
+    assert f"error: [bold]x[/bold] :smile: {120 * '-'}" in shown.replace("\r\n", "")
     assert "\x1b[2K" in shown[shown.rindex("6/9") :]  # the line is wiped
     assert shown.rstrip().endswith("done")
 
 
 @pytest.mark.slow
 def test_a_dumb_terminal_gets_no_bar() -> None:
-    assert on_a_terminal(TERM="dumb").split() == ["done"]
+    text, done = on_a_terminal(TERM="dumb").splitlines()
+    assert text.startswith("error: ") and done == "done"
 
 
 @given(

@@ -124,8 +124,7 @@ class Scheduler:
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
-    #: Continue after a failure. If False, the outcome's first failure is that of the first failing request.
-    keep_going: bool = False
+    keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _requests: Sequence[CompileRequest] = field(default=(), init=False)
     _waiting: list[_Task] = field(default_factory=list, init=False)  # the next one last
@@ -142,12 +141,12 @@ class Scheduler:
         self._requests = requests
         self._waiting = sorted(self._find_tasks(), key=lambda task: (task.cost, task.positions))
         try:
-            while self._waiting or self._claimed or self._running:
+            while (self._waiting or self._claimed or self._running) and not self._stopped:
                 self._start_tasks()
                 if self._running:
                     timeout = _POLL if self._claimed and not self._waiting else None
                     done, _ = wait(self._running, timeout=timeout, return_when=FIRST_COMPLETED)
-                    for future in done:
+                    for future in sorted(done, key=lambda future: self._running[future].positions):
                         self._finish(self._running.pop(future), future)
                 elif self._claimed:
                     time.sleep(_POLL)
@@ -160,6 +159,10 @@ class Scheduler:
                 self.cache.record_costs(self._seconds)
         self._outcome.failures.sort(key=lambda item: item[0])
         return self._outcome
+
+    @property
+    def _stopped(self) -> bool:
+        return bool(self._outcome.failures) and not self.keep_going
 
     def _find_tasks(self) -> list[_Task]:
         """Take results from the cache, and create a task for each distinct source among the other requests."""
@@ -280,11 +283,6 @@ class Scheduler:
     def _fail(self, task: _Task, error: JitltoError) -> None:
         task.release()
         self._report(task.positions, task.request.config, error)
-        if not self.keep_going:
-            # Finish earlier requests, so that the reported failure does not depend on the order of compiles.
-            first = min(position for position, _ in self._outcome.failures)
-            self._waiting = [t for t in self._waiting if t.positions[0] < first]
-            self._claimed = [t for t in self._claimed if t.positions[0] < first]
 
     def _report(self, positions: Sequence[int], config: CompileConfig, error: JitltoError) -> None:
         for position in positions:
