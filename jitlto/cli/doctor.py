@@ -38,7 +38,7 @@ _WAYS = {
 def doctor(database: Path | None, archs: list[Architecture], cuda: str | None, as_json: bool) -> None:
     """Show the toolchain, driver, devices, caches, databases and installed families found, and what is wrong.
 
-    Exit status 1 if building or linking cannot work.
+    Exit status 1 if linking cannot work.
 
     With DB, show instead which of its fragments link here and how, or why they do not: for the given targets, by
     default the current device, or without a device all targets of this nvJitLink. Exit status 1 if fragments cannot
@@ -53,7 +53,8 @@ def doctor(database: Path | None, archs: list[Architecture], cuda: str | None, a
 
     found = diagnose()
     if as_json:
-        print_json({"well": found.well, "findings": [asdict(finding) for finding in found.findings]})
+        findings = [asdict(finding) for finding in found.findings]
+        print_json({"well": found.well, "builds": found.builds, "findings": findings})
     else:
         _print(found)
     if not found.well:
@@ -70,7 +71,9 @@ def _print(found: Diagnosis) -> None:
             click.echo(f"   {'':<{width}} → {finding.remedy}")
     click.echo()
     if not found.well:
-        click.echo("building or linking cannot work yet: see ✗ above")
+        click.echo("linking cannot work yet: see ✗ above")
+    elif not found.builds:
+        click.echo("linking works, building does not: see – above")
     elif found.databases_ok:
         click.echo("building and linking work")
     else:

@@ -17,7 +17,7 @@ from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source, split_leading_includes
 from jitlto.model.mangling import demangle
-from jitlto.model.ptx import Module, parse_ptx
+from jitlto.model.ptx import ANCHOR, Module, parse_ptx
 from jitlto.model.versions import Architecture, Version
 
 #: The name by which a program includes what follows its leading includes. Where no header of that name is given, NVRTC
@@ -27,6 +27,7 @@ REST = "/proc/self/fd/99"
 #: The steps of a compile, and NVRTC's options for each.
 STEPS = {"ltoir": ("-dlto",), "ptx": (), "symbols": ("--Ofast-compile=mid",)}
 _FAST_COMPILE = Version(12, 9)  # the first that was found to have the option
+_SEED = Version(12, 9)  # the same, for --frandom-seed
 
 
 class Step(NamedTuple):
@@ -141,6 +142,18 @@ def merge_modules(architectures: Sequence[Architecture], modules: Sequence[Modul
     return replace(first, declarations=required | first.declarations)
 
 
+def anchor(text: bytes, version: Version) -> bytes:
+    """Return what to append to a source so that an NVRTC without ``--frandom-seed`` makes the same bytes of it again.
+
+    NVRTC makes the names of internal symbols from the first function or variable that the source defines with external
+    linkage. Only where there is none, as where all functions are templates, does it use the time and the process id.
+    """
+    if version >= _SEED:
+        return b""
+    name = ANCHOR + hashlib.sha256(text).hexdigest()
+    return f'\nextern "C" __device__ void {name}() {{}}\n'.encode()
+
+
 def program_name(source: Source) -> str:
     """Return the name under which NVRTC sees a source: from its text alone.
 
@@ -182,6 +195,7 @@ class Program(NamedTuple):
         head, rest = split_leading_includes(source.text)
         if not head:
             return cls.whole(source)
+        rest += anchor(source.text, toolkit.nvrtc_version())
         name = f"{hashlib.sha256(head).hexdigest()}.cu"
         text = head + b'#include "%s"\n' % REST.encode()
         return cls(name, text, b'#line 1 "%s"\n' % program_name(source).encode() + rest)
@@ -189,7 +203,7 @@ class Program(NamedTuple):
     @classmethod
     def whole(cls, source: Source) -> Program:
         """Return the program that is the whole source; its errors name lines of the leading includes too."""
-        return cls(program_name(source), source.text, b"")
+        return cls(program_name(source), source.text + anchor(source.text, toolkit.nvrtc_version()), b"")
 
 
 def run_step(source: Source, step: Step) -> Output:
@@ -213,7 +227,7 @@ def run_program(program: Program, headers: Mapping[str, bytes], step: Step, *mor
     arguments = [
         *step.options,
         f"--gpu-architecture={step.architecture.compute}",
-        f"--frandom-seed={program.name.removesuffix('.cu')}",
+        *([f"--frandom-seed={program.name.removesuffix('.cu')}"] if toolkit.nvrtc_version() >= _SEED else []),
         "--no-source-include",  # else headers that lie in the working directory are read
         *more,
     ]

@@ -13,6 +13,8 @@ from jitlto.errors import JitltoError
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 
+#: The start of the name of a function that :func:`jitlto.cuda.nvrtc.anchor` adds, which is left out.
+ANCHOR = "jitlto_anchor_"
 #: Functions of the device runtime, which every device program may call.
 TOOLKIT_SYMBOLS = frozenset({"vprintf", "malloc", "free", "__assertfail", "__nanosleep"})
 _TOOLKIT_PREFIXES = (
@@ -120,7 +122,7 @@ def parse_ptx(text: str) -> Module:
     module = Module(Version.parse(version[1]), Architecture.parse(target[1]))
     for head, body in _statements(_LINE_DIRECTIVE.sub("", text)):
         declaration = _declaration(head, body)
-        if declaration is None:
+        if declaration is None or declaration.name.startswith(ANCHOR):
             continue
         seen = module.declarations.get(declaration.name)
         # A definition replaces its forward declaration.

@@ -24,6 +24,7 @@ from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.user_caches import user_caches
 
 _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
+_BUILDING = "; only building, and compiling callers' sources, needs it"
 
 
 @dataclass
@@ -42,13 +43,19 @@ class Diagnosis:
     """All findings, in display order."""
 
     findings: list[Component] = field(default_factory=list)
+    builds: bool = True  # whether what compiles is there; with the extras that end in -run it is not
 
     def require(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add a finding that building and linking depend on."""
+        """Add a finding that linking depends on."""
         self.findings.append(Component(name, value, ok, True, remedy))
 
+    def require_to_build(self, name: str, missing: str, remedy: str | None) -> None:
+        """Add what building lacks, and linking does not need."""
+        self.builds = False
+        self.mention(name, missing + _BUILDING, False, remedy)
+
     def mention(self, name: str, value: str, ok: bool = True, remedy: str | None = None) -> None:
-        """Add a finding that building and linking do not depend on."""
+        """Add a finding that linking does not depend on."""
         self.findings.append(Component(name, value, ok, False, remedy))
 
     @property
@@ -58,7 +65,7 @@ class Diagnosis:
 
     @property
     def well(self) -> bool:
-        """True if building and linking can work."""
+        """True if linking can work."""
         return all(finding.ok or not finding.required for finding in self.findings)
 
 
@@ -98,17 +105,20 @@ def _package(name: str) -> str | None:
 
 
 def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Version | None]:
-    nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version)
+    nvrtc = _component(diagnosis, "NVRTC (compiler)", "nvrtc", toolkit.nvrtc_version, links=False)
     linker = _component(diagnosis, "nvJitLink (linker)", "nvJitLink", nvjitlink.version)
-    _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version)
+    _component(diagnosis, "nvFatbin", "nvfatbin", toolkit.nvfatbin_version, links=False)
     try:
-        roots = toolkit.header_roots() if _package("cuda-bindings") else ()
+        roots = toolkit.header_roots() if nvrtc is not None else ()
     except ToolchainError as error:
         diagnosis.require("headers", error.what, False, error.hint)
         return nvrtc, linker
     for name, header in (("CUDA headers", "cuda_fp16.h"), ("CCCL headers", "cuda/std/cstdint")):
         root = next((root for root in roots if (root / header).is_file()), None)
-        diagnosis.require(name, str(root or "missing"), root is not None, toolkit.INSTALL)
+        if root is None:
+            diagnosis.require_to_build(name, "missing", toolkit.INSTALL)
+        else:
+            diagnosis.require(name, str(root))
     demangled = mangling.demangle("_Z1fv") == "f()"
     remedy = "install libstdc++ (Debian: libstdc++6; Alpine: libstdc++), which is needed to read kernel signatures"
     diagnosis.require("C++ demangler", "of the C++ runtime" if demangled else "missing", demangled, remedy)
@@ -119,11 +129,17 @@ def _find_toolchain_versions(diagnosis: Diagnosis) -> tuple[Version | None, Vers
     return nvrtc, linker
 
 
-def _component(diagnosis: Diagnosis, title: str, library: str, query: Callable[[], Version]) -> Version | None:
+def _component(
+    diagnosis: Diagnosis, title: str, library: str, query: Callable[[], Version], *, links: bool = True
+) -> Version | None:
     try:
         found = query()
     except ToolchainError as error:
-        diagnosis.require(title, f"missing: {error.what}", False, error.hint)
+        missing = f"missing: {error.what}"
+        if links:
+            diagnosis.require(title, missing, False, error.hint)
+        else:
+            diagnosis.require_to_build(title, missing, error.hint)
         return None
     diagnosis.require(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
     return found

@@ -15,7 +15,7 @@ from jitlto.errors import JitltoError
 from jitlto.model.fragment import SymbolKind
 from jitlto.model.headers import Source
 from jitlto.model.ptx import Module, parse_ptx
-from jitlto.model.versions import Architecture
+from jitlto.model.versions import Architecture, Version
 from tests.support.compiled import compiled
 from tests.support.errors import raises
 
@@ -160,3 +160,9 @@ def test_a_definition_counts_more_than_its_declarations() -> None:
         module = parse_ptx(f".version 8.0\n.target sm_75\n{text}")
         assert [s.name for s in module.provides] == ["f"]
         assert module.requires == ()
+
+
+def test_the_function_that_stands_in_for_a_seed_is_no_symbol() -> None:
+    text = 'extern "C" __device__ int f(int x) { return x; }\n' + nvrtc.anchor(b"any", Version(12, 8)).decode()
+    assert [symbol.name for symbol in for_debugging(text).provides] == ["f"]
+    assert nvrtc.anchor(b"any", Version(12, 9)) == b""

@@ -83,19 +83,20 @@ _BY = [f"nvJitLink {release}" for release in _LINKERS]
 #: Fragments that hold LTO-IR and PTX, by the release that compiled them and the one that links them.
 BOTH = _table(
     "A", "LTO-IR and PTX of", _BY,
-    {"NVRTC 12.9": "-LPP", "NVRTC 13.0": "--LL", "NVRTC newest": "---L"},
-    "test_fragments_with_ltoir_and_ptx", gpu=("A3", "A7", "A11"),
+    {"NVRTC 12.8": "LLPP", "NVRTC 12.9": "-LPP", "NVRTC 13.0": "--LL", "NVRTC newest": "---L"},
+    "test_fragments_with_ltoir_and_ptx", gpu=("A7", "A11", "A15"),
 )  # fmt: skip
-#: LTO-IR alone: of fragments, and of callers for 12.8, which jitlto itself does not compile with.
+#: LTO-IR alone: of fragments, and of callers, which tells no version.
 LTOIR = _table(
     "B", "LTO-IR alone of", _BY,
-    {"NVRTC 12.8, a caller's": "LLLL", "NVRTC 12.9": "-L--", "NVRTC 13.0": "--LL", "NVRTC newest": "---L"},
+    {"NVRTC 12.8, a caller's": "LLLL", "NVRTC 12.8": "LL--", "NVRTC 12.9": "-L--", "NVRTC 13.0": "--LL",
+     "NVRTC newest": "---L"},
     "test_ltoir_alone",
 )  # fmt: skip
 #: Fragments that hold both, linked with ``link_mode="ptx"``.
 ASKED = _table(
     "C", "PTX of", _BY,
-    {"NVRTC 12.9": "-PPP", "NVRTC 13.0": "--PP", "NVRTC newest": "---P"},
+    {"NVRTC 12.8": "PPPP", "NVRTC 12.9": "-PPP", "NVRTC 13.0": "--PP", "NVRTC newest": "---P"},
     "test_ptx_that_is_asked_for",
 )  # fmt: skip
 #: Fragments for compute_75 of the linker's own release, by the target.

@@ -1,13 +1,14 @@
 """What one CUDA release makes of fragments: run by test_compatibility.py in the environment of that release.
 
-``build DIRECTORY`` builds databases, ``bare DIRECTORY`` compiles LTO-IR as a caller may bring it, ``link FILE`` reads a
-list of links as JSON, links them and asks `jitlto doctor` about them too, and ``assemble FILE`` makes cubins of linked
-PTX. All print JSON.
+``build DIRECTORY`` builds databases, ``bare DIRECTORY`` compiles LTO-IR as a caller may bring it, ``digest FILE``
+compiles a source, ``link FILE`` reads a list of links as JSON, links them and asks `jitlto doctor` about them too, and
+``assemble FILE`` makes cubins of linked PTX. All print JSON.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import logging
@@ -17,10 +18,11 @@ from unittest.mock import patch
 
 from jitlto import cli
 from jitlto.build.pipeline import build
-from jitlto.cuda import device, nvjitlink, toolkit
+from jitlto.cuda import device, nvjitlink, nvrtc, toolkit
 from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.errors import JitltoError
 from jitlto.model import ptx
+from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
@@ -47,7 +49,7 @@ def databases(directory: Path) -> dict[str, str]:
 
 
 def bare(directory: Path) -> dict[str, str]:
-    """Compile LTO-IR with NVRTC itself: what a release makes that jitlto does not compile with."""
+    """Compile LTO-IR with NVRTC itself, as a caller may."""
     nvrtc = toolkit.bindings("nvrtc")
     options = [b"-arch=compute_75", b"-dlto", b"-rdc=true"]
     directory.mkdir()
@@ -60,6 +62,17 @@ def bare(directory: Path) -> dict[str, str]:
         nvrtc.nvrtcGetLTOIR(program, data)
         (directory / f"{name}.ltoir").write_bytes(data)
     return {"nvrtc": str(toolkit.nvrtc_version())}
+
+
+def digest(file: Path) -> dict[str, object]:
+    """Compile a source for its symbols and the hashes of what is made."""
+    base = Architecture(75)
+    compiled = nvrtc.compile_source(Source(file.read_bytes(), {}), [base], ["--std=c++17"])
+    made = (compiled.ltoir[base], compiled.ptx.encode())
+    return {
+        "provides": [symbol.name for symbol in compiled.module.provides],
+        "made": [hashlib.sha256(data).hexdigest() for data in made],
+    }
 
 
 class _Heard(logging.Handler):
@@ -163,7 +176,7 @@ def main() -> None:
     elif what == "assemble":
         answer = [assembled(text, arch) for text, arch in json.loads(argument.read_text())]
     else:
-        answer = {"build": databases, "bare": bare}[what](argument)
+        answer = {"build": databases, "bare": bare, "digest": digest}[what](argument)
     print(json.dumps(answer))
 
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import venv
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -40,6 +41,27 @@ class Environment:
             if (Path(entry) / "nvidia").is_dir() and not (site / "nvidia").exists():
                 (site / "nvidia").symlink_to(Path(entry) / "nvidia")
         return cls(path)
+
+    @classmethod
+    def holding(cls, path: Path, requirements: Iterable[str]) -> Environment:
+        """Make one of what these need and nothing else, from the packages at hand; skips where one is not there."""
+        packaging = pytest.importorskip("packaging.requirements")
+        venv.create(path, symlinks=True)
+        made, waiting, seen = cls(path), list(requirements), set[str]()
+        while waiting:
+            wanted = packaging.Requirement(waiting.pop())
+            if wanted.name in seen or (wanted.marker and not wanted.marker.evaluate({"extra": ""})):
+                continue
+            seen.add(wanted.name)
+            need(wanted.name)
+            found = distribution(wanted.name)
+            for file in found.files or []:
+                if ".." not in file.parts:
+                    target = made.site / file
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    target.symlink_to(Path(str(file.locate())).resolve())
+            waiting += found.requires or []
+        return made
 
     @property
     def site(self) -> Path:

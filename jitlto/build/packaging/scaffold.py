@@ -57,7 +57,7 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
         "package": derive_import_name(name),
         "cuda": str(cuda),
         "version": __version__,
-        "extras": "\n".join(f'cu{major} = ["jitlto[cu{major}]"]' for major in majors),
+        "extras": "\n".join(f'cu{major} = ["jitlto[cu{major}-run]"]' for major in majors),
         "majors": ", ".join(f'"{major}"' for major in majors),
         "either": " or ".join(f"`cu{major}`" for major in majors),
     }

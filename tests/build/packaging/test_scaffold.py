@@ -118,7 +118,7 @@ def test_a_package_built_with_the_older_cuda_has_extras_for_both(tmp_path: Path)
     scaffold.write_package("my-kernels", tmp_path / "new", 12)
     document = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())
     extras = document["project"]["optional-dependencies"]
-    assert extras == {"cu12": ["jitlto[cu12]"], "cu13": ["jitlto[cu13]"], "test": ["pytest>=8"]}
+    assert extras == {"cu12": ["jitlto[cu12-run]"], "cu13": ["jitlto[cu13-run]"], "test": ["pytest>=8"]}
     assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
 
 
