@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import NamedTuple
 
@@ -57,36 +58,51 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
             differently.
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
-    _check_inline(fragments, interface)
+    own = _find_own_implementations(family, fragments, interface)
+    _check_inline(fragments, interface, own)
     _check_layouts(fragments)
     _check_link_options(family, fragments)
-    return [*_report_unmet(family, fragments), *_report_strong_helpers(fragments, interface)]
+    return [
+        *_report_unmet(family, fragments),
+        *_report_own_implementations(own),
+        *_report_strong_helpers(family, fragments, interface, own),
+    ]
 
 
-def _check_inline(fragments: Sequence[Fragment], interface: set[str]) -> None:
+def _check_inline(fragments: Sequence[Fragment], interface: set[str], own: Collection[str]) -> None:
     """Check that no plan holds a definition that is inline beside one that is not, which the linker prefers."""
+    definitions = _definitions(fragments, interface)
+    for name in sorted(definitions):
+        if len({definition.inline for definition in definitions[name]}) < 2:
+            continue
+        if pair := _find_meeting(definitions[name], lambda one, other: one.inline != other.inline):
+            one, other = sorted(pair, key=lambda definition: definition.inline)
+            what = f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}"
+            hint = "define it inline in both, in one header, or rename one of them"
+            if name in own:
+                hint = "the group provides it: include its interface in the kernel, and not its implementation"
+            raise BuildError(what, code="build-conflicting-definitions", hint=hint)
+
+
+def _definitions(fragments: Sequence[Fragment], interface: set[str]) -> dict[str, list[_Definition]]:
+    """Return the definitions of each symbol that is no kernel."""
     definitions: dict[str, list[_Definition]] = defaultdict(list)
     for fragment in fragments:
         provided = frozenset(s.name for s in fragment.provides) & interface
         for symbol in fragment.provides:
             if symbol.kind is not SymbolKind.KERNEL:
                 definitions[symbol.name].append(_Definition(symbol.weak, fragment, provided))
-    for name in sorted(definitions):
-        if pair := _find_clash(definitions[name]):
-            one, other = sorted(pair, key=lambda definition: definition.inline)
-            what = f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}"
-            hint = "define it inline in both, in one header, or rename one of them"
-            raise BuildError(what, code="build-conflicting-definitions", hint=hint)
+    return definitions
 
 
-def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Definition] | None:
-    """Find two definitions that one plan can hold, one of them inline.
+def _find_meeting(
+    definitions: Sequence[_Definition], clash: Callable[[_Definition, _Definition], bool]
+) -> tuple[_Definition, _Definition] | None:
+    """Find two definitions that one plan can hold, and that ``clash``.
 
     A plan cannot hold two kernels, two providers of one symbol, or two values of one parameter. Families have thousands
     of fragments, so those that agree are looked up by the values of their common parameters.
     """
-    if len({definition.inline for definition in definitions}) < 2:
-        return None
     alike: dict[tuple[Role, tuple[str, ...]], list[_Definition]] = defaultdict(list)
     for definition in definitions:
         fragment = definition.fragment
@@ -100,7 +116,7 @@ def _find_clash(definitions: Sequence[_Definition]) -> tuple[_Definition, _Defin
             agreeing[_values(other, shared)].append(other)
         for one in alike[role, names]:
             for other in agreeing.get(_values(one, shared), ()):
-                differ = one.inline != other.inline and one.fragment is not other.fragment
+                differ = one.fragment is not other.fragment and clash(one, other)
                 if differ and one.interfaces.isdisjoint(other.interfaces):
                     return one, other
     return None
@@ -162,17 +178,84 @@ def _report_unmet(family: FamilyRecord, fragments: Sequence[Fragment]) -> Iterab
         yield f"{demangle(name)} is required by {fragment.key}, and no fragment of {family.name} provides it{beside}"
 
 
-def _report_strong_helpers(fragments: Sequence[Fragment], interface: set[str]) -> Iterable[str]:
-    owners: dict[str, list[Fragment]] = defaultdict(list)
+def _find_own_implementations(
+    family: FamilyRecord, fragments: Sequence[Fragment], interface: set[str]
+) -> dict[str, tuple[Fragment, Fragment]]:
+    """Find kernels that define what a device group is there to provide; by symbol, with a fragment of that group."""
+    headers = dict(family.headers)
+    called = {f.key.group for f in fragments if any(symbol.name in interface for symbol in f.provides)}
+    providers: dict[str, Fragment] = {}
+    for fragment in fragments:
+        group = family.group(fragment.key.group)
+        header = headers.get(group.interface or "", "") if group else ""
+        for symbol in fragment.provides if fragment.role is Role.DEVICE else ():
+            declared = re.search(rf"\b{re.escape(base_name(symbol.name))}\b", header)
+            # An inline helper may occur in any fragment.
+            if symbol.name in interface or (fragment.key.group not in called and (declared or not symbol.weak)):
+                providers.setdefault(symbol.name, fragment)
+    return {
+        symbol.name: (fragment, providers[symbol.name])
+        for fragment in fragments
+        if fragment.role is Role.ENTRYPOINT
+        for symbol in fragment.provides
+        if symbol.name in providers
+    }
+
+
+def _report_own_implementations(found: Mapping[str, tuple[Fragment, Fragment]]) -> Iterable[str]:
+    reported: set[tuple[str, str]] = set()
+    for symbol, (kernel, provider) in sorted(found.items()):
+        groups = kernel.key.group, provider.key.group
+        if groups not in reported:
+            reported.add(groups)
+            yield (
+                f"{kernel.key} defines {demangle(symbol)} itself, which group {provider.key.group} provides: include "
+                "the group's interface in the kernel, and not its implementation"
+            )
+
+
+def _report_strong_helpers(
+    family: FamilyRecord, fragments: Sequence[Fragment], interface: set[str], reported: Collection[str]
+) -> Iterable[str]:
+    """Report functions and variables of two fragments that can meet in a plan, neither of them inline."""
     # An overload of an interface function is a mistake in its types rather than a helper.
     called = {base_name(name) for name in interface}
-    for fragment in fragments:
-        for symbol in fragment.provides:
-            if not symbol.weak and base_name(symbol.name) not in called and symbol.kind is not SymbolKind.KERNEL:
-                owners[symbol.name].append(fragment)
-    for name, several in sorted(owners.items()):
-        if len(several) > 1:
+    reached = _reach_groups(family, fragments)
+
+    def meet(one: _Definition, other: _Definition) -> bool:
+        return not reached[one.fragment.key.group].isdisjoint(reached[other.fragment.key.group])
+
+    for name, several in sorted(_definitions(fragments, interface).items()):
+        strong = [definition for definition in several if not definition.inline]
+        if len(strong) < 2 or base_name(name) in called or name in reported:
+            continue
+        if pair := _find_meeting(strong, meet):
+            one, other = (definition.fragment.key for definition in pair)
             yield (
-                f"{demangle(name)} is defined in {len(several)} fragments, {several[0].key} and {several[1].key} among "
-                "them, which do not link together: make it inline or static"
+                f"{demangle(name)} is defined in {one} and in {other}, which do not link together: make it inline or "
+                "static"
             )
+
+
+def _reach_groups(family: FamilyRecord, fragments: Sequence[Fragment]) -> Mapping[str, set[str]]:
+    """Return, for each group, the entrypoint groups whose kernels may contain its fragments."""
+    provided: dict[str, set[str]] = defaultdict(set)
+    required: dict[str, set[str]] = defaultdict(set)
+    roots: set[str] = set()
+    for fragment in fragments:
+        if fragment.role is Role.ENTRYPOINT:
+            roots.add(fragment.key.group)
+        else:
+            for symbol in fragment.provides:
+                provided[symbol.name].add(fragment.key.group)
+        required[fragment.key.group].update(symbol.name for symbol in fragment.requires)
+    if any(group.supplied for group in family.groups):  # callers' code may call any group
+        return defaultdict(lambda: roots or {""})
+    reached: dict[str, set[str]] = defaultdict(set)
+    for root in roots:
+        pending = [root]
+        for group in pending:
+            reached[group].add(root)
+            following = {other for name in required[group] for other in provided.get(name, ())}
+            pending += sorted(other for other in following if root not in reached[other] and other not in pending)
+    return reached

@@ -239,6 +239,15 @@ def _check_alternatives(
 ) -> None:
     """Check that no other fragment could provide what one provides that was chosen for another symbol."""
     settled = {symbol.name for owner in explicit for symbol in owner.provides}
+    entry = chosen[0]
+    for name in sorted({symbol.name for symbol in entry.provides} & index.required - settled):
+        for other in index.providers.get(name, ()):
+            if agrees(other.key, bound):
+                raise PlanError(
+                    f"{entry.key} defines {demangle(name)} itself, which group {other.key.group} provides",
+                    code="plan-duplicate-definition",
+                    hint="include the group's interface in the kernel, and not its implementation",
+                )
     for name in sorted({symbol.name for fragment in chosen for symbol in fragment.provides} & index.required - settled):
         agreeing = [f for f in index.providers.get(name, ()) if agrees(f.key, bound)]
         if len(agreeing) > 1:

@@ -161,6 +161,10 @@ def _why_unused(
             if wanted not in provides and base_name(wanted) in map(base_name, provides):
                 remedy = f"{requirers[wanted][0].key} requires {demangle(wanted)}: give both the same types"
                 break
+        for entry in index.entrypoints:
+            if any(symbol.name in provides for symbol in entry.provides):
+                remedy = "include the group's interface in the kernel, and not its implementation"
+                return f"{entry.key} defines {listed} itself", remedy
         return f"no fragment requires {listed}", remedy
     for other in asking:
         if other.role is Role.ENTRYPOINT or other.key in used:

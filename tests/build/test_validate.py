@@ -106,8 +106,56 @@ def test_advice_on_a_strong_helper_in_several_fragments() -> None:
         fragment("kern", KERNEL.format(helper=helper, call="help(1)"), Role.ENTRYPOINT),
         fragment("op", OP.format(helper=helper, call="help(1)")),
     )
-    assert "help(float) is defined in 2 fragments" in advice
-    assert "inline" in advice
+    assert all(part in advice for part in ("help(float)", "f/kern[]", "f/op[]", "inline"))
+
+
+def made(group: str, provides: str = "", requires: str = "", role: Role = Role.DEVICE, **parameters: str) -> Fragment:
+    """A fragment of functions that are not inline, by their names; with ``*``, inline."""
+
+    def symbols(names: str) -> tuple[Symbol, ...]:
+        return tuple(
+            Symbol(f"_Z{len(n)}{n}f", SymbolKind.FUNCTION, "(4)(4)", weak)
+            for name in names.split()
+            for n, weak in [(name.rstrip("*"), name.endswith("*"))]
+        )
+
+    return Fragment(FragmentKey.make("f", group, parameters), role, "", (), symbols(provides), symbols(requires), ())
+
+
+KERN = made("kern", requires="op", role=Role.ENTRYPOINT)
+
+
+def test_no_advice_on_helpers_of_fragments_that_never_meet() -> None:
+    variants = [made("op", "op help", op_name=name) for name in ("relu", "gelu", "tanh")]
+    assert check(KERN, *variants) == []
+    # Two kernels, each with a group of its own that has the helper.
+    other = made("other", requires="more", role=Role.ENTRYPOINT)
+    assert check(KERN, made("op", "op help"), other, made("more", "more help")) == []
+    (advice,) = check(made("kern", requires="op more", role=Role.ENTRYPOINT), variants[0], made("more", "more help"))
+    assert "help(float)" in advice and "f/more[]" in advice
+    # Callers' code may bring the two together.
+    assert len(check(KERN, variants[0], other, made("more", "more help"), supplied=True)) == 1
+
+
+OTHER = made("other", "other", "op")
+
+
+@pytest.mark.parametrize(("op", "others"), [("op", []), ("op", [OTHER]), ("op*", [OTHER])])
+def test_advice_on_a_kernel_that_defines_what_a_group_provides(op: str, others: list[Fragment]) -> None:
+    """It includes the implementation, which other fragments require or none does."""
+    variants = [made("op", op, op_name=name) for name in ("relu", "gelu")]
+    (advice,) = check(made("kern", op, role=Role.ENTRYPOINT), *variants, *others)
+    assert all(part in advice for part in ("f/kern[]", "op(float)", "group op", "interface"))
+
+
+def test_a_kernel_with_an_inline_copy_of_an_implementation_gets_the_same_remedy() -> None:
+    with raises(BuildError, "build-conflicting-definitions", "f/kern[]", "f/op[]", hint="interface"):
+        check(made("kern", "op*", role=Role.ENTRYPOINT), made("op", "op"))
+
+
+def test_an_inline_helper_of_kernel_and_group_is_no_implementation() -> None:
+    kernel = made("kern", "help*", "op", role=Role.ENTRYPOINT)
+    assert check(kernel, made("op", "op help*")) == []
 
 
 @pytest.mark.slow

@@ -438,6 +438,16 @@ def test_a_fragment_does_not_silently_take_the_place_of_a_group(configuration: d
     assert keys(resolve(Index(fragments), configuration, pinned=[both])) == ["f/kern[]", "f/h[w=b]"]
 
 
+def test_a_kernel_that_defines_what_a_group_provides_does_not_silently_take_its_place() -> None:
+    own = fragment("kern", provides=[function(HELPER, weak=True)], requires=[OP], role=Role.ENTRYPOINT)
+    fragments = [own, *FAMILY[3:5], *FAMILY[6:]]
+    for configuration in ({"metric": "l2"}, {"metric": "l2", "mode": "fast"}):
+        with raises(
+            PlanError, "plan-duplicate-definition", "f/kern[]", "helper(int)", "group helper", hint="interface"
+        ):
+            resolve(Index(fragments), configuration)
+
+
 SYMBOLS = "abcd"
 
 

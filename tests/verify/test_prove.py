@@ -120,6 +120,14 @@ def test_a_value_that_only_one_of_two_groups_has_is_a_failure_that_names_the_com
     assert len(found.kernels) == 3
 
 
+def test_a_fragment_that_a_kernel_replaces_by_its_own_is_unused_for_that_reason(proof: Prove) -> None:
+    own = fragment("kern", provides=[OP], role=Role.ENTRYPOINT)
+    (failure,) = proof(own, fragment("op", provides=[OP])).failures
+    assert failure.kind is Kind.UNUSED
+    assert "f/kern[] defines op(float) itself" in failure.message
+    assert "interface" in (failure.hint or "")
+
+
 def test_authors_get_an_authors_remedy(proof: Prove) -> None:
     found = proof(
         kernel(OP, veclen="16"), *(fragment("op", provides=[OP], veclen=n) for n in ("1", "4")), kernel(veclen="4")
