@@ -181,15 +181,15 @@ class Compiler:
             CompileError: If one is in no directory that headers are searched in: its absolute path was included.
         """
         own: set[str] = set()
-        external: set[Path] = set()
+        external: set[str] = set()
         for spelled in {path for text in preprocessed for path in entered_files(text)}:
             path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
             if path in names:
                 own.add(names[path])
             elif path.startswith(f"{_TOOLKIT}/"):
-                external.add(self._top / path.removeprefix(f"{_TOOLKIT}/"))
+                external.add(f"{self._top}/{path.removeprefix(f'{_TOOLKIT}/')}")
             else:
-                external.add(Path(path))
+                external.add(path)
         if foreign := sorted(path for path in external if not self._search.covers(path)):
             raise CompileError(
                 f"{foreign[0]} is included by its absolute path", code="compile-absolute-include",
@@ -198,9 +198,9 @@ class Compiler:
         texts = [source.text, *(source.headers[name] for name in own)]
         return tuple(sorted([*own, *map(self._external_name, external), *self._search.records(external, texts)]))
 
-    def _external_name(self, path: Path) -> str:
-        root = next((root for root in self._roots if path.is_relative_to(root)), None)
-        return f"<toolkit>/{path.relative_to(root)}" if root else f"<host>{path}"
+    def _external_name(self, path: str) -> str:
+        root = next((f"{root}/" for root in self._roots if path.startswith(f"{root}/")), None)
+        return f"<toolkit>/{path.removeprefix(root)}" if root else f"<host>{path}"
 
     def _query(self, command: Sequence[str], hint: str) -> str:
         result = self._run(command, Path("/"))

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from jitlto.model.directives import read_directives
 
@@ -23,6 +24,14 @@ from jitlto.model.directives import read_directives
 SEARCHED = "<searched"
 _RECORD = re.compile(re.escape(SEARCHED) + r" ?([^>]*)>(.*)", re.S)
 _LIST = re.compile(r"^#include <\.\.\.> search starts here:\n(.*?)^End of search list", re.M | re.S)
+
+
+class _Found(NamedTuple):
+    """A header that was read: its names from each directory that it is in, and the names that it asks for."""
+
+    names: frozenset[str]
+    asked: frozenset[str]
+    asked_beside: frozenset[str]
 
 
 class SearchPath:
@@ -36,12 +45,13 @@ class SearchPath:
         self.directories = (*toolkit, *host)
         self._toolkit = tuple(toolkit)
         self._states: dict[str, str] = {}
+        self._headers: dict[str, _Found] = {}
 
-    def covers(self, path: Path) -> bool:
+    def covers(self, path: str) -> bool:
         """Return whether a header is in one of the directories, or below."""
-        return any(path.is_relative_to(directory) for directory in self.directories)
+        return bool(self._found(path).names)
 
-    def records(self, external: Iterable[Path], own: Iterable[bytes]) -> Iterator[str]:
+    def records(self, external: Iterable[str], own: Iterable[bytes]) -> Iterator[str]:
         """Return the searches that a compile did which read some headers: names that :meth:`state` answers.
 
         Args:
@@ -51,17 +61,27 @@ class SearchPath:
         anywhere: set[str] = set()
         beside: dict[str, set[str]] = defaultdict(set)
         for path in external:
-            for quoted, name in _names_in(path):
-                anywhere.add(name)
-                # The toolkit may be elsewhere on another machine; nobody adds headers to it.
-                if quoted and not any(path.is_relative_to(directory) for directory in self._toolkit):
-                    beside[str(path.parent)].add(name)
+            found = self._found(path)
             # What a macro named is known from what was found.
-            anywhere.update(str(path.relative_to(d)) for d in self.directories if path.is_relative_to(d))
+            anywhere |= found.names | found.asked
+            beside[os.path.dirname(path)] |= found.asked_beside  # noqa: PTH120 - as below
         yield f"{SEARCHED}>{_join(anywhere)}"  # the same for many sources
         yield f"{SEARCHED}>{_join({name for text in own for _, name in _names(text)} - anywhere)}"
         for directory, names in beside.items():
+            if not names:
+                continue
             yield f"{SEARCHED} {directory}>{_join(names)}"
+
+    def _found(self, path: str) -> _Found:
+        if path not in self._headers:
+            # Paths are texts here: there are hundreds in each compile.
+            names = frozenset(path[len(d) :] for d in map(_prefix, self.directories) if path.startswith(d))
+            asked = _names_in(path) if names else ()
+            # The toolkit may be elsewhere on another machine; nobody adds headers to it.
+            in_toolkit = any(path.startswith(d) for d in map(_prefix, self._toolkit))
+            beside = frozenset(name for quoted, name in asked if quoted and not in_toolkit)
+            self._headers[path] = _Found(names, frozenset(name for _, name in asked), beside)
+        return self._headers[path]
 
     def state(self, record: str) -> str | None:
         """Return a digest of what a search finds now; None for a name that is no search."""
@@ -102,10 +122,13 @@ def _listing(directory: str) -> frozenset[str]:
         return frozenset()
 
 
-@cache
-def _names_in(path: Path) -> tuple[tuple[bool, str], ...]:
+def _prefix(directory: Path) -> str:
+    return f"{directory}/"
+
+
+def _names_in(path: str) -> tuple[tuple[bool, str], ...]:
     try:
-        return _names(path.read_bytes())
+        return _names(Path(path).read_bytes())
     except OSError:  # gone since it was read
         return ()
 

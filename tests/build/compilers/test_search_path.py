@@ -20,9 +20,8 @@ def directories(tmp_path: Path) -> list[Path]:
 
 def states(directories: list[Path], own: bytes = b"") -> dict[str, str | None]:
     search_path._listing.cache_clear()
-    search_path._names_in.cache_clear()
     search = SearchPath(directories[:0], directories)
-    records = search.records([directories[1] / "sub" / "a.h"], [own])
+    records = search.records([str(directories[1] / "sub" / "a.h")], [own])
     return {record: search.state(record) for record in records}
 
 
