@@ -15,7 +15,7 @@ HOST_HEADERS = frozenset((
     "optional", "ratio", "span", "tuple", "type_traits", "utility", "variant", "stdint.h", "stddef.h",
 ))  # fmt: skip
 _MISSING = re.compile(r'(?:cannot|could not) open source file "([^"]+)"')
-_PROGRAM_NAME = re.compile(r"\b[0-9a-f]{64}\.cu\b")
+_PROGRAM_NAME = re.compile(r"\b[0-9a-f]{20}\.cu\b")  # nvrtc.program_name
 _CONTEXT_LINES = 3
 
 

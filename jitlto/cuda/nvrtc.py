@@ -26,6 +26,7 @@ REST = "/proc/self/fd/99"
 
 #: The steps of a compile, and NVRTC's options for each.
 STEPS = {"ltoir": ("-dlto",), "ptx": (), "symbols": ("--Ofast-compile=mid",)}
+_NAME_DIGITS = 20  # 80 bits: for a million sources, equal names have odds of one to a trillion
 _FAST_COMPILE = Version(12, 9)  # the first that was found to have the option
 _SEED = Version(12, 9)  # the same, for --frandom-seed
 
@@ -90,7 +91,7 @@ def compile_source(
         run: Used instead of :func:`run_step`.
 
     Raises:
-        CompileError: If NVRTC rejects the source; ``log`` names the source ``<sha256>.cu``.
+        CompileError: If NVRTC rejects the source; ``log`` names the source by :func:`program_name`.
         ToolchainError: If NVRTC cannot be loaded.
     """
     _check_no_nul(source)
@@ -157,9 +158,15 @@ def anchor(text: bytes, version: Version) -> bytes:
 def program_name(source: Source) -> str:
     """Return the name under which NVRTC sees a source: from its text alone.
 
-    Names of internal symbols are made from it, and a header that the compiler does not read must not change them.
+    Names of internal symbols are made from it, and a header that the compiler does not read must not change them. They
+    are in the kernel that is linked: so it is shorter than a digest, but differs between sources that meet in a link,
+    where two equal names of variables that nvcc makes visible would be an error.
     """
-    return f"{hashlib.sha256(source.text).hexdigest()}.cu"
+    return _name_program(source.text)
+
+
+def _name_program(text: bytes) -> str:
+    return f"{hashlib.sha256(text).hexdigest()[:_NAME_DIGITS]}.cu"
 
 
 def compile_closure(
@@ -196,7 +203,7 @@ class Program(NamedTuple):
         if not head:
             return cls.whole(source)
         rest += anchor(source.text, toolkit.nvrtc_version())
-        name = f"{hashlib.sha256(head).hexdigest()}.cu"
+        name = _name_program(head)
         text = head + b'#include "%s"\n' % REST.encode()
         return cls(name, text, b'#line 1 "%s"\n' % program_name(source).encode() + rest)
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 
 import pytest
 
 from jitlto.cuda import diagnostics, nvrtc, toolkit
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.nvrtc import compile_closure, compile_source
 from jitlto.errors import CompileError
 from jitlto.model.header_search import HeaderSearch
@@ -29,10 +31,22 @@ static __device__ int table[4] = {1, 2, 3, 4};
 static __device__ __noinline__ int helper(int x) { return table[x & 3]; }
 """
 
+STATIC = """
+static __device__ int counter = FACTOR;
+static __device__ __noinline__ int help(int x) { return x * FACTOR + counter++; }
+__device__ int visible(int x) { return help(x) + help(x + 1); }
+"""
+CALLER = """
+__device__ int visible(int);
+__device__ int other(int);
+extern "C" __global__ void kernel(int* out) { *out = visible(*out) + other(*out); }
+"""
+
 SCRIPT = """
 import hashlib, sys
 from pathlib import Path
 from jitlto.model.header_search import HeaderSearch
+from jitlto.cuda.nvjitlink import InputKind, LinkInput, link
 from jitlto.cuda.nvrtc import compile_closure
 from jitlto.model.versions import Architecture
 root = Path(sys.argv[1])
@@ -82,6 +96,34 @@ def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
         names.append({d.name for d in compiled.module.declarations.values() if "INTERNAL" in d.name})
     assert len(names[0]) == len(names[1]) > 1
     assert not names[0] & names[1]
+
+
+@pytest.mark.parametrize("mode", ["lto", "ptx"])
+def test_internal_symbols_are_apart_even_if_their_names_are_equal(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A linked kernel carries these names, so they are short; chance could make two programs' equal."""
+    monkeypatch.setattr(nvrtc, "_name_program", lambda _: "equal.cu")
+    texts = [STATIC.replace("FACTOR", factor) for factor in ("1003", "1005")]
+    texts = [texts[0], texts[1].replace("visible", "other"), CALLER]
+    inputs = []
+    for text in texts:
+        compiled = compile_source(source(text), BASE, OPTIONS)
+        data = compiled.ltoir[BASE[0]] if mode == "lto" else compiled.ptx.encode()
+        inputs.append(LinkInput(InputKind.LTOIR if mode == "lto" else InputKind.PTX, data, "input"))
+    if mode == "lto":
+        linked = link(inputs, BASE[0], ["-lto"], ptx=True).data.decode()
+        assert linked.count("1003") == linked.count("1005") > 0
+    else:
+        assert b"equal" in link(inputs, BASE[0], []).data
+
+
+def test_a_kernel_carries_short_names_of_its_sources() -> None:
+    inputs = [
+        LinkInput(InputKind.LTOIR, compile_source(source(text), BASE, OPTIONS).ltoir[BASE[0]], "input")
+        for text in (STATIC.replace("FACTOR", "3"), STATIC.replace("FACTOR", "5").replace("visible", "other"), CALLER)
+    ]
+    cubin = link(inputs, BASE[0], ["-lto"]).data
+    assert b"help" in cubin
+    assert not re.search(rb"[0-9a-f]{21}", cubin)
 
 
 def test_a_compile_gives_symbols_and_images() -> None:

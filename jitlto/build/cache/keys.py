@@ -21,7 +21,7 @@ from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 6
+REVISION = 7
 
 
 @dataclass(frozen=True, eq=False)

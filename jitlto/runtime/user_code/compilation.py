@@ -82,7 +82,7 @@ def compile_once(
     ``headers`` are names and texts, in addition to the toolkit's.
 
     Raises:
-        CompileError: If it does not compile; the log names the source ``<sha256>.cu``.
+        CompileError: If it does not compile; the log names the source by :func:`jitlto.cuda.nvrtc.program_name`.
     """
     overlay = {header: content.encode("utf-8", "surrogateescape") for header, content in headers}
     key = entry_key(
