@@ -26,7 +26,7 @@ REST = "/proc/self/fd/99"
 
 #: The steps of a compile, and NVRTC's options for each.
 STEPS = {"ltoir": ("-dlto",), "ptx": (), "symbols": ("--Ofast-compile=mid",)}
-_NAME_DIGITS = 20  # 80 bits: for a million sources, equal names have odds of one to a trillion
+_NAME_DIGITS = 20  # 80 bits
 _FAST_COMPILE = Version(12, 9)  # the first that was found to have the option
 _SEED = Version(12, 9)  # the same, for --frandom-seed
 
@@ -158,9 +158,8 @@ def anchor(text: bytes, version: Version) -> bytes:
 def program_name(source: Source) -> str:
     """Return the name under which NVRTC sees a source: from its text alone.
 
-    Names of internal symbols are made from it, and a header that the compiler does not read must not change them. They
-    are in the kernel that is linked: so it is shorter than a digest, but differs between sources that meet in a link,
-    where two equal names of variables that nvcc makes visible would be an error.
+    Names of internal symbols are made from it, and a header that the compiler does not read must not change them. The
+    linked kernel carries them, so it is short; where two of them are equal, the symbols still are local to a fragment.
     """
     return _name_program(source.text)
 
