@@ -18,8 +18,8 @@ from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, family_sources, write_output
 from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, PathType, jobs_option, json_option
 from jitlto.cli.progress import progress
-from jitlto.errors import JitltoError
-from jitlto.model.fragment import FragmentKey
+from jitlto.errors import BuildError, JitltoError
+from jitlto.model.partial_key import describe_nearest, find_key
 from jitlto.model.text import pluralize
 from jitlto.storage import declaration
 
@@ -139,7 +139,7 @@ def build(**options: Any) -> None:
     if o.plan_shards is not None:
         _print_shards(rendered, o.plan_shards, recorded, o.as_json)
     elif o.explain is not None:
-        _print_reasons(rendered, FragmentKey.parse(o.explain), cache, o.as_json)
+        _print_reasons(rendered, o.explain, cache, o.as_json)
     elif o.dry_run:
         _print_uncached(rendered, cache, o.as_json)
     elif o.output is not None:
@@ -268,7 +268,11 @@ def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str,
         click.echo(f"{entry['shard']:>7}  {entry['fragments']} fragments, expected {entry['cost']} ms")
 
 
-def _print_reasons(rendered: RenderedFamilies, key: FragmentKey, cache: Cache | None, as_json: bool) -> None:
+def _print_reasons(rendered: RenderedFamilies, text: str, cache: Cache | None, as_json: bool) -> None:
+    key = find_key(text, rendered.keys)
+    if key is None:
+        hint = describe_nearest(text, rendered.keys, "jitlto build --dry-run")
+        raise BuildError(f"no fragment {text}", code="build-unknown-fragment", hint=hint)
     reasons = rendered.explain_rebuild(key, cache)
     if as_json:
         print_json({"key": str(key), "reasons": reasons})

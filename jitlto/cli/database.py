@@ -15,8 +15,9 @@ from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, json_option
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.model.fragment import Fragment
 from jitlto.model.mangling import demangle
+from jitlto.model.partial_key import describe_nearest, find_key
 from jitlto.model.text import pluralize
 from jitlto.model.types import Parameter
 from jitlto.storage import files
@@ -62,11 +63,20 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
 @click.argument("key", metavar="KEY")
 @json_option
 def show(database: Path, key: str, as_json: bool) -> None:
-    """Show one fragment of DB: what it provides and requires, and its images."""
-    with _open(database)[0] as opened:
-        fragment = opened.get(FragmentKey.parse(key))
+    """Show one fragment of DB: what it provides and requires, and its images.
+
+    KEY may be the group with some of the parameters, or the beginning of a key, where that means one fragment.
+    """
+    opened, family = _open(database)
+    with opened:
+        keys = [fragment.key for fragment in opened.fragments(family)]
+        found = find_key(key, keys)
+        fragment = opened.get(found) if found else None
         if fragment is None:
-            where, hint = str(database), f"`jitlto ls {database}` lists them"
+            if left_out := find_key(key, opened.gaps):
+                what = f"{left_out} was left out at the merge"
+                raise DatabaseError(what, code="database-no-such-fragment", where=str(database))
+            where, hint = str(database), describe_nearest(key, keys, f"jitlto ls {database}")
             raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=where, hint=hint)
     if as_json:
         print_json(_as_dict(fragment))

@@ -16,7 +16,7 @@ import pytest
 from jitlto.cli import cli
 from jitlto.cuda import nvjitlink, toolkit
 from jitlto.storage.database import FragmentDatabase
-from tests.support.commands import Result, fails, jitlto, jitlto_process, python
+from tests.support.commands import Result, fails, jitlto, jitlto_process, python, succeeds
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT, environment
 
@@ -124,6 +124,17 @@ def test_unreadable_databases_have_status_1(tmp_path: Path, mini_path: Path) -> 
     fails(jitlto("verify", other), 1, "[database-damaged]")
     fails(jitlto("show", mini_path, "mini/op[data_type=int]"), 1, "[database-no-such-fragment]", "jitlto ls")
     fails(jitlto("show", mini_path, "nonsense"), 1, "nonsense")
+
+
+def test_part_of_a_key_is_enough_where_it_means_one_fragment(tmp_path: Path, mini_path: Path) -> None:
+    assert "mini/op[data_type=float,op_name=twice]" in succeeds("show", mini_path, "op[data_type=float,op_name=twice]")
+    two = "mini/op[data_type=float,op_name=square]", "mini/op[data_type=float,op_name=twice]"
+    fails(jitlto("show", mini_path, "op[data_type=float]"), 1, "[jitlto-ambiguous-fragment-key]", *two)
+    family = write_family(tmp_path / "mini", MINI)
+    explain = ("build", family, "--cache-dir", tmp_path / "cache", "--explain")
+    assert "mini/kern[data_type=float]" in succeeds(*explain, "kern[data_type=float]")
+    fails(jitlto(*explain, "op"), 1, "[jitlto-ambiguous-fragment-key]", *two)
+    fails(jitlto(*explain, "kren"), 1, "[build-unknown-fragment]", "'kern'", "--dry-run")
 
 
 def test_plan_says_what_a_kernel_is_made_of_and_links_it(mini_path: Path) -> None:

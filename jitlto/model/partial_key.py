@@ -1,0 +1,60 @@
+"""Fragment keys as people type them: whole, by group and some parameters, or by the beginning of the text form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from urllib.parse import unquote
+
+from jitlto.errors import JitltoError
+from jitlto.model.fragment import FragmentKey
+from jitlto.model.text import suggest
+
+_PARTS = re.compile(r"(?:(?P<family>[^/\[\]]+)/)?(?P<group>[^/\[\]]+)(?:\[(?P<parameters>[^\[\]]*)\]?)?")
+_SHOWN = 8  # candidates
+
+
+def find_key(text: str, keys: Collection[FragmentKey]) -> FragmentKey | None:
+    """Return the one key that a text means; None if it means none.
+
+    Args:
+        text: A key, or ``group[name=value]`` with some of the parameters, with or without the family; or the beginning
+            of a key.
+        keys: The keys that there are.
+
+    Raises:
+        JitltoError: If several match.
+    """
+    found = _match(text, keys)
+    if len(found) > 1:
+        listed = ", ".join(map(str, found[:_SHOWN])) + (", ..." if len(found) > _SHOWN else "")
+        raise JitltoError(
+            f"{len(found)} fragments match {text!r}: {listed}",
+            code="jitlto-ambiguous-fragment-key",
+            hint="give more of the parameters",
+        )
+    return found[0] if found else None
+
+
+def describe_nearest(text: str, keys: Collection[FragmentKey], command: str) -> str:
+    """Return a hint for a text that means no key: the nearest group or key, and the command that lists the keys."""
+    near = suggest(text, sorted({key.group for key in keys}), suggest(text, map(str, keys)))
+    return f"{near} `{command}` lists the keys".lstrip()
+
+
+def _match(text: str, keys: Collection[FragmentKey]) -> list[FragmentKey]:
+    exact = [key for key in keys if key.text == text]
+    parts = _PARTS.fullmatch(text)
+    if exact or not text:
+        return exact
+    begin = [key for key in sorted(keys) if key.text.startswith(text)]
+    if parts is None:
+        return begin
+    given = {tuple(unquote(word) for word in part.split("=", 1)) for part in (parts["parameters"] or "").split(",")}
+    given.discard(("",))
+    named = [
+        key
+        for key in sorted(keys)
+        if key.group == parts["group"] and parts["family"] in (None, key.family) and given <= {*key.parameters}
+    ]
+    return named or begin
