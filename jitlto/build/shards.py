@@ -88,8 +88,8 @@ def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dic
     """Describe the shards in the form of GitHub Actions' ``strategy.matrix``.
 
     Returns:
-        dict: ``{"include": [{"shard": "1/4", "fragments": 12, "cost": 3400}, ...]}``: the argument of ``--shard``, the
-            number of fragments that it compiles, and their cost in milliseconds.
+        dict: ``{"include": [{"shard": "1/4", "number": 1, "fragments": 12, "cost": 3400}, ...]}``: the argument of
+            ``--shard``, its number, the number of fragments that it compiles, and their cost in milliseconds.
     """
     numbers = assign_shards(items, count)
     include: list[dict[str, object]] = []
@@ -98,7 +98,8 @@ def make_ci_matrix(items: Sequence[ShardItem], count: int) -> dict[str, list[dic
         costs: dict[str, int] = {}
         for item in own:
             costs[item.compile] = max(item.cost, costs.get(item.compile, 0))
-        include.append({"shard": str(Shard(number, count)), "fragments": len(own), "cost": sum(costs.values())})
+        shard = str(Shard(number, count))
+        include.append({"shard": shard, "number": number, "fragments": len(own), "cost": sum(costs.values())})
     return {"include": include}
 
 

@@ -16,24 +16,24 @@ import click
 from jitlto.cli.outcome import handle_signals, interrupted, print_error, replace_closed_streams
 from jitlto.errors import JitltoError
 
-# command → the module with a click command in a variable of the same name, which must be an identifier
+# command → the module with a click command in a variable of the same name, which must be an identifier; what it does
 _COMMANDS = {
-    "new": "jitlto.cli.new",
-    "expand": "jitlto.cli.expand",
-    "render": "jitlto.cli.build",
-    "build": "jitlto.cli.build",
-    "merge": "jitlto.cli.database",
-    "ls": "jitlto.cli.database",
-    "show": "jitlto.cli.database",
-    "verify": "jitlto.cli.database",
-    "manifest": "jitlto.cli.database",
-    "check": "jitlto.cli.check",
-    "report": "jitlto.cli.database",
-    "plan": "jitlto.cli.plan",
-    "warm": "jitlto.cli.warm",
-    "cache": "jitlto.cli.cache",
-    "doctor": "jitlto.cli.doctor",
-    "demo": "jitlto.cli.demo",
+    "new": ("jitlto.cli.new", "Write a small package with a kernel family."),
+    "expand": ("jitlto.cli.expand", "Print the combinations of a matrix."),
+    "render": ("jitlto.cli.build", "Render the templates of a family to .cu files."),
+    "build": ("jitlto.cli.build", "Compile families into a fragment database."),
+    "merge": ("jitlto.cli.database", "Merge the parts of a build into one database."),
+    "ls": ("jitlto.cli.database", "List the fragments of a database."),
+    "show": ("jitlto.cli.database", "Show one fragment: symbols, signature, images."),
+    "verify": ("jitlto.cli.database", "Check databases and packs for damage, and their signatures."),
+    "manifest": ("jitlto.cli.database", "Write the SHA-256 of databases to a file, and sign it."),
+    "check": ("jitlto.cli.check", "Prove that every kernel of a database plans and links."),
+    "report": ("jitlto.cli.database", "Write an HTML page about a database."),
+    "plan": ("jitlto.cli.plan", "Plan and link one kernel, and inspect it."),
+    "warm": ("jitlto.cli.warm", "Link kernels ahead, so that programs find them."),
+    "cache": ("jitlto.cli.cache", "Inspect and prune the caches of kernels and of builds."),
+    "doctor": ("jitlto.cli.doctor", "Show what is installed, what is missing, how to get it."),
+    "demo": ("jitlto.cli.demo", "Build, link and, with a GPU, run an example family."),
 }
 
 
@@ -42,12 +42,16 @@ class _LazyGroup(click.Group):
         return list(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        module = _COMMANDS.get(cmd_name)
-        if module is None:
+        if cmd_name not in _COMMANDS:
             return None
-        command = getattr(importlib.import_module(module), cmd_name)
+        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        # Click would shorten each command's own help, and import all commands for that.
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -65,8 +69,8 @@ def cli() -> None:
 
     \b
     Start here:
-      jitlto demo                      build, link and (with a GPU) run the shipped family `search`
-      jitlto doctor                    what is installed, what is missing, how to get it
+      jitlto demo      build, link and, with a GPU, run an example family
+      jitlto doctor    what is installed, what is missing, how to get it
     """
 
 

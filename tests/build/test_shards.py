@@ -116,6 +116,7 @@ def test_fragments_that_one_compile_makes_go_to_one_shard(items: list[ShardItem]
 @given(item_lists(), counts)
 def test_the_matrix_for_ci_lists_all_shards_and_counts_each_compile_once(items: list[ShardItem], count: int) -> None:
     include = make_ci_matrix(items, count)["include"]
+    assert [entry["number"] for entry in include] == list(range(1, count + 1))
     assert [entry["shard"] for entry in include] == [f"{number}/{count}" for number in range(1, count + 1)]
     for entry in include:
         assert entry["fragments"] == len(select_fragments(items, Shard.parse(str(entry["shard"]))))

@@ -71,6 +71,17 @@ def test_usage_errors_have_status_2() -> None:
     fails(jitlto("plan", "mini", "a=1", "a=2"), 2, "twice")
 
 
+def test_the_list_of_commands_fits_a_terminal_and_cuts_nothing_off() -> None:
+    lines = succeeds("--help", COLUMNS="80").splitlines()
+    assert not [line for line in lines[1:] if len(line) > 80 or line.endswith("...")]
+    listed = [line.split()[0] for line in lines[lines.index("Commands:") + 1 :]]
+    assert listed == cli.list_commands(None)  # type: ignore[arg-type]
+
+
+def test_a_misspelled_command_gets_the_nearest() -> None:
+    fails(jitlto("buidl"), 2, "'buidl'", "'build'")
+
+
 def test_the_parts_of_a_build_and_one_of_them_exclude_each_other() -> None:
     fails(jitlto("build", "search", "--plan-shards", "4", "--shard", "1/4"), 2, "--plan-shards", "leave out --shard")
 

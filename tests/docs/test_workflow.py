@@ -63,7 +63,7 @@ class Runner:
         write_family(workspace / "fragments" / "mini", MINI)
         outputs = workspace / "outputs"
         outputs.touch()
-        context |= {"github.workspace": str(workspace), "strategy.job-index": str(index)}
+        context |= {"github.workspace": str(workspace)}
         environment = {"PATH": self.path, "PYTHONPATH": str(ROOT), "GITHUB_OUTPUT": str(outputs)}
         for scope in (self.workflow, self.workflow["jobs"][name]):
             for variable, value in scope.get("env", {}).items():
@@ -118,7 +118,7 @@ def test_the_workflow_builds_in_shards_what_one_build_gives(workflow: dict[str, 
     matrix = json.loads(runner.job("plan")["matrix"])
     assert len(matrix["include"]) == int(workflow["env"]["SHARDS"])
     for index, entry in enumerate(matrix["include"]):
-        runner.job("build", index, **{"matrix.shard": entry["shard"]})
+        runner.job("build", index, **{"matrix.shard": entry["shard"], "matrix.number": str(entry["number"])})
     runner.job("merge")
     (merged,) = runner.artifacts["kernels"]
     whole = build([declaration.load_family(write_family(tmp_path / "mini", MINI))], tmp_path / "whole.fragdb")
