@@ -39,7 +39,7 @@ default_role = "code"  # docstrings and help texts use single backticks for code
 # The order of the pages. It is not a directive in index.md because GitHub would show that as text.
 PAGES = {
     "Start": ["quickstart", "comparison"],
-    "Guides": ["author-guide", "packaging", "ci-guide", "caller-guide"],
+    "Guides": ["author-guide", "packaging", "ci-guide", "caller-guide", "profiling"],
     "Facts": ["compatibility", "security", "benchmarks/README"],
     "Reference": ["configuration", "errors", "database", "reference/index"],
     "Development": ["architecture", "architecture/traces"],
@@ -79,6 +79,7 @@ html_theme_options = {
     "navbar_align": "right",
     "navbar_center": [],
     "show_prev_next": True,
+    "show_toc_level": 2,  # the sections below "Rules" too, on every page
     "secondary_sidebar_items": {"**": ["page-toc"], "index": []},
     "footer_start": [],
     "footer_end": [],

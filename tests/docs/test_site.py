@@ -206,3 +206,10 @@ def test_a_browser_finds_all_it_needs_in_the_files(site: Path, tmp_path: Path) -
                 assert tab.evaluate("[...document.images].every(image => image.naturalWidth > 0)")
         tab.open(site / "search.html", "?q=nvjitlink")
         tab.wait_for("document.querySelector('#search-results li')")
+
+
+@needs_sphinx
+def test_on_this_page_shows_the_sections_of_a_section(site: Path) -> None:
+    page = (site / "author-guide.html").read_text("utf-8")
+    below = page[page.index('class="reference internal nav-link" href="#rules"') :]
+    assert re.match(r'.{0,80}</a><ul class="pst-show_toc_level[^>]*>\s*<li class="toc-h3', below, re.S)

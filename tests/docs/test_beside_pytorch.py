@@ -1,0 +1,25 @@
+"""What README and the compatibility page say of PyTorch is what was recorded, for the extras as declared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks import beside_pytorch
+from tests.benchmarks.beside_pytorch import PAGES, RECORDED, TORCH
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_tables_are_those_recorded(page: Path) -> None:
+    text = page.read_text("utf-8")
+    assert beside_pytorch.written(text, json.loads(RECORDED.read_text())) == text
+
+
+def test_what_runs_kernels_installs_beside_every_pytorch_and_is_smaller_than_what_builds_them() -> None:
+    recorded = json.loads(RECORDED.read_text())
+    for major, releases in TORCH.items():
+        assert all(recorded["beside"][release][f"cu{major}-run"] for release in releases)
+        sizes = [sum(recorded["alone"][extra].values()) for extra in (f"cu{major}-run", f"cu{major}")]
+        assert 2 * sizes[0] < sizes[1]
