@@ -84,6 +84,10 @@ class CompileError(LoggedError, code="compile"):
     """A source does not compile; ``log`` holds the compiler's messages."""
 
 
+class ForeignBuildError(LoggedError, code="import"):
+    """The build files of another project cannot be read as declarations; ``log`` holds what CMake wrote."""
+
+
 class BuildError(JitltoError, code="build"):
     """Fragments compile, but cannot form a consistent database."""
 

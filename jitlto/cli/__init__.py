@@ -16,12 +16,13 @@ import click
 from jitlto.cli.outcome import handle_signals, interrupted, print_error, replace_closed_streams
 from jitlto.errors import JitltoError
 
-# command → the module with a click command in a variable of the same name, which must be an identifier; what it does
+# command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {
     "new": ("jitlto.cli.new", "Write a small package with a kernel family."),
     "expand": ("jitlto.cli.expand", "Print the combinations of a matrix."),
     "render": ("jitlto.cli.build", "Render the templates of a family to .cu files."),
     "build": ("jitlto.cli.build", "Compile families into a fragment database."),
+    "import": ("jitlto.cli.foreign", "Write the declarations of another build system's kernels."),
     "merge": ("jitlto.cli.database", "Merge the parts of a build into one database."),
     "ls": ("jitlto.cli.database", "List the fragments of a database."),
     "show": ("jitlto.cli.database", "Show one fragment: symbols, signature, images."),
@@ -35,6 +36,7 @@ _COMMANDS = {
     "doctor": ("jitlto.cli.doctor", "Show what is installed, what is missing, how to get it."),
     "demo": ("jitlto.cli.demo", "Build, link and, with a GPU, run an example family."),
 }
+_VARIABLES = {"import": "import_"}  # a keyword of Python
 
 
 class _LazyGroup(click.Group):
@@ -44,7 +46,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in _COMMANDS:
             return None
-        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        command = getattr(importlib.import_module(_COMMANDS[cmd_name][0]), _VARIABLES.get(cmd_name, cmd_name))
         assert isinstance(command, click.Command)  # noqa: S101 - a slip in the table above, not a user's error
         return command
 

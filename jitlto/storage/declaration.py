@@ -240,12 +240,14 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
     link = read_link(document.table("link", required=False))
     uses = _uses(document.table("use", required=False), family.name, names, link, (*users, os.path.realpath(path)))
-    own = (_include(table, directory) for directory in family.include)
+    include: dict[str, Path] = {}
+    for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
+        include.setdefault(os.path.realpath(directory), directory)
     return FamilyDeclaration(
         family.name,
         path,
         family.std,
-        tuple(dict.fromkeys((*own, *(directory for used in uses for directory in used.include)))),
+        tuple(include.values()),
         parse_architectures(table, ("75",) if family.archs is None else family.archs),
         family.toolchain or "nvrtc",
         family.options,

@@ -1,0 +1,1 @@
+"""Kernels that another build system declares, as families."""

@@ -1,0 +1,56 @@
+"""Options of nvcc as the keys of ``family.toml`` that stand for them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from jitlto.model.options import describe_invalid_option
+
+_LINK_SWITCHES = {
+    "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
+    "lineinfo": "lineinfo", "generate-line-info": "lineinfo",
+}  # fmt: skip
+# They concern the file around the code, the host or the optimisation of code that is not made here.
+_NO_EFFECT = re.compile(
+    r"-Xfatbin=.*|--?fatbin-options=.*|--?compress-(?:mode|all).*|-O\d|-dlto|--dlto|--?rdc=.*|--?relocatable-device-code=.*"
+    r"|-Xcompiler=.*|--?compiler-options=.*|-Xlinker=.*|--?gpu-architecture=.*|-arch=.*|-gencode=.*|--generate-code=.*|--?std=.*"
+)
+
+
+@dataclass
+class Flags:
+    """Options, sorted by where they are declared.
+
+    Args:
+        options: For the compiler.
+        link: Options of the link.
+        include: Directories of headers.
+        dropped: Options that have no place in a declaration, with the reason.
+    """
+
+    options: list[str] = field(default_factory=list)
+    link: dict[str, bool | int | list[str]] = field(default_factory=dict)
+    include: list[Path] = field(default_factory=list)
+    dropped: list[str] = field(default_factory=list)
+
+    def add(self, option: str) -> None:
+        """Add an option, joined to its value."""
+        if not option or _NO_EFFECT.fullmatch(option):
+            return
+        name, _, value = option.lstrip("-").partition("=")
+        if found := re.fullmatch(r"(?:-I|-isystem=?|--include-path=|--system-include=)(.+)", option):
+            self.include.append(Path(found[1]))
+        elif name in _LINK_SWITCHES:
+            self.link[_LINK_SWITCHES[name]] = value != "false"
+        elif name == "maxrregcount" and value.isdecimal():
+            self.link["max_registers"] = int(value)
+        elif name in ("Xptxas", "ptxas-options"):
+            held = self.link.setdefault("ptxas", [])
+            assert isinstance(held, list)  # noqa: S101 - only lists are put there
+            held += [each for each in value.split(",") if each not in held]
+        elif fault := describe_invalid_option(option):
+            self.dropped.append(fault[0])
+        elif option not in self.options:
+            self.options.append(option)

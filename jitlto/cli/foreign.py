@@ -1,0 +1,105 @@
+"""`jitlto import`: declarations of families from other build systems."""
+
+from __future__ import annotations
+
+import os.path
+import re
+from pathlib import Path
+
+import click
+
+from jitlto.cli.output import print_json, print_warning
+from jitlto.cli.output_files import write_output
+from jitlto.cli.parameters import DIRECTORY, FILE
+from jitlto.errors import ForeignBuildError
+from jitlto.model.text import pluralize
+
+
+@click.group(name="import", epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
+def import_() -> None:
+    """Write declarations of kernels that another build system builds."""
+
+
+def _definitions(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    given = {}
+    for value in values:
+        name, equals, text = value.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE")
+        given[name] = text
+    return given
+
+
+@import_.command(epilog="Example: jitlto import cmake cpp/CMakeLists.txt -o fragments/")
+@click.argument("lists", metavar="CMAKELISTS...", type=FILE, nargs=-1, required=True)
+@click.option(
+    "-o", "--output", type=DIRECTORY, required=True, help="The directory to write to, a folder for each family."
+)
+@click.option(
+    "-D",
+    "definitions",
+    metavar="NAME=VALUE",
+    multiple=True,
+    callback=_definitions,
+    help="Set a variable of CMake. Repeatable.",
+)
+@click.option("--include", type=DIRECTORY, multiple=True, help="A further directory of headers. Repeatable.")
+@click.option("--option", "options", metavar="OPTION", multiple=True, help="A further option of nvcc. Repeatable.")
+@click.option("--force", is_flag=True, help="Replace declarations that are there already.")
+@click.option("--json", "as_json", is_flag=True, help="Print the families and their files as JSON.")
+def cmake(
+    lists: tuple[Path, ...],
+    output: Path,
+    definitions: dict[str, str],
+    include: tuple[Path, ...],
+    options: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Read the calls of generate_jit_lto_kernels in CMakeLists.txt files of RAPIDS cuVS or librtcx.
+
+    Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
+    evaluates the files, without a compiler and without the project's dependencies; nothing of the project is run. A
+    family without kernels is used by all others.
+    """
+    from jitlto.build.foreign.cmake import read_project
+    from jitlto.build.foreign.declarations import make_families
+    from jitlto.build.foreign.toml_writer import family_files
+
+    commands, notes = [], list[str]()
+    for path in lists:
+        recorded, unknown = read_project(path, definitions)
+        commands += recorded
+        if unknown:
+            notes.append(f"{path}: unknown without the project's dependencies, and left out: {', '.join(unknown)}")
+    source = Path(os.path.commonpath([path.absolute().parent for path in lists]))
+    families, left_out = make_families(commands, source)
+    files: dict[Path, str] = {}
+    for family in families:
+        family.include += [each.absolute() for each in include]
+        for option in options:
+            family.flags.add(option)
+        files |= family_files(family, output.absolute(), ", ".join(path.name for path in lists))
+    for path in () if force else files:
+        if path.exists():
+            hint = "give an empty directory with -o, or replace it with --force"
+            raise ForeignBuildError("exists already", code="import-exists", where=str(path), hint=hint)
+    for path, text in files.items():
+        write_output(path, text.encode(), make_directory=True)
+    for note in (*notes, *left_out):
+        print_warning(note)
+    paths = {family.name: output / family.name / "family.toml" for family in families}
+    if as_json:
+        print_json([
+            {
+                "family": family.name,
+                "path": str(paths[family.name]),
+                "uses": family.uses,
+                "groups": {group.name: {"role": group.role, "key": group.key} for group in family.groups},
+            }
+            for family in families
+        ])  # fmt: skip
+        return
+    for family in families:
+        click.echo(f"{paths[family.name]}: {pluralize(len(family.groups), 'group')}")
+    click.echo(f"build them: jitlto build {' '.join(map(str, paths.values()))} -o kernels.fragdb")

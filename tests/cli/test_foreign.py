@@ -1,0 +1,86 @@
+"""`jitlto import cmake`: a foreign library comes over by one command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.compilers import base
+from jitlto.errors import ToolchainError
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage.database import FragmentDatabase
+from tests.support.commands import fails, jitlto
+from tests.support.foreign import TREE, for_nvrtc
+
+CALL = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_STRING {} KERNEL_INPUT_FILE k.cu.in)\n"
+
+
+def test_a_tree_is_imported_by_one_command(tmp_path: Path) -> None:
+    done = jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.parent.name for path in tmp_path.glob("*/family.toml")) == [
+        "brute_force", "cluster", "common", "ivf",
+    ]  # fmt: skip
+    assert "rapids_cpm_init" in done.stderr
+    listed = json.loads(jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path / "2", "--json").stdout)
+    assert {each["family"]: each["uses"] for each in listed}["ivf"] == ["common"]
+
+
+def test_declarations_that_exist_are_replaced_only_if_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "k.cu.in").write_text("__global__ void k() {}\n")
+    (tmp_path / "CMakeLists.txt").write_text(CALL)
+    command = ("import", "cmake", tmp_path / "CMakeLists.txt", "-o", tmp_path / "out", "--include", tmp_path)
+    assert jitlto(*command).returncode == 0
+    (made,) = (tmp_path / "out").glob("*/family.toml")
+    made.write_text("mine")
+    fails(jitlto(*command), 1, str(made.parent), "[import-exists]", "--force")
+    assert made.read_text() == "mine"
+    assert jitlto(*command, "--force", "--option=-DX=1").returncode == 0
+    assert '"-DX=1"' in made.read_text()
+
+
+def test_wrong_usage(tmp_path: Path) -> None:
+    (tmp_path / "CMakeLists.txt").write_text("project(p)\n")
+    fails(jitlto("import", "cmake", tmp_path / "CMakeLists.txt", "-o", tmp_path / "out"), 1, "[import-no-call]")
+    fails(jitlto("import", "cmake", tmp_path / "CMakeLists.txt", "-o", tmp_path, "-D", "X"), 2, "NAME=VALUE")
+    fails(jitlto("import", "cmake", "-o", tmp_path), 2, "CMAKELISTS")
+
+
+def built(directory: Path, *names: str) -> FragmentDatabase:
+    output = directory / "kernels.fragdb"
+    done = jitlto("build", *(directory / name / "family.toml" for name in names), "-o", output)
+    assert done.returncode == 0, done.stderr
+    return FragmentDatabase(output)
+
+
+@pytest.mark.slow
+def test_it_builds_with_nvrtc_and_every_kernel_links(tmp_path: Path) -> None:
+    assert jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path).returncode == 0
+    for_nvrtc(tmp_path)
+    with built(tmp_path, "brute_force", "cluster", "ivf") as database:
+        assert len(database.fragments()) == 119
+        kernels = {name: len(list(KernelFamily(name, database).configurations())) for name in database.families}
+        assert kernels == {"brute_force": 128, "cluster": 240, "common": 0, "ivf": 288}
+        plan = KernelFamily("cluster", database).plan(
+            entry="assign", arch="sm_90", data_type="float", idx_type="int64_t", tile=16, filter_name="bitset",
+            reduce_name="max",
+        )  # fmt: skip
+        assert plan.options.max_registers == 64
+        assert [parameter.size for parameter in plan.resolution.entry.signature] == [8, 8, 24]
+        done = jitlto("check", database.path, "--link", "sm_90", "--no-compare", "--cover", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_it_builds_with_nvcc_which_reads_the_bundled_headers(tmp_path: Path) -> None:
+    try:
+        base.find_toolchain("nvcc")
+    except ToolchainError as error:
+        pytest.skip(error.what)
+    assert jitlto("import", "cmake", TREE / "CMakeLists.txt", "-o", tmp_path).returncode == 0
+    with built(tmp_path, "brute_force") as database:
+        assert len(database.fragments()) == 40
+        done = jitlto("check", database.path, "--link", "sm_90", "--no-compare", "--cover", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
