@@ -40,14 +40,18 @@ def make_source_error(compiler: str, log: str, hint: str | None) -> CompileError
     return CompileError(f"{compiler} rejected the source", code=code, log=log, hint=hint)
 
 
+def device_header(name: str) -> str:
+    """Return the header of libcu++ that stands for one of :data:`HOST_HEADERS`."""
+    return f"cuda/std/{f'c{name[:-2]}' if name.endswith('.h') else name}"
+
+
 def find_hint(log: str) -> str | None:
     """Return advice on a compile error, where jitlto knows more than the compiler says."""
     name = find_missing_header(log)
     if name in HOST_HEADERS:
-        standard = f"c{name[:-2]}" if name.endswith(".h") else name
         return (
-            f"NVRTC has no host C++ library: include <cuda/std/{standard}> instead of <{name}>, or compile the family "
-            'with toolchain = "nvcc"'
+            f"NVRTC has no host C++ library: include <{device_header(name)}> instead of <{name}>, or compile the "
+            'family with toolchain = "nvcc"'
         )
     if name and "@" in name:
         return f'{name} contains a CMake placeholder: declare syntax = "cmake" for the group or the family'

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
+from jitlto.build.compilers import nvcc
 from jitlto.config import Config
 from jitlto.cuda import device, driver, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
@@ -74,6 +75,7 @@ def diagnose() -> Diagnosis:
     diagnosis = Diagnosis()
     _packages(diagnosis)
     nvrtc, linker = _find_toolchain_versions(diagnosis)
+    _nvcc(diagnosis)
     _compatibility(diagnosis, nvrtc, linker)
     _driver(diagnosis, linker)
     settings = _settings(diagnosis)
@@ -143,6 +145,18 @@ def _component(
         return None
     diagnosis.require(title, f"{found} at {toolkit.find_library(library) or 'an unknown place'}")
     return found
+
+
+def _nvcc(diagnosis: Diagnosis) -> None:
+    """Add nvcc, its host compiler and its headers; only families with ``toolchain = "nvcc"`` need them."""
+    try:
+        compiler = nvcc.Compiler()
+    except ToolchainError as error:
+        diagnosis.mention("nvcc", f'{error.what} (only toolchain = "nvcc" needs it)', False, error.hint)
+        return
+    diagnosis.mention("nvcc", f"{compiler.version} at {compiler.path}")
+    diagnosis.mention("host compiler", f"{compiler.host_version} at {compiler.host_path}")
+    diagnosis.mention("nvcc's headers", ", ".join(map(str, compiler.toolkit_headers)))
 
 
 def _compatibility(diagnosis: Diagnosis, nvrtc: Version | None, nvjitlink: Version | None) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jitlto.build.compilers.nvcc import Compiler
 from jitlto.cli import cli
+from jitlto.errors import ToolchainError
 from tests.runtime.discovery.test_entry_points import install_mini, site
 from tests.support.commands import jitlto, jitlto_process
 from tests.support.distributions import install
@@ -78,6 +80,20 @@ def test_settings_that_are_none_are_findings_among_the_others() -> None:
     assert set(bad) == {"JITLTO_CACHE", "JITLTO_MAX_LOADED", "JITLTO_CACHE_SIZE"}
     assert "readonly" in str(bad["JITLTO_CACHE"]["remedy"])
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
+
+
+def test_nvcc_and_its_host_compiler_are_named_and_not_required(tmp_path: Path) -> None:
+    found = {f["name"]: f for f in _findings()}
+    try:
+        compiler = Compiler()
+    except ToolchainError as error:
+        assert error.what in str(found["nvcc"]["value"])
+        pytest.skip(error.what)
+    assert str(compiler.version) in str(found["nvcc"]["value"])
+    assert compiler.host_path in str(found["host compiler"]["value"])
+    assert str(compiler.toolkit_headers[0]) in str(found["nvcc's headers"]["value"])
+    without = {f["name"]: f for f in _findings(NVCC_CCBIN=str(tmp_path / "none"))}
+    assert without["nvcc"]["ok"] is without["nvcc"]["required"] is False
 
 
 def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(site: Path, mini_path: Path) -> None:

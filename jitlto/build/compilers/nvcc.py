@@ -60,6 +60,11 @@ class Compiler:
     Args:
         environment: Has ``PATH``, ``LD_LIBRARY_PATH`` and ``NVCC_CCBIN``; by default the process's own.
 
+    Attributes:
+        path, host_path: Where nvcc and its host compiler are.
+        host_version: What the host compiler says of itself.
+        toolkit_headers: The toolkit's include directories.
+
     Raises:
         ToolchainError: If nvcc or a host compiler is missing or does not run.
     """
@@ -79,13 +84,13 @@ class Compiler:
         nvcc = toolkit.find_binary("nvcc")
         if nvcc is None:
             raise ToolchainError("nvcc is not installed", code="toolchain-missing", hint=_INSTALL)
-        self._host = _find_host_compiler(environment)
+        self._host = self.host_path = _find_host_compiler(environment)
         text = self._query([nvcc, "--version"], _INSTALL)
         release = re.search(r"release (\d+\.\d+)", text)
         if release is None:
             raise ToolchainError("nvcc prints no version", code="toolchain-failed", where=nvcc, hint=_INSTALL)
         self.version = Version.parse(release[1])
-        host = self._query([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
+        self.host_version = host = self._query([self._host, "--version"], _INSTALL_HOST).partition("\n")[0]
         machine = self._query([self._host, "-dumpmachine"], _INSTALL_HOST).strip()
         front_end = self._query([self._host, "-print-prog-name=cc1plus"], _INSTALL_HOST).strip()
         builds = [toolkit.file_id(Path(program)) for program in (self._host, front_end) if Path(program).is_file()]
@@ -96,7 +101,8 @@ class Compiler:
         if folder is None:
             raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
         self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
-        self._roots = _include_roots(settings)
+        self.path = Path(folder[1]) / "nvcc"
+        self.toolkit_headers = self._roots = _include_roots(settings)
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
         self._search = SearchPath(self._roots, host_directories(verbose))
         self._hashes: dict[str, str | None] = {}

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -220,6 +223,21 @@ def test_a_missing_header_is_named(planner: Planner) -> None:
 def test_a_host_header_gets_the_advice_to_include_its_cuda_twin(planner: Planner) -> None:
     with raises(CompileError, "compile-missing-header", hint="include <cuda/std/limits>"):
         planner.add_source("#include <limits>\n" + OP).plan()
+
+
+def test_a_source_with_a_host_header_can_be_compiled_by_nvcc_as_the_advice_says(
+    planner: Planner, tmp_path: Path
+) -> None:
+    source = tmp_path / "op.cu"
+    source.write_text("#include <cstdint>\n" + ALONE)
+    with pytest.raises(CompileError) as caught:
+        planner.add_source(source.read_text()).plan()
+    command = re.search(r"`(nvcc [^`]+)`", caught.value.hint or "")
+    assert command is not None
+    if shutil.which("nvcc") is None:
+        pytest.skip("there is no nvcc")
+    subprocess.run([*command[1].split(), str(source), "-o", str(tmp_path / "op.fatbin")], check=True)
+    assert "add_ltoir" in (caught.value.hint or "")
 
 
 def test_files_of_the_machine_cannot_be_included(planner: Planner, tmp_path: Path) -> None:
