@@ -12,9 +12,10 @@ from typing import Literal
 from jitlto.build import validate
 from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
+from jitlto.model.compatibility import mixed_compilers
 from jitlto.model.family_record import FamilyRecord, PartRecord
-from jitlto.model.fragment import Fragment, FragmentKey
-from jitlto.model.text import pluralize
+from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
+from jitlto.model.text import describe_differences, pluralize
 from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
 
@@ -75,6 +76,7 @@ def merge_databases(
             if family.includes is not None:
                 check_interfaces(record, planned, parts_includes)
             merger.advice += validate.check_fragments(record, planned)
+            merger.advice += _report_mixed(record.name, planned)
         blobs = {
             image.sha256: source.read(image)
             for family in families
@@ -168,8 +170,9 @@ class _Merger:
                 if source.fragments(family):
                     other, path = seen.setdefault(family, (identity, source.path))
                     if other != identity:
+                        theirs, ours = describe_differences(other, identity)
                         self._fail_or_advise(
-                            f"family {family} was compiled by {other} in {path}, and by {identity} in {source.path}",
+                            f"family {family} was compiled by {theirs} in {path}, and by {ours} in {source.path}",
                             code="build-mixed-compilers",
                             hint="build all parts with the same compiler, or mix them with --allow-mixed",
                             allowed="mixed as requested" if self.allow_mixed else None,
@@ -232,6 +235,16 @@ class _Merger:
         if allowed is None:
             raise BuildError(what, code=code, hint=hint)
         self.advice.append(f"{what}: {allowed}")
+
+
+def _report_mixed(family: str, fragments: Sequence[Fragment]) -> Iterable[str]:
+    """Report LTO-IR of several CUDA majors, and what becomes of kernels that contain it."""
+    if versions := mixed_compilers(fragments):
+        without = sum(not any(fragment.images_of(ImageKind.PTX)) for fragment in fragments)
+        how = "link as PTX, without LTO"
+        if without:
+            how = f"do not link if they contain a fragment without PTX, of which there are {without}"
+        yield f"{family} holds LTO-IR made by CUDA {versions}, which does not link together: kernels of both {how}"
 
 
 def _find_difference(one: _Family, other: _Family) -> str | None:

@@ -206,9 +206,20 @@ def select_images(fragments: Iterable[Fragment], target: LinkTarget) -> tuple[Im
     """Select the image of each fragment to link, in link order.
 
     Raises:
-        VersionError, ArchitectureError: As :func:`select_image`.
+        VersionError, ArchitectureError: As :func:`select_image`, or if compilers of two CUDA majors made them and one
+            has no PTX.
     """
+    fragments = list(fragments)
     kind = ImageKind.LTOIR if target.link_mode == "lto" else ImageKind.PTX
+    mixed = mixed_compilers(fragments)
+    without = next((f for f in fragments if not any(f.images_of(ImageKind.PTX))), None)
+    if target.foreign and mixed and without:
+        raise VersionError(
+            f"LTO-IR made by CUDA {mixed} does not link together, and {without.key} has no PTX",
+            code="link-version-mixed",
+            hint=f"build the whole family with one CUDA major: for nvJitLink {target.nvjitlink} with CUDA "
+            f"{target.nvjitlink.major}; or with ptx among its images",
+        )
     return tuple(select_image(each, kind, target.linked_for, target.nvjitlink) for each in fragments)
 
 
@@ -252,6 +263,12 @@ def select_image(fragment: Fragment, kind: ImageKind, target: Architecture, link
     return max(fitting, key=lambda image: image.architecture)
 
 
+def mixed_compilers(fragments: Iterable[Fragment]) -> str:
+    """Return the versions of the compilers that made the fragments' LTO-IR, if of several CUDA majors, else nothing."""
+    images = [image for fragment in fragments for image in fragment.images_of(ImageKind.LTOIR)]
+    return _versions(images) if len({image.version.major for image in images}) > 1 else ""
+
+
 def can_read(image: Image, linker: Version) -> bool:
     """Return whether nvJitLink ``linker`` reads an image."""
     if image.kind is ImageKind.LTOIR:
@@ -268,8 +285,13 @@ def _remedies(compiler: Version, linker: Version) -> str:
         )
     return (
         f"install an nvJitLink of at least {compiler} ({toolchain_hint(compiler, linker)}), "
-        f"or build the family with a compiler no newer than {linker}"
+        f"or build the family with {compiler_for(compiler, linker)}"
     )
+
+
+def compiler_for(made: Version, linker: Version) -> str:
+    """Return which compiler nvJitLink ``linker`` needs instead of the one of version ``made``."""
+    return f"CUDA {linker.major}, no newer than {linker}" if made < linker else f"a compiler no newer than {linker}"
 
 
 def toolchain_hint(wanted: Version, linker: Version) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 _LONGEST = 200  # characters of a value in a message
+_DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{20,}\b")
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -43,6 +45,22 @@ def suggest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
     near = difflib.get_close_matches(name, list(known), 1)
     return f"did you mean {near[0]!r}?" if near else otherwise
+
+
+def shorten_digests(text: str) -> str:
+    """Return a text for people: of digests the first 12 digits.
+
+    >>> shorten_digests("nvrtc 13.5 feebac3bea344e6c9165cc1c1019c5ce1bcaef62")
+    'nvrtc 13.5 feebac3bea34'
+    """
+    return _DIGEST.sub(r"\1", text)
+
+
+def describe_differences(one: str, other: str) -> tuple[str, str]:
+    """Return, for each of two identities of compilers, the lines that the other lacks, with short digests."""
+    lines = [text.splitlines() for text in (one, other)]
+    mine, theirs = ("; ".join(line for line in each if line not in rest) for each, rest in (lines, lines[::-1]))
+    return shorten_digests(mine or one), shorten_digests(theirs or other)
 
 
 def format_bytes(count: int) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError, VersionError
-from jitlto.model.compatibility import can_read, toolchain_hint
+from jitlto.model.compatibility import can_read, compiler_for, toolchain_hint
 from jitlto.model.enumeration import Kernel
 from jitlto.model.fragment import Fragment, ImageKind
 from jitlto.model.versions import Architecture
@@ -63,7 +63,7 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
     remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer ({toolchain_hint(made, linker)})"
-    remedy += f", or build them with a compiler no newer than {linker}" if some else ""
+    remedy += f", or build them with {compiler_for(made, linker)}" if some else ""
     if mode == "ptx" and not some:
         remedy = 'link the LTO-IR instead: --mode lto; or build with images = ["ltoir", "ptx"] in family.toml'
     if mode == "lto" and all(any(can_read(i, linker) for i in f.images_of(ImageKind.PTX)) for f in unreadable):

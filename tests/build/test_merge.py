@@ -299,6 +299,14 @@ def test_parts_of_different_compilers_are_refused_or_mixed_as_requested(hand: Wh
     report = merge_databases([one, other], tmp_path / "merged", allow_mixed=True)
     assert report.fragments == hand.fragments
     assert "nvrtc 12.8.93" in report.advice[0]
+    assert len(report.advice) == 2  # with that on the matrix
+    # Of another CUDA major, what becomes of kernels is said too.
+    images = [structs.replace(image, version=Version(13, 0)) for image in hand.fragments[1].images]
+    foreign = structs.replace(hand.fragments[1], images=tuple(images))
+    changed = replace(hand, fragments=(hand.fragments[0], foreign, *hand.fragments[2:]))
+    other = changed.part(tmp_path / "other", "2/2", keys, toolchains=(("f", "nvrtc 13.0.48"),))
+    advice = merge_databases([one, other], tmp_path / "merged", allow_mixed=True).advice
+    assert any("CUDA 12.9 and 13.0" in text and "PTX" in text for text in advice)
     # Who compiled nothing mixes nothing.
     idle = hand.part(tmp_path / "idle", "3/3", [], toolchains=(("f", "nvrtc 12.8.93"),))
     merge_databases([one, two, idle], tmp_path / "merged")

@@ -7,17 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jitlto.cuda import toolkit
+from jitlto.errors import VersionError
 from jitlto.model.compatibility import (
     can_link_for,
+    choose_target,
     is_known,
     linkable_architectures,
     ltoir_links,
     newest_below,
     newest_ptx_isa,
     runs_on,
+    select_images,
 )
+from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role
 from jitlto.model.prediction import cubin_loads, oldest_toolkit, ptx_compiles
 from jitlto.model.versions import Architecture, Version
+from tests.support.errors import raises
 
 architectures = st.builds(Architecture, st.integers(50, 199), st.sampled_from(["", "a", "f"]))
 plain = st.builds(Architecture, st.integers(50, 199), st.just(""))
@@ -150,3 +155,22 @@ def test_a_driver_compiles_the_ptx_of_releases_that_are_no_newer(linker: Version
         assert ptx_compiles(newest_ptx_isa(linker), driver)
     elif newest_ptx_isa(linker) != newest_ptx_isa(driver):
         assert not ptx_compiles(newest_ptx_isa(linker), driver)
+
+
+def made_by(*versions: str, ptx: bool = True) -> list[Fragment]:
+    def images(version: str) -> tuple[Image, ...]:
+        how = Architecture(75), "0" * 64, 1, "nvrtc", Version.parse(version)
+        both = Image(ImageKind.LTOIR, *how), Image(ImageKind.PTX, *how, Version(8, 0))
+        return both if ptx else both[:1]
+
+    return [Fragment(FragmentKey.make("f", f"g{v}", {}), Role.DEVICE, "", (), (), (), images(v)) for v in versions]
+
+
+def test_fragments_of_two_majors_link_as_ptx_or_not_at_all() -> None:
+    linker, target = Version.parse("13.5"), Architecture(90)
+    mixed = made_by("12.9", "13.5")
+    chosen = choose_target(mixed, "lto", target, linker, requested=True)
+    assert [image.kind for image in select_images(mixed, chosen)] == [ImageKind.PTX, ImageKind.PTX]
+    bare = made_by("12.9", "13.5", ptx=False)
+    with raises(VersionError, "link-version-mixed", "12.9 and 13.5", "f/g12.9[]", hint="CUDA 13"):
+        select_images(bare, choose_target(bare, "lto", target, linker, requested=True))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.model.text import abbreviate, pluralize, suggest
+from jitlto.model.text import abbreviate, describe_differences, pluralize, shorten_digests, suggest
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,24 @@ from jitlto.model.text import abbreviate, pluralize, suggest
 )
 def test_a_number_of_things(count: int, what: str, said: str) -> None:
     assert pluralize(count, what) == said
+
+
+def test_digests_are_short_for_people() -> None:
+    digest = "feebac3bea344e6c9165cc1c1019c5ce1bcaef62"
+    assert shorten_digests(f"nvrtc 13.5 {digest}, {2 * digest[:32]}") == "nvrtc 13.5 feebac3bea34, feebac3bea34"
+    assert shorten_digests("0x0123456789ab deadbeef") == "0x0123456789ab deadbeef"
+
+
+def test_of_two_compilers_only_what_differs_is_named() -> None:
+    assert describe_differences(f"nvcc\nrelease 13.0\n{40 * 'a'}", f"nvcc\nrelease 13.1\n{40 * 'a'}") == (
+        "release 13.0",
+        "release 13.1",
+    )
+    assert describe_differences("nvrtc 13.5 " + 40 * "a", "nvrtc 13.5 " + 40 * "b") == (
+        "nvrtc 13.5 " + 12 * "a",
+        "nvrtc 13.5 " + 12 * "b",
+    )
+    assert describe_differences("nvcc", "nvcc\ngcc 12") == ("nvcc", "gcc 12")
 
 
 def test_the_nearest_name_is_suggested() -> None:

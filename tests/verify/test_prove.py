@@ -11,6 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from jitlto.cuda import nvjitlink
 from jitlto.errors import LinkError, PlanError, VersionError
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels
 from jitlto.model.family_record import FamilyRecord, GroupRecord
@@ -391,6 +392,9 @@ def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: K
     assert "--mode ptx" not in (caught.value.hint or "")
     with raises(VersionError, "link-version-unreadable", "PTX", hint="--mode lto"):
         require_readable(made(ltoir), "ptx", "x.fragdb")
+    older = image(ImageKind.LTOIR, Version(11, 8))
+    with raises(VersionError, "link-version-unreadable", "CUDA 11.8", hint=f"CUDA {nvjitlink.version().major}, "):
+        require_readable(made(older), "lto", "x.fragdb")
 
 
 @st.composite

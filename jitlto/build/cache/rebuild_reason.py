@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 
+from jitlto.model.text import shorten_digests
+
 #: The inputs of a fragment by name: a text of lines (``source``), words (``options``), or hashes by name (``headers``).
 Fields = Mapping[str, str | Mapping[str, str]]
 
@@ -44,7 +46,8 @@ def differences(before: Fields, now: Fields) -> list[str]:
             names = (value if isinstance(value, Mapping) else {} for value in (old, new))
             found += _names(field.removesuffix("s"), *names)
         elif old != new:
-            found.append(_lines(field, old, new) if "\n" in old + new else _words(field, old.split(), new.split()))
+            text = _lines(field, old, new) if "\n" in old + new else _words(field, old.split(), new.split())
+            found.append(shorten_digests(text) if field == "compiler" else text)
     return found
 
 

@@ -25,6 +25,7 @@ from jitlto.build.execution import workers
 from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
 from jitlto.errors import ToolchainError
 from jitlto.model.headers import Source, digest_headers
+from jitlto.model.text import describe_differences
 from jitlto.version import __version__
 
 T = TypeVar("T")
@@ -88,14 +89,13 @@ def check_versions(worker: str, theirs: Mapping[str, str], ours: Mapping[str, st
     """Check that a worker's versions or identities of components, by name, are the client's; else ToolchainError."""
     for name, version in ours.items():
         if theirs.get(name) != version:
-            what = f"worker {worker} has {_spell(name, theirs.get(name))}, the client has {_spell(name, version)}"
+            found, wanted = describe_differences(theirs.get(name) or "none", version)
+            what = f"worker {worker} has {_spell(name, found)}, the client has {_spell(name, wanted)}"
             raise ToolchainError(what, code="toolchain-worker-version", hint=f"install the same {name} on both")
 
 
-def _spell(name: str, version: str | None) -> str:
-    # An identity may have several lines and may begin with the name.
-    text = "; ".join((version or "none").splitlines())
-    return text if text.startswith(name) else f"{name} {text}"
+def _spell(name: str, version: str) -> str:
+    return version if version.startswith(name) else f"{name} {version}"  # an identity may begin with the name
 
 
 def compile_job(job: CompileJob) -> CompileResult:

@@ -22,6 +22,7 @@ from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.errors import ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source, digest_headers
+from jitlto.model.text import shorten_digests
 from jitlto.model.versions import Architecture
 from tests.support.errors import raises
 
@@ -131,7 +132,7 @@ def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
 def test_the_worker_rejects_a_different_compiler() -> None:
     identity = base.find_toolchain("nvrtc").identity
     with ThreadPoolExecutor(1) as pool:
-        names = socket.gethostname(), identity, "nvrtc 1.0 of another build"
+        names = socket.gethostname(), shorten_digests(identity), "nvrtc 1.0 of another build"
         with raises(ToolchainError, "toolchain-worker-version", *names, hint="nvrtc"):
             submit(pool, job(b"", {}, "nvrtc 1.0 of another build"), compile_job).result(timeout=60)
         result = submit(pool, job(b"__global__ void k() {}", {}, identity), compile_job).result(timeout=60)
