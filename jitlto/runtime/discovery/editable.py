@@ -26,7 +26,7 @@ from jitlto.model.header_search import HeaderSearch
 from jitlto.runtime.discovery import lookup_cache
 from jitlto.storage import declaration, files
 from jitlto.storage.cache_dir import CacheDir, FileLock, NoLocksError
-from jitlto.storage.files import SUFFIX, digest_of
+from jitlto.storage.files import GROUP, SUFFIX, digest_of
 from jitlto.storage.source_files import walk_sources
 
 if TYPE_CHECKING:
@@ -72,6 +72,15 @@ def locate_database(installed: InstalledFamily, source: Path, settings: Config) 
     if _read_table(installed, source) is None:
         return _in_tree(installed, source)
     return _built(installed, source, settings)
+
+
+def declared_families(source: Path) -> set[str] | None:
+    """Return the families that a source tree's ``pyproject.toml`` declares now; None if it does not say."""
+    try:
+        project = tomllib.loads((source / "pyproject.toml").read_text("utf-8-sig"))["project"]
+        return None if "entry-points" in project.get("dynamic", ()) else set(project["entry-points"][GROUP])
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def built_databases(settings: Config) -> dict[Path, int]:

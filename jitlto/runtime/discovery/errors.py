@@ -7,7 +7,8 @@ from pathlib import Path
 
 from jitlto.errors import RegistryError
 from jitlto.model.text import suggest
-from jitlto.runtime.discovery import entry_points
+from jitlto.runtime.discovery import editable, entry_points
+from jitlto.runtime.discovery.entry_points import InstalledFamily
 from jitlto.storage.files import SUFFIX
 
 
@@ -24,6 +25,8 @@ def not_in_package(distribution: str, family: str) -> RegistryError:
     """Return the error for a package that is not installed or does not provide a family."""
     wanted, installed = entry_points.canonical_name(distribution), entry_points.families()
     own = [each for each in installed if entry_points.canonical_name(each.distribution) == wanted]
+    if outdated := _outdated_metadata(family, own):
+        return outdated
     if own:
         names = sorted({each.family for each in own})
         return RegistryError(
@@ -54,8 +57,11 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
             code="registry-not-a-family",
             hint="give a family that it holds, and the database separately: jitlto.load(FAMILY, DB), or --db DB",
         )
+    installed = entry_points.families()
+    if outdated := _outdated_metadata(family, installed):
+        return outdated
     packages: dict[str, set[str]] = {}
-    for each in entry_points.families():
+    for each in installed:
         packages.setdefault(each.family, set()).add(each.distribution)
     known = sorted(on_path | packages.keys())
     listed = (f"{name} ({', '.join(sorted(packages[name]))})" if name in packages else name for name in known)
@@ -67,6 +73,27 @@ def unknown(family: str, on_path: set[str]) -> RegistryError:
         + (f"known families: {', '.join(listed)}" if known else seen)
         + "; install the package that provides it, give its database (jitlto.load(FAMILY, DB); on the command line "
         + f"--db DB, or DB in place of the name), or build one: jitlto build {family} -o {family}.fragdb",
+    )
+
+
+def _outdated_metadata(family: str, installed: Iterable[InstalledFamily]) -> RegistryError | None:
+    """Return the error for a family that only the ``pyproject.toml`` of an editable install declares."""
+    for each in installed:
+        if each.source is not None and family in (editable.declared_families(each.source) or ()):
+            return outdated_metadata(each, each.source)
+    return None
+
+
+def outdated_metadata(installed: InstalledFamily, source: Path) -> RegistryError:
+    """Return the error for an editable install whose ``pyproject.toml`` declares other families than its metadata."""
+    declared = editable.declared_families(source) or set()
+    same = [e.family for e in entry_points.families() if e.distribution == installed.distribution]
+    now, then = (", ".join(sorted(names)) or "none" for names in (declared, same))
+    return RegistryError(
+        f"{installed.title} is installed editable: its pyproject.toml declares {now}, the installed metadata {then}",
+        code="registry-outdated-metadata",
+        where=str(source / "pyproject.toml"),
+        hint=f"after a family was added or renamed, install again: pip install -e {source}",
     )
 
 

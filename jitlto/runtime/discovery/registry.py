@@ -209,6 +209,11 @@ class Registry:
             return package.require_location()
         from jitlto.runtime.discovery import editable  # imported lazily: loads the build side
 
+        declared = editable.declared_families(package.source)
+        if declared is not None and package.family not in declared:
+            from jitlto.runtime.discovery import errors
+
+            raise errors.outdated_metadata(package, package.source)
         return editable.ensure_database(package, package.source, self.settings)
 
     def of_package(self, package: InstalledFamily) -> DatabaseFile:

@@ -13,7 +13,7 @@ import pytest
 
 import jitlto
 from jitlto import config
-from jitlto.errors import DatabaseError
+from jitlto.errors import DatabaseError, RegistryError
 from jitlto.runtime import session
 from jitlto.runtime.discovery import editable, entry_points
 from jitlto.runtime.discovery.installed import installed_families
@@ -328,3 +328,13 @@ def test_a_direct_url_that_names_no_source_tree_is_an_ordinary_install(
     (site / "my_package").mkdir()
     (site / "my_package" / "fragments.fragdb").write_bytes(mini_path.read_bytes())
     assert anew().database.path == site / "my_package" / "fragments.fragdb"
+
+
+def test_a_family_renamed_in_an_editable_package_is_found_after_another_install(source: Path) -> None:
+    """Under the new name and under the old one, with the package named or not."""
+    path = source / "pyproject.toml"
+    path.write_text(path.read_text().replace("mini = ", "renamed = "))
+    for name in ("renamed", "mini"):
+        for package in (None, "my-package"):
+            with raises(RegistryError, "registry-outdated-metadata", "renamed", "mini", hint="pip install -e"):
+                jitlto.family(name, distribution=package)
