@@ -476,7 +476,7 @@ def test_a_build_killed_at_any_moment_can_be_resumed(tmp_path: Path, workers: Pr
         assert build(families, output, cache=cache, executor=NoCompiler()).compiled == 0
         outcomes[report.compiled] += 1
         shutil.rmtree(directory)
-    assert len(outcomes) > min(3, KILLS - 1), f"the moments were not random enough: {outcomes}"
+    assert len(outcomes) > min(2, KILLS - 1), f"the moments were not random enough: {outcomes}"
 
 
 class _nothing:  # noqa: N801 - stands for a context without a value

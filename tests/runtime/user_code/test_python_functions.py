@@ -46,8 +46,11 @@ def _why_not() -> str | None:
         return "numba-cuda is not installed"
     from numba import cuda
 
+    def same(x: float) -> float:
+        return x
+
     try:
-        cuda.compile(lambda x: x, "float32(float32)", device=True, abi="c", cc=(7, 5))
+        cuda.compile(same, "float32(float32)", device=True, abi="c", cc=(7, 5))
     except Exception as error:  # noqa: BLE001 - whatever is wrong with it
         return f"Numba does not work here: {error}"
     return None
@@ -435,7 +438,6 @@ def test_a_second_process_imports_no_numba_and_compiles_nothing(
             import sys
             from cuda.bindings import nvrtc
             from jitlto.runtime.family import load
-            from tests.runtime.user_code.test_python_functions import planned
 
             def refuse(*arguments):
                 raise SystemExit("compiled again")
@@ -445,13 +447,14 @@ def test_a_second_process_imports_no_numba_and_compiles_nothing(
 
             if sys.argv[2] == "again":
                 nvrtc.nvrtcCreateProgram = refuse
-            plan = planned(load("transform", sys.argv[1]), square, "user_transform", data_type="float")
+            planner = load("transform", sys.argv[1]).planner(data_type="float").add_function(square, "user_transform")
+            plan = planner.plan(arch="sm_90")
             print(plan.digest, "numba" in sys.modules)
             """
         )
     )
     monkeypatch.setenv("JITLTO_CACHE_DIR", str(tmp_path / "cache"))
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     digests = []
     for time in ("first", "again"):
         command = [sys.executable, str(script), str(shipped_path), time]
