@@ -35,6 +35,8 @@ class Kind(StrEnum):
     EXCLUDED = "excluded"
     #: Fragments of one kernel with different values of a parameter, so that callers cannot set it. Not a failure.
     MIXED = "mixed"
+    #: Fragments of one group whose code is the same, although their keys differ. Not a failure.
+    SAME_CODE = "same-code"
     #: An inline function that two fragments of a kernel define differently.
     DEFINITION = "definition"
     #: A family whose inline functions could not be compared. Not a failure.

@@ -28,6 +28,7 @@ from jitlto.model.text import pluralize
 from jitlto.model.types import is_same_value
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.findings import Finding, Kind, message_of
+from jitlto.verify.same_code import find_same_code
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ def prove(
     if reached or not is_shared:
         (notes if callers else failures).extend(_unused(family.index, fragments, reached, reached_or_failed))
     notes += _mixed(planned)
+    notes += find_same_code(fragments)
     excluded, gaps = _gaps(family.record, planned, ends)
     notes += excluded
     (failures if complete else notes).extend(gaps)
