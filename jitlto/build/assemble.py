@@ -10,7 +10,7 @@ from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, parameter_types
-from jitlto.model.type_spelling import is_same_type
+from jitlto.model.type_spelling import canonical_spelling, is_same_type
 from jitlto.model.types import Parameter, find_scalar
 
 
@@ -27,7 +27,7 @@ def assemble(rendered: RenderedSource, compiled: CompiledSource) -> tuple[Fragme
     kernels = [symbol for symbol in compiled.provides if symbol.kind is SymbolKind.KERNEL]
     if rendered.group.role is Role.ENTRYPOINT:
         entry = _find_entry(rendered, kernels)
-        signature = _make_signature(rendered, entry, dict(compiled.kernels)[entry])
+        signature = _make_signature(rendered, entry, compiled)
     else:
         entry, signature = "", ()
         _check_device(rendered, kernels, compiled.provides)
@@ -80,38 +80,66 @@ def _check_device(rendered: RenderedSource, kernels: list[Symbol], provides: tup
         raise BuildError(what, code="build-nothing-provided", where=rendered.origin, hint=hint)
 
 
-def _make_signature(rendered: RenderedSource, kernel: str, sizes: tuple[tuple[int, int], ...]) -> tuple[Parameter, ...]:
+def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSource) -> tuple[Parameter, ...]:
+    """Return a kernel's parameters: types from the compiler, names from ``params`` or else from its definition."""
+    sizes = dict(compiled.kernels)[kernel]
+    found = dict(compiled.parameters).get(kernel, ((None, None),) * len(sizes))
     mangled = parameter_types(kernel)  # None: extern "C"
+    actual: list[str | None] = [type_ for _, type_ in found] if mangled is None else [*mangled]
+    if actual == ["void"]:
+        actual = []
     declared = [_split_declaration(text, rendered) for text in rendered.params]
-    if mangled == ["void"]:
-        mangled = []
-    types = mangled if mangled is not None else [type_ for type_, _ in declared]
-    names = [name for _, name in declared] or [f"arg{number}" for number in range(len(types))]
+    names = [name for _, name in declared]
+    names = names or [name or f"arg{number}" for number, (name, _) in enumerate(found)]
 
     def error(what: str, hint: str = "correct params or the kernel", code: str = "build-params-mismatch") -> BuildError:
         return BuildError(what, code=code, where=f"{rendered.origin}, kernel {demangle(kernel)}", hint=hint)
 
-    if len(types) != len(sizes) or len(names) != len(types):
-        untyped = '; the name of an extern "C" kernel has no types' if mangled is None else ""
-        what = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}{untyped}"
-        raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
+    if len(names) != len(sizes) or len(actual) != len(sizes):
+        what = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
+        raise error(what, "list every parameter of the kernel in params, in order, or remove params")
     if len(set(names)) != len(names):
         what = f"duplicate name in params: {', '.join(names)}"
         raise error(what, "give each parameter a different name", "build-params-duplicate")
-    for (type_, name), actual in zip(declared, types, strict=False):
-        if not is_same_type(type_, actual):
-            raise error(f"parameter {name!r} is declared as {type_}, but the kernel takes {actual}")
-    for type_, name, (size, _) in zip(types, names, sizes, strict=True):
-        known = find_scalar(type_)
-        expected = 8 if type_.rstrip().endswith(("*", "&")) else known.size if known else size
-        if expected != size:
-            raise error(f"parameter {name!r} of type {type_} has {expected} bytes, but the kernel takes {size}")
-    return tuple(Parameter(name, type_, *layout) for name, type_, layout in zip(names, types, sizes, strict=True))
+    made = []
+    for name, type_, stated, layout in zip(
+        names, actual, [type_ for type_, _ in declared] or [None] * len(names), sizes, strict=True
+    ):
+        chosen = stated or type_
+        if chosen is None:
+            counts = f"the kernel takes {len(sizes)} parameters, but params declares {len(declared)}"
+            what = f'{counts}; the type of {name!r} is not known, for the name of an extern "C" kernel has no types'
+            raise error(what, 'list every parameter of the kernel in params, in order, as "type name"')
+        if type_ and stated and not _may_declare(stated, type_, is_c=mangled is None):
+            raise error(f"parameter {name!r} is declared as {stated}, but the kernel takes {type_}")
+        known = find_scalar(chosen)
+        expected = 8 if chosen.rstrip().endswith(("*", "&")) else known.size if known else layout[0]
+        if expected != layout[0]:
+            raise error(f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {layout[0]}")
+        # The compiler's type, unless params narrows it.
+        is_same = type_ is not None and (stated is None or is_same_type(stated, type_))
+        made.append(Parameter(name, type_ if type_ and is_same else chosen, *layout))
+    return tuple(made)
 
 
-def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str, str]:
-    match = re.fullmatch(r"\s*(.+?[\s*&])\s*([A-Za-z_]\w*)\s*", text, re.S)
+def _may_declare(declared: str, actual: str, *, is_c: bool) -> bool:
+    """Return whether ``params`` may declare a type for a parameter: its own, or a pointer to something for ``void*``.
+
+    The compiler tells the types of an ``extern "C"`` kernel's structures by other names than the author may use.
+    """
+    if is_same_type(declared, actual):
+        return True
+    pointers = declared.count("*"), actual.count("*")
+    base, real = (canonical_spelling(text).rstrip("*").removesuffix(" const").strip() for text in (declared, actual))
+    if real == "void" and pointers == (1, 1):
+        return "const" in declared or "const" not in actual
+    return is_c and pointers[0] == pointers[1] and not find_scalar(base) and not find_scalar(real)
+
+
+def _split_declaration(text: str, rendered: RenderedSource) -> tuple[str | None, str]:
+    """Return the type, None if there is none, and the name in an entry of ``params``."""
+    match = re.fullmatch(r"\s*(.+?[\s*&])?\s*([A-Za-z_]\w*)\s*", text, re.S)
     if not match:
-        hint = 'write "type name", such as "const float* dataset"'
+        hint = 'write a name, or a type and a name, such as "const float* dataset"'
         raise BuildError(f"invalid params entry {text!r}", code="build-params-syntax", where=rendered.origin, hint=hint)
-    return match[1].strip(), match[2]
+    return match[1] and match[1].strip(), match[2]

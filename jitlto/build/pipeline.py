@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,15 +12,17 @@ from pathlib import Path
 from jitlto.build import shards, validate
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.scheduler import CompileRequest, Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
-from jitlto.build.failures import FailedFragmentsError, Failure, group_failures
+from jitlto.build.failures import FailedFragmentsError, group_failures
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
@@ -91,9 +93,13 @@ def build(
     requests = sources.select(shard, recorded or {})
     observer.started([request.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
-    outcome = _compile(requests, begin, jobs, executor, cache, observer, keep_going=keep_going)
+    made = _Assembled()
+    outcome = _compile(requests, begin, jobs, executor, cache, observer, made.add, keep_going=keep_going)
     observer.phase("check")
-    made = _assemble(sources, requests, outcome, keep_going=keep_going)
+    _check_failures(sources, requests, outcome)
+    for position in sorted(outcome.sources):
+        request = requests[position]
+        made.includes[request.key] = request.config.surely_included(request.rendered.source)
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
@@ -110,6 +116,7 @@ def _compile(
     executor: Executor | None,
     cache: Cache | None,
     observer: Observer,
+    accept: Callable[[RenderedSource, CompiledSource], object],
     *,
     keep_going: bool,
 ) -> Outcome:
@@ -119,7 +126,7 @@ def _compile(
             pool.check({r.config.toolchain.name: r.config.toolchain.identity for r in requests})
         submit = partial(transport.submit, pool, run=transport.compile_job)
         width = max(1, jobs or transport.capacity(pool))
-        outcome = Scheduler(submit, width, cache, observer, begin, keep_going=keep_going).run(requests)
+        outcome = Scheduler(submit, width, cache, observer, begin, accept, keep_going=keep_going).run(requests)
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
@@ -135,31 +142,28 @@ class _Assembled:
     fragments: list[Fragment] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
     includes: dict[FragmentKey, frozenset[str]] = field(default_factory=dict)
-    advice: list[str] = field(default_factory=list)
+    advice: dict[str, str] = field(default_factory=dict)  # by group
+
+    def add(self, rendered: RenderedSource, compiled: CompiledSource) -> None:
+        """Create the fragment of a compiled source, as soon as it is compiled."""
+        fragment, images = assemble(rendered, compiled)
+        self.fragments.append(fragment)
+        self.blobs.update(images)
+        unknown = [p.name for number, p in enumerate(fragment.signature) if p.name == f"arg{number}"]
+        if unknown and not rendered.params:
+            kernel = f"{rendered.key.family}/{rendered.key.group}"
+            text = (
+                f"{kernel}: the kernel's parameters are called {', '.join(unknown)}, because their names are not known"
+            )
+            self.advice[kernel] = f"{text}; name them in params"
 
 
-def _assemble(
-    sources: RenderedFamilies, requests: Sequence[CompileRequest], outcome: Outcome, *, keep_going: bool
-) -> _Assembled:
-    """Create fragments from compiled sources; raise the failures of all steps so far."""
-    made = _Assembled()
+def _check_failures(sources: RenderedFamilies, requests: Sequence[CompileRequest], outcome: Outcome) -> None:
+    """Raise the failures of all steps so far."""
     failed = [*sources.failures, *(failure for _, failure in outcome.failures)]
-    for position, compiled in sorted(outcome.sources.items()):
-        request = requests[position]
-        try:
-            fragment, images = assemble(request.rendered, compiled)
-        except BuildError as error:
-            if not keep_going:
-                raise
-            failed.append(Failure(request.rendered, error))
-            continue
-        made.fragments.append(fragment)
-        made.blobs.update(images)
-        made.includes[fragment.key] = request.config.surely_included(request.rendered.source)
     if failed:
         tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in requests]
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))
-    return made
 
 
 def _validate(
@@ -167,7 +171,7 @@ def _validate(
 ) -> tuple[tuple[str, ...], PartRecord | None]:
     """Check the fragments of each family, and those that it uses, against each other; for a shard, the merge does."""
     records = [record.with_used(sources.records) for record in sources.records.values()]
-    advice = [*sources.advice, *sorted(made.advice)]
+    advice = [*sources.advice, *(text for _, text in sorted(made.advice.items()))]
     if shard is not None:
         digests, identities = sources.source_digests(), sources.toolchain_identities()
         part = shards.make_part_record(shard, digests, records, made.includes, identities, advice)

@@ -16,6 +16,7 @@ from jitlto.cuda.diagnostics import find_further_header, find_hint, make_source_
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source, split_leading_includes
+from jitlto.model.kernel_probe import strip_probe
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import ANCHOR, Module, parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -151,17 +152,18 @@ def anchor(text: bytes, version: Version) -> bytes:
     """
     if version >= _SEED:
         return b""
-    name = ANCHOR + hashlib.sha256(text).hexdigest()
+    name = ANCHOR + hashlib.sha256(strip_probe(text)).hexdigest()
     return f'\nextern "C" __device__ void {name}() {{}}\n'.encode()
 
 
 def program_name(source: Source) -> str:
     """Return the name under which NVRTC sees a source: from its text alone.
 
-    Names of internal symbols are made from it, and a header that the compiler does not read must not change them. The
-    linked kernel carries them, so it is short; where two of them are equal, the symbols still are local to a fragment.
+    Names of internal symbols are made from it: neither a header that the compiler does not read nor a probe, which
+    generates no code, must change them. The linked kernel carries them, so it is short; where two of them are equal,
+    the symbols still are local to a fragment.
     """
-    return _name_program(source.text)
+    return _name_program(strip_probe(source.text))
 
 
 def _name_program(text: bytes) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.execution.events import Observer, Span
-from jitlto.build.pipeline import build
+from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.rendered_families import family_record
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.model.fragment import FragmentKey, Role
@@ -312,3 +312,77 @@ link = {max_registers = 16}
         mini = family.plan(entry="kern", data_type="float", op_name="twice", arch="sm_90")
         assert (mini.options.max_registers, mini.flags) == (32, ("-lto", "-maxrregcount=32"))
         assert family.plan(entry="other", data_type="float", arch="sm_90").options.max_registers == 16
+
+
+C_KERNEL = """typedef {{data_type}} value_t;
+struct shape { int rows, columns; };
+extern "C" __global__ void kern(value_t* x, const void* data, shape s, unsigned n) { x[n] = s.rows; }
+"""
+
+
+def signature(report: BuildReport) -> list[str]:
+    with FragmentDatabase(report.path) as database:
+        return [str(p) for p in next(f for f in database.fragments() if f.key.group == "kern").signature]
+
+
+@pytest.mark.parametrize(
+    ("params", "expected"),
+    [
+        ("", ["double* x", "void const* data", "shape s", "unsigned int n"]),
+        ('params = ["out", "data", "s", "n"]', ["double* out", "void const* data", "shape s", "unsigned int n"]),
+        (
+            'params = ["{{data_type}}* x", "const float* data", "shape_t s", "uint32_t n"]',
+            ["double* x", "const float* data", "shape_t s", "unsigned int n"],
+        ),
+    ],
+)
+def test_params_rename_and_narrow_what_the_compiler_tells(
+    build_family: BuildFamily, params: str, expected: list[str]
+) -> None:
+    toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', params)
+    toml = toml.partition("[device.op]")[0]
+    assert signature(build_family(changed(family__toml=toml, kern__cu__jinja=C_KERNEL))) == expected
+
+
+@pytest.mark.parametrize(
+    ("params", "names"),
+    [
+        ('["x", "data", "s"]', ["4 parameters", "declares 3"]),
+        ('["x", "data", "s", "int n"]', ["'n'", "int", "unsigned int"]),
+        ('["float* x", "data", "s", "n"]', ["'x'", "float*", "double*"]),
+        ('["x", "float* data", "s", "n"]', ["'data'", "float*", "void const*"]),
+        ('["x", "data", "s", "s"]', ["s, s"]),
+    ],
+)
+def test_params_that_contradict_the_compiler_stop_the_build_at_the_first_compile(
+    tmp_path: Path, params: str, names: list[str]
+) -> None:
+    toml = MINI["family.toml"].replace('["{{data_type}}* x", "unsigned n"]', params).partition("[device.op]")[0]
+    files = changed(
+        family__toml=toml, kern__cu__jinja=C_KERNEL, kern__json='{"data_type": "double", "n": ["1", "2", "3"]}'
+    )
+    files["family.toml"] = toml.replace('["data_type"]', '["data_type", "n"]')
+    files["kern.cu.jinja"] += "// {{n}}\n__device__ int only_{{n}};\n"
+    compiled: list[FragmentKey] = []
+
+    class Observed(Observer):
+        def compiled(self, span: Span) -> None:
+            compiled.append(span.key)
+
+    with pytest.raises(BuildError) as caught:
+        build(
+            [declaration.load_family(write_family(tmp_path, files))], tmp_path / "f.fragdb", jobs=1, observer=Observed()
+        )
+    assert caught.value.code in ("build-params-mismatch", "build-params-duplicate")
+    assert [name for name in names if name not in str(caught.value)] == []
+    assert compiled == []
+
+
+def test_parameters_whose_names_are_not_known_are_advised_to_be_named(build_family: BuildFamily) -> None:
+    toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', "").partition("[device.op]")[0]
+    kernel = "#define TWO {{data_type}}* x, unsigned n\n__global__ void kern(TWO) { x[n] = 0; }\n"
+    report = build_family(changed(family__toml=toml, kern__cu__jinja=kernel))
+    assert signature(report) == ["double* arg0", "unsigned int arg1"]
+    (advice,) = report.advice
+    assert "mini/kern" in advice
+    assert "arg0, arg1" in advice

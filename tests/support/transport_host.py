@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 import shutil
 import subprocess
 from functools import cache
@@ -96,8 +97,9 @@ class Host:
     @property
     def parameters(self) -> list[tuple[str, str]]:
         """Type and name of each of the kernel's parameters."""
-        entry = next(r for r in self.rendered if r.params)
-        return [tuple(p.rsplit(" ", 1)) for p in entry.params]  # type: ignore[misc]
+        text = (self.family.path.parent / "transport_kernel.cuh").read_text("utf-8")
+        listed = re.findall(r"transport_kernel\(([^)]*)\)", text)[-1].replace("__restrict__ ", "").split(",")
+        return [(type_, name) for type_, _, name in (" ".join(each.split()).rpartition(" ") for each in listed)]
 
     def _library(self, configuration: frozenset[tuple[str, str]]) -> ctypes.CDLL:
         """The kernel of a configuration as a shared library."""

@@ -13,6 +13,8 @@ from typing import Protocol
 
 from jitlto.model.fragment import ImageKind, Symbol
 from jitlto.model.headers import Source
+from jitlto.model.kernel_probe import NO_PROBE, Probe
+from jitlto.model.kernel_text import Parameters
 from jitlto.model.ptx import Module
 from jitlto.model.versions import Architecture, Version
 
@@ -31,6 +33,7 @@ class CompileJob:
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
+    probe: Probe = NO_PROBE  # asks about the parameters of kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,8 @@ class CompiledSource:
     images: tuple[tuple[ImageKind, Architecture, bytes], ...]
     reads: tuple[str, ...]  # names of the headers that the compiler read, or of all given headers if unknown
     log: str  # warnings
+    #: The mangled name of each kernel, with the names and types of its parameters as far as they are known.
+    parameters: tuple[tuple[str, Parameters], ...] = ()
 
     @classmethod
     def from_module(

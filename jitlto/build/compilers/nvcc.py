@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
@@ -25,6 +26,7 @@ from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
+from jitlto.model.kernel_text import read_front_end
 from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.files import temporary_directory
@@ -129,6 +131,7 @@ class Compiler:
             write_source(work, self._top, job.source)
             log, modules = self._ptx(work, job, names, architectures, ImageKind.LTOIR in job.images)
             preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
+            code, stubs = (_read_first(work / _KEPT, f"*.cudafe1.{suffix}") for suffix in ("gpu", "stub.c"))
             texts = [text.encode() for text in modules]
             images = [(ImageKind.PTX, architectures[0], texts[0])] if ImageKind.PTX in job.images else []
             if ImageKind.LTOIR in job.images:
@@ -136,7 +139,9 @@ class Compiler:
                     ltoir = _kept(work / _KEPT, job.source, architectures, architecture, ".ltoir")
                     images.append((ImageKind.LTOIR, architecture, nvfatbin.wrap_ltoir(ltoir, architecture)))
         module = nvrtc.merge_modules(architectures, [parse_ptx(text) for text in modules])
-        return CompiledSource.from_module(self, module, images, self._reads(job.source, names, preprocessed), log)
+        made = CompiledSource.from_module(self, module, images, self._reads(job.source, names, preprocessed), log)
+        found = read_front_end(code, stubs, {name: len(sizes) for name, sizes in made.kernels})
+        return replace(made, parameters=tuple(sorted(found.items())))
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
@@ -271,6 +276,11 @@ def _kept(
             f"nvcc wrote no {suffix} for {architecture.compute}", code="toolchain-failed", hint=_INSTALL
         )
     return path.read_bytes()
+
+
+def _read_first(folder: Path, pattern: str) -> str:
+    path = min(folder.glob(pattern), default=None)
+    return path.read_text("utf-8", "replace") if path else ""
 
 
 def _log(text: str, names: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from jitlto.build.compilers.header_trace import TRACES_HEADERS, traced_headers
 from jitlto.build.compilers.snapshot import Snapshots
 from jitlto.cuda import nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
+from jitlto.errors import CompileError
+from jitlto.model import kernel_probe
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source, digest_headers, split_leading_includes
 from jitlto.model.versions import Architecture
@@ -49,8 +52,22 @@ class Compiler:
         return None
 
     def compile(self, job: CompileJob) -> CompiledSource:
-        """Compile one job, see :func:`jitlto.cuda.nvrtc.compile_source`."""
+        """Compile one job, see :func:`jitlto.cuda.nvrtc.compile_source`, and ask its probe on the way."""
+        if not job.probe.text:
+            return self._compile(job)
+        source = replace(job.source, text=job.source.text + job.probe.text)
+        try:
+            compiled = self._compile(replace(job, source=source))
+        except CompileError as error:
+            if kernel_probe.NAME not in error.log:
+                raise
+            return self._compile(job)
+        counts = {name: len(parameters) for name, parameters in compiled.kernels}
+        answers = kernel_probe.read_answers(job.probe, compiled.log, counts)
+        log = kernel_probe.remove_answers(compiled.log)
+        return replace(compiled, parameters=tuple(sorted(answers.items())), log=log)
 
+    def _compile(self, job: CompileJob) -> CompiledSource:
         def run(source: Source, step: Step) -> Output:
             return self._snapshots.run(source, step, job.sharers)
 
@@ -67,7 +84,7 @@ class Compiler:
     def _reads(self, job: CompileJob) -> tuple[str, ...]:
         """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""
         every = tuple(sorted(job.source.headers))
-        head, rest = split_leading_includes(job.source.text)
+        head, rest = split_leading_includes(kernel_probe.strip_probe(job.source.text))
         if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS:
             return every
         last = _LAST_INCLUDE.search(rest)

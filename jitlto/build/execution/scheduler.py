@@ -24,10 +24,11 @@ from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
-from jitlto.errors import CompileError, JitltoError
-from jitlto.model.fragment import FragmentKey
+from jitlto.errors import BuildError, CompileError, JitltoError
+from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_texts import name_source
 from jitlto.model.headers import Source, split_leading_includes
+from jitlto.model.kernel_probe import NO_PROBE, Probe, make_probe
 from jitlto.storage.cache_dir import FileLock
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
@@ -70,6 +71,14 @@ class CompileRequest:
         """The source with those headers of the family that it can reach."""
         return self.config.own_closure(self.rendered.source)
 
+    def probe(self) -> Probe:
+        """What to ask the compiler about the parameters of the source's kernels."""
+        rendered = self.rendered
+        if rendered.group.role is not Role.ENTRYPOINT:
+            return NO_PROBE
+        source = self.own_closure
+        return make_probe((source.text, *source.headers.values()), rendered.group.entry)
+
     def find(self, cache: Cache) -> CompiledSource | None:
         """The compiled source, if the cache has it."""
         return cache.find(self.source_key, self.config)
@@ -107,7 +116,7 @@ class _Task:
     def job(self) -> CompileJob:
         config, tool = self.request.config, self.request.config.toolchain
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identity, self.source, *how, self.sharers)
+        return CompileJob(tool.name, tool.identity, self.source, *how, self.sharers, self.request.probe())
 
     def release(self) -> None:
         if self.claim is not None:
@@ -124,6 +133,8 @@ class Scheduler:
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
+    #: Called with each request and its compiled source; if it raises a BuildError, the request has failed.
+    accept: Callable[[RenderedSource, CompiledSource], object] = lambda rendered, compiled: None  # noqa: ARG005
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _requests: Sequence[CompileRequest] = field(default=(), init=False)
@@ -270,15 +281,25 @@ class Scheduler:
         task.release()
         self._seconds |= dict.fromkeys(map(str, names), result.seconds)
         first, *rest = task.positions
-        self._outcome.sources[first] = result.compiled
-        start = time.perf_counter() - self.begin - result.seconds
-        self.observer.compiled(Span(names[0], result.worker, start, result.seconds))
+        if self._accept(first, result.compiled):
+            start = time.perf_counter() - self.begin - result.seconds
+            self.observer.compiled(Span(names[0], result.worker, start, result.seconds))
         self._take_cached(rest, result.compiled)
 
     def _take_cached(self, positions: Sequence[int], compiled: CompiledSource) -> None:
         for position in positions:
-            self._outcome.sources[position] = compiled
-            self.observer.cached(self._requests[position].key)
+            if self._accept(position, compiled):
+                self.observer.cached(self._requests[position].key)
+
+    def _accept(self, position: int, compiled: CompiledSource) -> bool:
+        request = self._requests[position]
+        try:
+            self.accept(request.rendered, compiled)
+        except BuildError as error:
+            self._report([position], request.config, error)
+            return False
+        self._outcome.sources[position] = compiled
+        return True
 
     def _fail(self, task: _Task, error: JitltoError) -> None:
         task.release()

@@ -1,0 +1,193 @@
+"""Questions to NVRTC about the parameters of kernels, answered in the log of the compile that is made anyway.
+
+PTX tells the sizes of a kernel's parameters; the mangled name tells their types, except for an ``extern "C"`` kernel;
+nothing tells their names. So a source is followed by declarations that generate no code and use what is marked as
+deprecated, and NVRTC's warning about that spells out a type that holds the answers: the types of the parameters
+of ``extern "C"`` kernels, and which words in a list of parameters are macros.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from jitlto.model.kernel_text import KernelDefinition, Parameters, find_kernels
+from jitlto.model.mangling import base_name, split_top_level
+
+#: The first line of a probe, and a word in every message of a compiler about one.
+MARK = b"\n// jitlto_probe\n"
+NAME = "jitlto_probe"
+
+_MOST_KERNELS, _MOST_WORDS = 8, 60
+_SCALARS = (
+    "bool", "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long",
+    "unsigned long", "long long", "unsigned long long", "float", "double", "void",
+)  # fmt: skip
+_ANSWERS = """
+template <int, unsigned long long, class...> struct jitlto_probe_answer { enum { value [[deprecated]] = 1 }; };
+"""
+# A type is a number: that of its scalar, or the first for any other, in five bits of which the first is set; then two
+# bits for each level from the inside, 1 for const and 2 for a pointer.
+_FIRST, _BASE_BITS = 16, 5
+_TYPES = """
+template <class> struct jitlto_probe_scalar {{ enum : int {{ value = {first} }}; }};
+{scalars}
+template <class T> struct jitlto_probe_type
+{{ typedef T base; enum : unsigned long long {{ value = jitlto_probe_scalar<T>::value }}; }};
+template <class T> struct jitlto_probe_type<const T>
+{{ typedef typename jitlto_probe_type<T>::base base;
+  enum : unsigned long long {{ value = jitlto_probe_type<T>::value * 4 + 1 }}; }};
+template <class T> struct jitlto_probe_type<T*>
+{{ typedef typename jitlto_probe_type<T>::base base;
+  enum : unsigned long long {{ value = jitlto_probe_type<T>::value * 4 + 2 }}; }};
+template <unsigned long long, class> struct jitlto_probe_is;
+template <int, unsigned long long, class> struct jitlto_probe;
+template <int N, unsigned long long M, class... A> struct jitlto_probe<N, M, void (*)(A...)>
+{{ enum {{ value = jitlto_probe_answer<N, M, jitlto_probe_is<jitlto_probe_type<A>::value,
+    typename jitlto_probe_type<A>::base>...>::value }}; }};
+"""
+_ANSWER = re.compile(r'jitlto_probe_answer<.*?>::value \[with (.*)\]" was declared deprecated')
+_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)([^\n]*)", re.M)
+_NUMBER = re.compile(r"(\d+)U?L*\Z", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about one kernel's definition.
+
+    Args:
+        kernel: The definition.
+        words: Its words, by the position of their bit in the answer.
+        harmless: Those that the texts define as macros that can stand for no parameter and no name.
+        doubted: Whether the texts define a macro that could.
+    """
+
+    kernel: KernelDefinition
+    words: tuple[str, ...]
+    harmless: frozenset[str]
+    doubted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Text to put behind a source, and what it asks."""
+
+    text: bytes = b""
+    questions: tuple[Question, ...] = ()
+
+
+NO_PROBE = Probe()
+
+
+def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
+    """Return a probe for the kernels that a source and its own headers define; an empty one if there are too many.
+
+    Args:
+        texts: The source and the headers.
+        only: The name of a kernel without namespaces, if no other is of interest.
+    """
+    texts = list(texts)
+    found = dict.fromkeys(k for text in texts for k in find_kernels(text) if only in (None, k.base_name))
+    if not 0 < len(found) <= _MOST_KERNELS:
+        return NO_PROBE
+    macros = [match for text in texts for match in _DEFINE.findall(text)]
+    questions = tuple(_question(kernel, macros) for kernel in found)
+    scalars = "\n".join(
+        f"template <> struct jitlto_probe_scalar<{name}> {{ enum : int {{ value = {number} }}; }};"
+        for number, name in enumerate(_SCALARS, _FIRST + 1)
+    )
+    text = _ANSWERS
+    if any(question.kernel.is_c for question in questions):
+        text += _TYPES.format(scalars=scalars, first=_FIRST)
+    for number, question in enumerate(questions):
+        bits = []
+        for place, word in enumerate(question.words):
+            text += f"#ifdef {word}\n#define jitlto_probe_{number}_{place} 1ULL\n#else\n"
+            text += f"#define jitlto_probe_{number}_{place} 0ULL\n#endif\n"
+            bits.append(f"jitlto_probe_{number}_{place} << {place}")
+        mask, name = " | ".join(bits) or "0", question.kernel.name
+        asked = f"jitlto_probe_answer<{number}, ({mask})>"
+        if question.kernel.is_c:
+            asked = f"jitlto_probe<{number}, ({mask}), decltype(&::{name})>"
+        text += f'static_assert({asked}::value, "");\n'
+    return Probe(MARK + text.encode(), questions)
+
+
+def _question(kernel: KernelDefinition, macros: Iterable[tuple[bytes, bytes]]) -> Question:
+    defined: dict[str, bool] = {}  # whether it is harmless
+    for word, body in macros:
+        name = word.decode()
+        if name in kernel.words:
+            plain = name not in (kernel.names or ()) and not re.search(rb"[(),#\\]", body.partition(b"//")[0])
+            defined[name] = plain and defined.get(name, True)
+    harmless = frozenset(name for name, plain in defined.items() if plain)
+    return Question(kernel, tuple(sorted(kernel.words)[:_MOST_WORDS]), harmless, len(harmless) < len(defined))
+
+
+def strip_probe(text: bytes) -> bytes:
+    """Return a source without its probe."""
+    return text.partition(MARK)[0]
+
+
+def read_answers(probe: Probe, log: str, kernels: Mapping[str, int]) -> dict[str, Parameters]:
+    """Read names and types of parameters from the log of a compile.
+
+    Args:
+        probe: What was asked.
+        log: The compiler's log.
+        kernels: The mangled name of each kernel that was compiled, and the number of its parameters.
+
+    Returns:
+        The parameters of each kernel of which the probe asked.
+    """
+    answers: dict[int, tuple[int, tuple[str, ...]]] = {}
+    for match in _ANSWER.finditer(log):
+        parts = [part.partition("=")[2].strip() for part in split_top_level(match[1])]
+        numbers = [_NUMBER.match(part) for part in parts[:2]]
+        if len(parts) >= 2 and numbers[0] and numbers[1]:
+            inner = parts[2].removeprefix("<").removesuffix(">") if len(parts) > 2 else ""
+            answers[int(numbers[0][1])] = int(numbers[1][1]), tuple(map(_type, split_top_level(inner)))
+    result = {}
+    for name, count in kernels.items():
+        asked = [
+            (question, *answers[number])
+            for number, question in enumerate(probe.questions)
+            if number in answers and question.kernel.base_name == base_name(name)
+        ]
+        types = {t for question, _, t in asked if question.kernel.is_c and name == question.kernel.base_name}
+        names = {_names(question, mask, count) for question, mask, _ in asked}
+        known = names.pop() if len(names) == 1 else (None,) * count
+        typed = types.pop() if len(types) == 1 else ()
+        if asked:
+            result[name] = tuple(zip(known, typed if len(typed) == count else (None,) * count, strict=True))
+    return result
+
+
+def remove_answers(log: str) -> str:
+    """Return a compiler's log without what it says about a probe."""
+    left = [message for message in log.split("\n\n") if NAME not in message]
+    return "\n\n".join(left).strip() if any(not message.startswith("Remark:") for message in left) else ""
+
+
+def _names(question: Question, mask: int, count: int) -> tuple[str | None, ...]:
+    """Return the names in a definition with ``count`` parameters, none if macros leave a doubt about them."""
+    kernel, unknown = question.kernel, (None,) * count
+    macros = {word for place, word in enumerate(question.words) if mask >> place & 1}
+    if kernel.names is None or len(kernel.names) != count or len(question.words) < len(kernel.words):
+        return unknown
+    # Of a macro of another header, such as the toolkit's, nothing is known.
+    return unknown if question.doubted or macros - question.harmless else kernel.names
+
+
+def _type(answer: str) -> str:
+    """Return the type that an answer ``jitlto_probe_is<number, base>`` means, spelled as demanglers do."""
+    number, _, base = answer.partition("<")[2].removesuffix(">").partition(",")
+    bits = f"{int(re.sub('[^0-9]', '', number)):b}"
+    scalar = int(bits[:_BASE_BITS], 2) - _FIRST
+    levels = [bits[place : place + 2] for place in range(_BASE_BITS, len(bits), 2)]
+    spelled = "".join(" const" if level == "01" else "*" for level in levels)
+    if scalar:
+        return _SCALARS[scalar - 1] + spelled
+    base = base.strip()
+    return base.replace(" (", f" ({spelled})(", 1) if base.endswith(")") else base + spelled

@@ -1,0 +1,153 @@
+"""Names and types of a kernel's parameters, from the compile that is made anyway, by each toolchain."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+
+from jitlto.build.compilers.base import CompiledSource, CompileJob, Toolchain, find_toolchain
+from jitlto.errors import CompileError, ToolchainError
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import Source
+from jitlto.model.kernel_probe import NO_PROBE, make_probe
+from jitlto.model.mangling import base_name
+from jitlto.model.versions import Architecture
+from tests.support.errors import raises
+
+TOOLCHAINS = ["nvrtc", pytest.param("nvcc", marks=pytest.mark.slow)]
+
+
+@cache
+def toolchain(name: str) -> Toolchain:
+    try:
+        return find_toolchain(name)
+    except ToolchainError as error:
+        pytest.skip(error.what)
+
+
+def compile_text(name: str, text: str, *options: str, asked: bool = True) -> CompiledSource:
+    tool, source = toolchain(name), text.encode()
+    probe = make_probe([source]) if asked else NO_PROBE
+    options = ("--std=c++17", *options)
+    images = (ImageKind.LTOIR, ImageKind.PTX)
+    job = CompileJob(name, tool.identity, Source(source, {}), (Architecture(75),), options, images, 1, probe)
+    return tool.compile(job)
+
+
+def parameters(name: str, text: str, *options: str) -> dict[str, Any]:
+    return {base_name(kernel): found for kernel, found in compile_text(name, text, *options).parameters}
+
+
+TYPES = """
+typedef unsigned int u32; typedef const u32* cup; struct S { float a; int b; }; enum class E : short { A };
+namespace ns { template <class T> struct box { T t; }; using real = double; typedef S alias; }
+extern "C" __global__ void __launch_bounds__(128)
+    k(const float* __restrict__ x, u32 n, cup p, u32* const* pp, float (*f)(float, int), int arr[4], const int c,
+      long long l, unsigned long m, bool q, signed char y, void* v, S s, ns::alias a, E e, const __grid_constant__ S g,
+      S* const sp) { *(int*)v = n; }
+"""
+
+
+@pytest.mark.parametrize("name", TOOLCHAINS)
+def test_an_extern_c_kernel_has_names_and_the_types_that_the_compiler_sees(name: str) -> None:
+    assert parameters(name, TYPES)["k"] == (
+        ("x", "float const*"),
+        ("n", "unsigned int"),
+        ("p", "unsigned int const*"),
+        ("pp", "unsigned int* const*"),
+        ("f", "float (*)(float, int)"),
+        ("arr", "int*"),
+        ("c", "int"),
+        ("l", "long long"),
+        ("m", "unsigned long"),
+        ("q", "bool"),
+        ("y", "signed char"),
+        ("v", "void*"),
+        *((n, "S") for n in "sa"),
+        ("e", "E"),
+        ("g", "S"),
+        ("sp", "S*"),
+    )
+
+
+@pytest.mark.parametrize("name", TOOLCHAINS)
+def test_kernels_in_namespaces_templates_and_pairs(name: str) -> None:
+    found = parameters(
+        name,
+        """namespace ns { extern "C" __global__ void one(int a) {}
+template <class T> __global__ void two(const T* in, T val) {}
+template __global__ void two<float>(const float*, float); }
+__global__ void three(int, float last) {}
+__global__ void four() {}""",
+    )
+    assert found["one"] == (("a", "int"),)
+    assert [n for n, _ in found["two"]] == ["in", "val"]
+    assert [n for n, _ in found["three"]] == [None, "last"]
+    assert found["four"] == ()
+
+
+@pytest.mark.parametrize(
+    "macros",
+    [
+        "#define N n_real\n__global__ void k(float* x, int N) {}",
+        "#define N n_real\n__global__ void k(float* x, int N) {}\n#undef N\n",
+        "#define TWO float* a, int b\n__global__ void k(TWO) {}",
+        "#define P(t, n) t n\n__global__ void k(P(float*, a), int b) {}",
+        "#define FIRST float* a, int\n#define NONE\n__global__ void k(FIRST b NONE) {}",
+        '#define SHIFT float* a, int b\nextern "C" __global__ void k(SHIFT) {}',
+    ],
+)
+def test_a_macro_never_gives_a_wrong_name(macros: str) -> None:
+    """NVRTC does not tell what it made of them: no name is known. nvcc's front end tells."""
+    assert all(name is None for name, _ in parameters("nvrtc", macros)["k"])
+
+
+def test_a_macro_that_hides_nothing_does_no_harm() -> None:
+    text = "#define RESTRICT __restrict__\n#define REAL float\n__global__ void k(REAL* RESTRICT x, int n) {}"
+    assert [name for name, _ in parameters("nvrtc", text)["k"]] == ["x", "n"]
+
+
+def test_a_macro_of_an_option_is_known_to_the_compiler_alone() -> None:
+    text = "__global__ void k(float* x, int n) {}"
+    assert [name for name, _ in parameters("nvrtc", text, "-Dn=m")["k"]] == [None, None]
+
+
+@pytest.mark.slow
+def test_nvcc_tells_the_names_that_macros_make() -> None:
+    text = "#define N n_real\n#define TWO float* a, int b\n__global__ void k(TWO, int N) {}"
+    assert [name for name, _ in parameters("nvcc", text)["k"]] == ["a", "b", "n_real"]
+
+
+@pytest.mark.parametrize(
+    "text", [TYPES, '#include "none.h"\n' + TYPES.replace("k(", "k2("), "__global__ void k(int a) {}"]
+)
+def test_asking_changes_no_byte(text: str) -> None:
+    text = text.removeprefix('#include "none.h"\n')
+    asked, plain = compile_text("nvrtc", text), compile_text("nvrtc", text, asked=False)
+    assert asked.images == plain.images
+    assert (asked.log, plain.parameters) == (plain.log, ())
+    assert asked.parameters
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '#if 0\nextern "C" __global__ void k(int a) {}\n#endif\n__global__ void other(int b) {}',
+        'namespace n { extern "C" __global__ void k(int a) {} }\n#define n m\n',
+        '#define EXTRA(x) x\nEXTRA(namespace m {) extern "C" __global__ void k(int a) {} EXTRA(})',
+    ],
+)
+def test_a_question_that_does_not_compile_is_not_asked(text: str) -> None:
+    assert compile_text("nvrtc", text).images == compile_text("nvrtc", text, asked=False).images
+
+
+def test_a_source_that_does_not_compile_has_its_own_errors_alone() -> None:
+    with raises(CompileError) as caught:
+        compile_text("nvrtc", 'extern "C" __global__ void k(int a) { no(); }')
+    assert "jitlto_probe" not in caught.value.log
+
+
+def test_without_warnings_nothing_is_known() -> None:
+    assert parameters("nvrtc", TYPES, "-w") == {}
