@@ -69,6 +69,16 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
     ]
 
 
+def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
+    """Return whether fragments that can meet in a plan define one inline function each for themselves."""
+    interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
+    return any(
+        _find_meeting([d for d in several if d.inline], lambda _one, _other: True) is not None
+        for several in _definitions(fragments, interface).values()
+        if len(several) > 1
+    )
+
+
 def _check_inline(fragments: Sequence[Fragment], interface: set[str], own: Collection[str]) -> None:
     """Check that no plan holds a definition that is inline beside one that is not, which the linker prefers."""
     definitions = _definitions(fragments, interface)

@@ -190,7 +190,7 @@ def _check_usage(o: _Options) -> dict[str, Path | None]:
 def _build(
     rendered: RenderedFamilies, output: Path, cache: Cache | None, recorded: Mapping[str, int], o: _Options
 ) -> None:
-    from jitlto.build import pipeline
+    from jitlto.build import pipeline, validate
     from jitlto.build.execution import timings
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.cli.failures import FailureLog
@@ -229,6 +229,9 @@ def _build(
     summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"
     seconds = round(report.seconds, 3)
     print_built(report, summary, as_json=o.as_json, compiled=report.compiled, seconds=seconds)
+    # Not after every build: what is compiled anew may differ anew.
+    if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):
+        click.echo(f"inline functions stand in several fragments: `jitlto check {output}` compares them", err=True)
 
 
 def _package(directory: Path, names: tuple[str, ...]) -> Package:

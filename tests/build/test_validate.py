@@ -137,6 +137,13 @@ def test_no_advice_on_helpers_of_fragments_that_never_meet() -> None:
     assert len(check(KERN, variants[0], other, made("more", "more help"), supplied=True)) == 1
 
 
+def test_inline_functions_that_fragments_share_are_known() -> None:
+    meet = [made("kern", "help*", "op", role=Role.ENTRYPOINT), made("op", "op help*")]
+    assert validate.shares_inline_functions(meet)
+    assert not validate.shares_inline_functions([made("op", "op help*", n="1"), made("op", "op help*", n="2"), KERN])
+    assert not validate.shares_inline_functions([KERN, made("op", "op*")])
+
+
 OTHER = made("other", "other", "op")
 
 
