@@ -183,7 +183,7 @@ def commands(text: str) -> Iterator[tuple[int, str, str]]:
 def compare(actual: str, expected: str, place: str) -> None:
     """Compare outputs; ``...`` stands for anything, trailing blanks for nothing."""
     # What takes longer than five seconds says how far it is: on which machine it does, no page can know.
-    actual = re.sub(r"(?m)^(compiling|linking): \d+ of \d+\b.*\n", "", actual)
+    actual = re.sub(r"(?m)^(compiling|linking|checking): \d+ of \d+\b.*\n", "", actual)
     plain = "\n".join(line.rstrip() for line in actual.strip().splitlines())
     wanted = "\n".join(line.rstrip() for line in expected.strip().splitlines())
     pattern = ".*?".join(map(re.escape, wanted.split("...")))
