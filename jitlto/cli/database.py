@@ -108,7 +108,8 @@ def show(database: Path, key: str, as_json: bool) -> None:
 )  # fmt: skip
 @click.option("--signer", metavar="NAME", help="Require the signature of this signer, one of those in FILE.")
 def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | None, signer: str | None) -> None:
-    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged.
+    """Read and check everything in each DB, and in the packs beside it. Exit status 1 if anything is damaged, or if a
+    pack beside DB holds kernels that match no plan of DB.
 
     Damage in one DB does not keep the others from being checked. DB may be a pack too: NAME.pack.
     A file that the manifest does not list, or lists with a different SHA-256, fails and is not opened;
@@ -121,14 +122,18 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
     if manifest is not None:
         databases = _check_manifest(databases, manifest, signers, signer)
     pending, read, damaged = list(reversed(databases)), set[Path](), False
+    held_images: dict[Path, set[str]] = {}  # of the database beside which a pack was found
     while pending:
         path = pending.pop()
         try:
             if path.suffix == ".pack":
-                _verify_pack(path, read)
+                _verify_pack(path, read, held_images.get(path))
                 continue
             with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
-                pending += reversed(files.beside(opened.path, ".pack"))
+                packs = files.beside(opened.path, ".pack")
+                pending += reversed(packs)
+                hashes = {image.sha256 for fragment in opened.fragments() for image in fragment.images}
+                held_images |= dict.fromkeys(packs, hashes)
                 images = opened.verify()
                 held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(images, 'image')}"
                 click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
@@ -139,12 +144,12 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
         raise SystemExit(1)
 
 
-def _verify_pack(path: Path, read: set[Path]) -> None:
+def _verify_pack(path: Path, read: set[Path], images: set[str] | None) -> None:
     from jitlto.runtime.linking import packs
 
     if path.absolute() not in read:
         read.add(path.absolute())
-        count = packs.verify(path)
+        count = packs.verify(path, images)
         click.echo(f"{path}: {pluralize(count, 'kernel')} intact")
 
 

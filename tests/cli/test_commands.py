@@ -40,6 +40,20 @@ def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: P
     fails(jitlto("verify", tmp_path / "none.pack"), 1, "[jitlto-damaged-pack]", "none.pack")
 
 
+def test_verify_fails_for_a_pack_of_kernels_that_match_no_plan(mini_path: Path, tmp_path: Path) -> None:
+    """As after a device function was edited."""
+    database, kept = Path(shutil.copy(mini_path, tmp_path / "mini.fragdb")), tmp_path / "mini.pack"
+    pack = tmp_path / "first.pack"
+    done = jitlto("warm", "mini", "data_type=float", "--arch", "sm_90", "--db", database, "-o", pack)
+    assert done.returncode == 0, done.stderr
+    other = write_family(tmp_path / "mini", MINI | {"op.json": MINI["op.json"].replace("a + a", "2 * a")})
+    database.unlink()
+    assert jitlto("build", other, "-o", database).returncode == 0
+    pack.rename(kept)
+    fails(jitlto("verify", database), 1, "[jitlto-stale-pack]", "1 of 2 kernels", "jitlto warm")
+    assert f"{kept}: 2 kernels intact" in jitlto("verify", kept).stdout
+
+
 def test_no_command_waits_for_a_fifo_that_nobody_writes_to(mini_path: Path, tmp_path: Path) -> None:
     fifo, out = tmp_path / "fifo", tmp_path / "out"
     os.mkfifo(fifo)

@@ -11,6 +11,7 @@ from jitlto import config
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
+from jitlto.build.packaging.pack import recording
 from jitlto.build.packaging.prebuilt import copy_prebuilt
 from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.build.pipeline import BuildReport
@@ -98,7 +99,8 @@ def list_sources(package: Package) -> list[Path]:
     Raises:
         ProjectError: If one of them is outside the project.
     """
-    sources: set[Path] = set()
+    recorded = recording(package.config)
+    sources: set[Path] = {recorded} if recorded else set()
     for family in package.families:
         sources.add(family.path)
         folders = set(family.include)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jitlto.errors import FamilyError, ProjectError
+from jitlto.errors import FamilyError, JitltoError, ProjectError
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
 from jitlto.storage.declaration import CompilerTable, check_options, parse_architectures
@@ -36,6 +36,8 @@ class PackageConfig:
     options: tuple[str, ...]  # after those of each family
     #: The entry points of the group ``jitlto.fragments``; None if they are not declared in ``pyproject.toml``.
     entry_points: Mapping[str, str] | None
+    pack: str | None = None  # a file of recorded plans, or a family: the kernels to ship linked
+    pack_architectures: tuple[Architecture, ...] = ()  # for these; none: as recorded
 
     @property
     def root(self) -> Path:
@@ -105,12 +107,27 @@ def load_config(project: Path) -> PackageConfig:
         config.toolchain,
         config.options,
         _read_entry_points(document),
+        config.pack,
+        _parse_pack_architectures(table, config),
     )
 
 
 class _Table(CompilerTable, kw_only=True):
     database: str | None = None
     families: tuple[str, ...] | None = None
+    pack: str | None = None
+    pack_archs: tuple[str, ...] | None = None
+
+
+def _parse_pack_architectures(table: TomlTable, config: _Table) -> tuple[Architecture, ...]:
+    if config.pack_archs is None:
+        return ()
+    if config.pack is None:
+        raise table.error("pack_archs without pack", 'write pack = "RECORDING", or remove pack_archs')
+    try:
+        return tuple(Architecture.parse(arch) for arch in config.pack_archs)
+    except JitltoError as error:
+        raise table.error(f"invalid pack_archs: {error.what}", error.hint) from None
 
 
 def _find_families(table: TomlTable, names: tuple[str, ...] | None) -> tuple[Path, ...]:

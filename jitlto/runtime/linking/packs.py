@@ -12,13 +12,13 @@ import json
 import os
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from jitlto.errors import JitltoError
-from jitlto.runtime.linking.cache_entry import LinkedKernel
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage import files
 from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.files import Identity, identity
@@ -94,15 +94,20 @@ class Pack:
         return payload if hashlib.sha256(payload).hexdigest() == sha else None
 
 
-def verify(path: Path) -> int:
+def verify(path: Path, images: Collection[str] | None = None) -> int:
     """Read and check everything in a pack.
+
+    Args:
+        path: The pack.
+        images: The SHA-256 of each image in the database beside it: kernels of other images are never found.
 
     Returns:
         The number of kernels in it.
 
     Raises:
-        JitltoError: At the first check that fails.
+        JitltoError: At the first check that fails, or if kernels of it match no plan of the database.
     """
+    stale: list[str] = []
     try:
         if not path.is_file():
             raise ValueError("not a regular file" if path.exists() else "no such file")
@@ -112,17 +117,33 @@ def verify(path: Path) -> int:
                 payload = pack.read(digest)
                 if payload is None or LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
                     raise ValueError(f"damaged: kernel {digest} does not match its SHA-256")
-        return len(pack.digests)
+                if images is not None and not _inputs(payload).issubset(images):
+                    stale.append(LinkKey.from_entry(payload).kernel)
+        if not stale:
+            return len(pack.digests)
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
     except ValueError as error:
         what = str(error)
+    if stale:
+        raise JitltoError(
+            f"{len(stale)} of {len(pack.digests)} kernels match no plan of this database, such as {min(stale)}",
+            code="jitlto-stale-pack",
+            where=str(path),
+            hint="the database has been built again since: make the pack again: jitlto warm FAMILY --db DB -o PACK",
+        )
     raise JitltoError(
         what,
         code="jitlto-damaged-pack",
         where=str(path),
         hint="fetch it again, or make it: jitlto warm FAMILY --db DB -o PACK",
     )
+
+
+def _inputs(payload: bytes) -> set[str]:
+    """Return the SHA-256 of each image that an entry was linked from."""
+    images = LinkKey.from_entry(payload).inputs.get("images")
+    return set(images) if isinstance(images, list) else set()
 
 
 def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,12 @@ from click.testing import CliRunner
 
 from jitlto import cli, config
 from jitlto.build import pipeline
-from jitlto.build.packaging import prebuilt, project
+from jitlto.build.packaging import pack, prebuilt, project
 from jitlto.build.shards import Shard
 from jitlto.errors import CompileError, DatabaseError, JitltoError, ProjectError
 from jitlto.model.versions import Architecture
+from jitlto.runtime.family import load
+from jitlto.runtime.linking import packs
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
@@ -349,6 +352,30 @@ def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_t
     assert added("sdist", "standard") == {file: str(Path(file).relative_to(tmp_path)) for file in sources}
     assert not empty_cache.exists(), "nothing was compiled"
     assert list(added("wheel", "standard").values()) == ["package/fragments.fragdb"]
+
+
+@pytest.mark.slow
+def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
+    hatch = pytest.importorskip(
+        "jitlto.build.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"
+    )
+    path = make(tmp_path, 'pack = "mini"\npack_archs = ["sm_90"]')
+    data: dict[str, dict[str, str]] = {"force_include": {}}
+    hook = hatch.JitltoBuildHook(str(tmp_path), {}, None, None, str(tmp_path / "dist"), "wheel")
+    hook.initialize("standard", data)
+    added = {to: Path(source) for source, to in data["force_include"].items()}
+    assert added.keys() == {"package/fragments.fragdb", "package/fragments.pack"}
+    found = load("mini", added["package/fragments.fragdb"])
+    digests = {found.plan(arch="sm_90", **each).digest for each in found.configurations()}
+    assert set(packs.Pack(added["package/fragments.pack"]).digests) == digests
+    with raises(ProjectError, "project-pack", "nosuch", where=str(path)):
+        pack.build_pack(replace(project.load_package(path).config, pack="nosuch"), added["package/fragments.fragdb"])
+
+
+def test_a_recording_is_part_of_the_sdist(tmp_path: Path) -> None:
+    path = make(tmp_path, 'pack = "used.jsonl"')
+    (tmp_path / "used.jsonl").write_text("")
+    assert tmp_path / "used.jsonl" in project.list_sources(project.load_package(path))
 
 
 def test_the_hook_takes_no_settings_that_belong_elsewhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from setuptools import Command
 from setuptools.errors import SetupError
 
-from jitlto.build.packaging import project
+from jitlto.build.packaging import pack, project
 from jitlto.build.packaging.project import Package
 from jitlto.errors import JitltoError
 
@@ -40,12 +40,17 @@ class BuildFragments(Command):
         output.parent.mkdir(parents=True, exist_ok=True)
         with _setup_errors():
             report = project.build_package(package.config.path, output)
+            pack.build_pack(package.config, output)
         for advice in report.advice:
             _log.warning("jitlto: %s", advice)
         _log.info("jitlto: %s", project.summarize(report))
 
     def get_outputs(self) -> list[str]:
-        return [] if self.editable_mode else [str(self._output(_load()))]
+        if self.editable_mode:
+            return []
+        package = _load()
+        output = self._output(package)
+        return [str(output), *([str(output.with_suffix(pack.SUFFIX))] if package.config.pack else [])]
 
     def get_output_mapping(self) -> dict[str, str]:
         return {}  # no output stands for a file of the source tree

@@ -13,7 +13,7 @@ from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from hatchling.plugin import hookimpl
 
-from jitlto.build.packaging import project
+from jitlto.build.packaging import pack, project
 from jitlto.errors import JitltoError, ProjectError
 from jitlto.storage.files import temporary_directory
 
@@ -51,6 +51,8 @@ class JitltoBuildHook(BuildHookInterface[BuilderConfig]):
                 self.app.display_warning(f"jitlto: {advice}")
             self.app.display_info(f"jitlto: {project.summarize(report)}")
             build_data["force_include"][str(output)] = str(package.config.database)
+            if linked := pack.build_pack(package.config, output):
+                build_data["force_include"][str(linked)] = str(pack.pack_in_wheel(package.config))
 
 
 @hookimpl
