@@ -31,8 +31,21 @@ if TYPE_CHECKING:  # not imported at run time, so that usage errors and other co
     from jitlto.build.packaging.project import Package
     from jitlto.build.rendered_families import RenderedFamilies
     from jitlto.build.shards import Shard
+    from jitlto.model.fragment import FragmentKey
 
 _LONGEST_NAME = 200  # file systems take 255 bytes
+
+
+def source_name(key: FragmentKey) -> str:
+    """Return the name of a fragment's source: readable, unique in its group, and accepted by nvcc.
+
+    nvcc takes neither ``,`` nor ``=`` in a file's name; ``+`` cannot be in an encoded value.
+    """
+    stem = (
+        "+".join(f"{name}-{quote(value, safe='', errors='surrogatepass')}" for name, value in key.parameters)
+        or key.group
+    )
+    return f"{stem if len(stem) <= _LONGEST_NAME else hashlib.sha256(stem.encode()).hexdigest()}.cu"
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -50,10 +63,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
     sources = family_sources([family])
     listing = []
     for rendered in render_family(family):
-        stem = quote(",".join(f"{n}={v}" for n, v in rendered.key.parameters), safe="=, ") or rendered.group.name
-        if len(stem) > _LONGEST_NAME:
-            stem = hashlib.sha256(stem.encode()).hexdigest()
-        path = output / rendered.group.name / f"{stem}.cu"
+        path = output / rendered.group.name / source_name(rendered.key)
         check_outputs({"-o": path}, sources)
         write_output(path, rendered.text.encode(), make_directory=True)
         listing.append({"key": str(rendered.key), "path": str(path), "combination": dict(rendered.combination)})
