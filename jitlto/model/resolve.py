@@ -168,8 +168,8 @@ def _choose_entry(
     if not candidates:
         raise resolve_errors.no_value("entrypoint", pool, bound, index.gaps)
     if len({f.key.group for f in candidates}) > 1:
-        what = f"the family has several entrypoints: {groups}"
-        raise AmbiguousConfigurationError(what, code="plan-ambiguous-entrypoint", hint="choose one: entry=<group>")
+        provided = {symbol.name for owner in settled for symbol in owner.provides}
+        raise resolve_errors.undecided_entrypoint(candidates, bound, provided, _providers(index, bound))
     raise _undecided(index, {f"several {candidates[0].key.group} fragments agree": candidates}, bound, bound, settled)
 
 
@@ -261,12 +261,13 @@ def _undecided(
     given: Mapping[str, str],
     owners: Iterable[Fragment | UserSymbols],
 ) -> AmbiguousConfigurationError:
-    def providers(symbol: str) -> Sequence[Fragment]:
-        return [f for f in index.providers.get(symbol, ()) if agrees(f.key, bound)]
-
     settled = {symbol.name for owner in owners for symbol in owner.provides}
     settled.update(symbol.name for several in decisions.values() for f in several for symbol in f.provides)
-    return resolve_errors.undecided(decisions, bound, given, settled, providers)
+    return resolve_errors.undecided(decisions, bound, given, settled, _providers(index, bound))
+
+
+def _providers(index: Index, bound: Mapping[str, str]) -> resolve_errors.Providers:
+    return lambda symbol: [f for f in index.providers.get(symbol, ()) if agrees(f.key, bound)]
 
 
 def _provide(symbol: str) -> str:

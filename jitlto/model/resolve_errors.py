@@ -38,15 +38,36 @@ def undecided(
             listed = ", ".join(fragment.key.text for fragment in decisions[what][:3])
             hint = "no parameter tells them apart: add one to key, or name the fragment with planner.add(key)"
             return AmbiguousConfigurationError(f"{what}: {listed}", code="plan-ambiguous-fragments", hint=hint)
-    every: dict[str, set[str]] = {}
     further = (_differences(each, bound) for each in _further(decisions.values(), set(settled), providers))
-    for differences in (*opened.values(), *further):
-        for name, several in differences.items():
-            every.setdefault(name, set()).update(several)
-    choices = "; ".join(describe_choice(name, every[name]) for name in sorted(every))
+    names, choices = _describe_choices((*opened.values(), *further))
     return AmbiguousConfigurationError(
-        f"{min(decisions)}: the configuration leaves open {', '.join(sorted(every))}", hint=f"give {choices}"
+        f"{min(decisions)}: the configuration leaves open {names}", hint=f"give {choices}"
     )
+
+
+def undecided_entrypoint(
+    candidates: Sequence[Fragment], bound: Mapping[str, str], settled: Iterable[str], providers: Providers
+) -> AmbiguousConfigurationError:
+    """Return the error for entrypoints of several groups, with the parameters that are open for any of these."""
+    groups: dict[str, list[Fragment]] = {}
+    for fragment in candidates:
+        groups.setdefault(fragment.key.group, []).append(fragment)
+    further = _further(groups.values(), set(settled), providers)
+    _, choices = _describe_choices(_differences(each, bound) for each in (*groups.values(), *further))
+    return AmbiguousConfigurationError(
+        f"several entrypoints agree: {', '.join(sorted(groups))}",
+        code="plan-ambiguous-entrypoint",
+        hint="choose one: entry=<group>" + (f"; with it, as far as it has them, give {choices}" if choices else ""),
+    )
+
+
+def _describe_choices(differences: Iterable[Mapping[str, Iterable[str]]]) -> tuple[str, str]:
+    """Return the names of open parameters, and all of them with their values."""
+    values: dict[str, set[str]] = {}
+    for each in differences:
+        for name, several in each.items():
+            values.setdefault(name, set()).update(several)
+    return ", ".join(sorted(values)), "; ".join(describe_choice(name, values[name]) for name in sorted(values))
 
 
 def _differences(candidates: Iterable[Fragment], bound: Mapping[str, str]) -> dict[str, tuple[str, ...]]:

@@ -143,6 +143,15 @@ def test_all_open_parameters_are_named_at_once_also_those_of_fragments_that_only
     assert "data_type" not in str(caught.value)
 
 
+def test_the_open_parameters_are_named_with_the_entrypoints_to_choose_from() -> None:
+    index = Index(
+        [*FAMILY, kernel(HELPER, group="other", n="1"), kernel(group="other", n="2"), kernel(group="third", t="x")]
+    )
+    with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "n (1, 2)", "mode (exact, fast)") as caught:
+        resolve(index, {"data_type": "float", "veclen": "1", "metric": "l1", "t": "y"})
+    assert "kern, other" in caught.value.what and "third" not in str(caught.value)
+
+
 def test_open_parameters_of_several_functions_are_named_together() -> None:
     fragments = [
         kernel("_Z1af", "_Z1bf"),

@@ -139,7 +139,7 @@ def test_a_family_with_several_entrypoints_wants_to_know_which(build_family: Bui
         family.plan(data_type="float", op_name="twice")
     plan = family.plan(entry="other", data_type="float", op_name="twice")
     assert keys(plan)[0] == "mini/other[data_type=float]"
-    assert [str(p) for p in plan.entry.signature] == ["float* arg0"]
+    assert [str(p) for p in plan.entry.signature] == ["float* x"]
     assert family.planner("kern", data_type="float", op_name="twice").plan().entry.key.group == "kern"
     with raises(PlanError, "plan-unknown-entrypoint", "'third'"):
         family.plan(entry="third", data_type="float", op_name="twice")
