@@ -6,6 +6,7 @@ import functools
 import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from jitlto.build import shards, validate
 from jitlto.build.cache import rebuild_reason
@@ -17,11 +18,14 @@ from jitlto.build.execution.scheduler import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
+from jitlto.cuda import nvjitlink
 from jitlto.errors import BuildError, FamilyError, JitltoError
+from jitlto.model.architecture_tests import comparable_architectures
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.text import check_type
+from jitlto.model.versions import Architecture
 from jitlto.storage.declaration import FamilyDeclaration
 
 _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
@@ -50,7 +54,9 @@ class RenderedFamilies:
             configs = functools.cache(functools.partial(_config, family, find(family.toolchain)))
             on_error = self._add_failure if keep_going else None
             rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
-            self.requests += [CompileRequest(r, configs(family.compiler_options(r.group))) for r in rendered]
+            self.requests += [
+                CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
+            ]
         self.records = {family.name: family_record(family) for family in families}
         validate.check_uses(self.records)
         used = {name for record in self.records.values() for name in record.uses}
@@ -132,13 +138,20 @@ class RenderedFamilies:
         return rebuild_reason.explain(before, now, is_cached=request.find(cache) is not None)
 
 
-def _config(family: FamilyDeclaration, toolchain: Toolchain, options: tuple[str, ...]) -> CompileConfig:
-    """Return how the groups of a family that have the same options are compiled."""
+def _config(
+    family: FamilyDeclaration, toolchain: Toolchain, options: tuple[str, ...], archs: tuple[Architecture, ...]
+) -> CompileConfig:
+    """Return how the groups of a family that have the same options and architectures are compiled."""
     is_nvcc = toolchain.name == "nvcc"
     system = toolchain.header_roots()
     search = HeaderSearch(family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc)
     own = HeaderSearch(family.include, options=options)
-    return CompileConfig(toolchain, search, own, family.architectures, options, family.images, family.interfaces)
+    every = tuple(sorted({*family.architectures, *archs}))
+    how = CompileConfig(toolchain, search, own, every, options, family.images, family.interfaces)
+    if not family.is_auto:
+        return how
+    linker = nvjitlink.version()
+    return replace(how, candidates=comparable_architectures(every[0], toolchain.version, linker), linker=linker)
 
 
 def with_used(families: Iterable[FamilyDeclaration]) -> tuple[FamilyDeclaration, ...]:

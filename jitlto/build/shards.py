@@ -110,6 +110,8 @@ def digest_source(rendered: RenderedSource, config: CompileConfig) -> str:
     """
     source = config.own_closure(rendered.source).sha256
     how = [" ".join(config.images), " ".join(map(str, config.architectures)), *config.options]
+    if config.candidates:
+        how.insert(1, "auto")
     parts = [source, rendered.group.entry or "", *rendered.params, *how]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

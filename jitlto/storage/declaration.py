@@ -24,6 +24,7 @@ from jitlto.storage.toml_reader import TomlTable, read_toml
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
+_BASE = Architecture(75)  # the lowest that CUDA 13 supports
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
@@ -44,6 +45,7 @@ class GroupDeclaration:
         options: Compiler options of this group, after the family's.
         link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
         exclude: Combinations of the matrix that the group leaves out, and those that it is meant not to have.
+        architectures: Architectures of its LTO-IR beside the family's, sorted.
     """
 
     name: str
@@ -59,6 +61,7 @@ class GroupDeclaration:
     options: tuple[str, ...] = ()
     link: GroupLink = ()
     exclude: tuple[Exclusion, ...] = ()
+    architectures: tuple[Architecture, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class FamilyDeclaration:
         link: Options of every link.
         groups: Sorted by name.
         uses: The families whose device groups its kernels may contain, in the order declared.
+        is_auto: Whether LTO-IR is added for each later architecture for which the code of a fragment differs.
     """
 
     name: str
@@ -90,6 +94,7 @@ class FamilyDeclaration:
     link: LinkOptions
     groups: tuple[GroupDeclaration, ...]
     uses: tuple[FamilyDeclaration, ...] = ()
+    is_auto: bool = False
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -161,13 +166,15 @@ def find_family(name_or_path: str | Path, base: Path | None = None) -> Path:
 class CompilerTable(msgspec.Struct):
     """The compiler's keys: in ``family.toml``, and in ``pyproject.toml`` for all families of a package."""
 
-    archs: tuple[str, ...] | None = None
+    archs: tuple[str, ...] | Literal["auto"] | None = None
     toolchain: Literal["nvrtc", "nvcc"] | None = None
     options: tuple[str, ...] = ()
 
 
-def parse_architectures(table: TomlTable, archs: Iterable[str]) -> tuple[Architecture, ...]:
-    """Parse and sort the key ``archs``."""
+def parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]) -> tuple[Architecture, ...]:
+    """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
+    if archs == "auto":
+        return (_BASE,)
     try:
         parsed = sorted({Architecture.parse(arch) for arch in archs})
     except JitltoError as error:
@@ -203,6 +210,7 @@ class _GroupTable(msgspec.Struct):
     syntax: Literal["jinja", "cmake"] | None = None
     options: tuple[str, ...] = ()
     link: dict[str, Any] = {}
+    archs: tuple[str, ...] = ()
     exclude: tuple[dict[str, str], ...] = ()
 
 
@@ -248,13 +256,14 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
         path,
         family.std,
         tuple(include.values()),
-        parse_architectures(table, ("75",) if family.archs is None else family.archs),
+        parse_architectures(table, (str(_BASE),) if family.archs is None else family.archs),
         family.toolchain or "nvrtc",
         family.options,
         _images(table, family.images),
         link,
         tuple(sorted(groups, key=lambda group: group.name)),
         uses,
+        family.archs == "auto",
     )
 
 
@@ -302,8 +311,8 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
             "declare a group that callers supply at run time in an interface header",
             case="missing-key",
         )
-    if is_supplied and (group.options or group.link or group.exclude):
-        what = "options, link and exclude have no effect: the group has no template, so that callers supply it"
+    if is_supplied and (group.options or group.link or group.exclude or group.archs):
+        what = "options, link, archs and exclude have no effect: the group has no template, so that callers supply it"
         raise table.error(what, "declare them for the family, or for another group", case="unknown-key")
     check_options(table, group.options)
     for parameter in group.key:
@@ -330,6 +339,7 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         group.options,
         read_group_link(table.table("link", required=False)),
         read_exclusions(table, group.exclude, group.key),
+        parse_architectures(table, group.archs) if group.archs else (),
     )
 
 

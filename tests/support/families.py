@@ -149,3 +149,49 @@ template __global__ void {name}_kernel<{{{{data_type}}}}>({{{{data_type}}}}*);
 """,
     }.items()
 }
+
+#: Kernels that convert numbers, some of them by an instruction that only later architectures have.
+CONVERT = {
+    "family.toml": """
+[family]
+name = "convert"
+archs = "auto"
+
+[entrypoint.kern]
+matrix = "kern.json"
+template = "kern.cu.jinja"
+key = ["from_type", "count"]
+params = ["const {{from_type}}* values", "void* results", "unsigned n"]
+
+[device.store]
+matrix = "store.json"
+template = "store.cu.jinja"
+key = ["from_type", "to_type"]
+interface = "store.cuh"
+""",
+    "kern.json": '{"from_type": ["float", "__half"], "count": "8"}',
+    "store.json": """{"_types": [
+  {"from_type": "float", "to_type": ["__nv_bfloat16", "float"]},
+  {"from_type": "__half", "to_type": ["__nv_fp8_e4m3", "__half"]}
+]}""",
+    "store.cuh": """#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp8.h>
+template <typename T> __device__ void store(T value, void* results, unsigned index);
+""",
+    "kern.cu.jinja": """#include "store.cuh"
+template <typename T> __global__ void kern(const T* values, void* results, unsigned n) {
+  for (unsigned i = 0; i < {{count}}; ++i) {
+    const unsigned index = (blockIdx.x * blockDim.x + threadIdx.x) * {{count}} + i;
+    if (index < n) store<T>(values[index], results, index);
+  }
+}
+template __global__ void kern<{{from_type}}>(const {{from_type}}*, void*, unsigned);
+""",
+    "store.cu.jinja": """#include "store.cuh"
+template <typename T> __device__ void store(T value, void* results, unsigned index) {
+  static_cast<{{to_type}}*>(results)[index] = static_cast<{{to_type}}>(value);
+}
+template __device__ void store<{{from_type}}>({{from_type}}, void*, unsigned);
+""",
+}

@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 
 from jitlto.build.compilers.base import Toolchain
 from jitlto.build.compilers.search_path import SEARCHED, searched_names
+from jitlto.model.architecture_tests import ArchitectureTests, find_tests
 from jitlto.model.fragment import ImageKind
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source
-from jitlto.model.versions import Architecture
+from jitlto.model.versions import Architecture, Version
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
 REVISION = 7
@@ -35,6 +36,9 @@ class CompileConfig:
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # sorted
     interfaces: tuple[str, ...] = ()  # the family's, for hints
+    #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
+    candidates: tuple[Architecture, ...] = ()
+    linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
     _current: dict[str, bool] = field(default_factory=dict, repr=False)
     _closures: dict[tuple[bool, str], Source] = field(default_factory=dict, repr=False)
     _sure: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
@@ -74,10 +78,23 @@ class CompileConfig:
         return {
             "source": source,
             "options": " ".join(self.options),
-            "architectures": " ".join(map(str, self.architectures)),
+            "architectures": " ".join([*map(str, self.architectures), *self._added()]),
             "images": " ".join(self.images),
             "compiler": self.toolchain.identity,
         }
+
+    def _added(self) -> list[str]:
+        if not self.candidates:
+            return []
+        return ["where the code differs by nvJitLink", f"{self.linker}:", *map(str, self.candidates[1:])]
+
+    def find_tests(self, text: str, source: Source) -> ArchitectureTests:
+        """The tests of the architecture in a source that was rendered as ``text``."""
+        own = self.own_closure(text).headers
+        found, later = find_tests(source, own, self.candidates), self.candidates[1:]
+        if not self.toolchain.header_roots():  # the compiler finds headers that are not in the source
+            return ArchitectureTests(later, later, found.exact)
+        return found
 
     def source_key(self, source: str) -> str:
         """SHA-256 of the source and of how it is compiled."""

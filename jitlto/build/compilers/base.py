@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
+from jitlto.model.architecture_tests import ArchitectureTests
 from jitlto.model.fragment import ImageKind, Symbol
 from jitlto.model.headers import Source
 from jitlto.model.kernel_probe import NO_PROBE, Probe
@@ -34,6 +35,8 @@ class CompileJob:
     images: tuple[ImageKind, ...]  # LTO-IR, PTX for the lowest architecture, or both
     sharers: int = 1  # jobs of this build with the same includes; decides whether to make a snapshot
     probe: Probe = NO_PROBE  # asks about the parameters of kernels
+    #: Architectures for which the source may make other code; LTO-IR is added for those where it does.
+    tests: ArchitectureTests | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,17 @@ class Toolchain(Protocol):
             CompileError: If the compiler rejects the source; ``log`` names the source by
                 :func:`jitlto.cuda.nvrtc.program_name`.
             ToolchainError: If the compiler cannot be run.
+        """
+        ...
+
+    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
+        """Compile one job to LTO-IR for another architecture.
+
+        Returns:
+            The LTO-IR in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
+
+        Raises:
+            CompileError, ToolchainError: As :meth:`compile`.
         """
         ...
 

@@ -143,6 +143,11 @@ class Compiler:
         found = read_front_end(code, stubs, {name: len(sizes) for name, sizes in made.kernels})
         return replace(made, parameters=tuple(sorted(found.items())))
 
+    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
+        """Compile one job to LTO-IR for another architecture."""
+        compiled = self.compile(replace(job, architectures=(architecture,), images=(ImageKind.LTOIR,)))
+        return compiled.images[0][2], compiled.reads
+
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
         if name.startswith(SEARCHED):

@@ -81,6 +81,19 @@ class Compiler:
             images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
         return CompiledSource.from_module(self, compiled.module, images, self._reads(job), compiled.warnings)
 
+    def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
+        """Compile one job to LTO-IR for another architecture."""
+        step = Step.from_options("ltoir", architecture, job.options)
+        # With the probe, as in compile(): names of internal symbols are made from the text.
+        source = replace(job.source, text=job.source.text + job.probe.text)
+        try:
+            output = self._snapshots.run(source, step, job.sharers)
+        except CompileError as error:
+            if kernel_probe.NAME not in error.log:
+                raise
+            output = self._snapshots.run(job.source, step, job.sharers)
+        return nvfatbin.wrap_ltoir(output.data, architecture), tuple(sorted(job.source.headers))
+
     def _reads(self, job: CompileJob) -> tuple[str, ...]:
         """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""
         every = tuple(sorted(job.source.headers))

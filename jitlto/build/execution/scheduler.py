@@ -116,7 +116,8 @@ class _Task:
     def job(self) -> CompileJob:
         config, tool = self.request.config, self.request.config.toolchain
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identity, self.source, *how, self.sharers, self.request.probe())
+        tests = config.find_tests(self.request.rendered.source, self.source) if config.candidates else None
+        return CompileJob(tool.name, tool.identity, self.source, *how, self.sharers, self.request.probe(), tests)
 
     def release(self) -> None:
         if self.claim is not None:

@@ -20,6 +20,7 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
+from jitlto.build.compilers import architectures
 from jitlto.build.compilers.base import CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.build.execution import workers
 from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
@@ -108,7 +109,7 @@ def compile_job(job: CompileJob) -> CompileResult:
     compiler = _find_toolchain(job.toolchain)
     check_versions(socket.gethostname(), {compiler.name: compiler.identity}, {job.toolchain: job.identity})
     begin = time.perf_counter()
-    compiled = compiler.compile(job)
+    compiled = architectures.add_variants(compiler, job, compiler.compile(job))
     return CompileResult(compiled, time.perf_counter() - begin, f"{socket.gethostname()}:{os.getpid()}")
 
 

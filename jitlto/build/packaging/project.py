@@ -56,6 +56,7 @@ def _configure(family: FamilyDeclaration, package_config: PackageConfig) -> Fami
         family,
         uses=tuple(_configure(used, package_config) for used in family.uses),
         architectures=package_config.architectures or family.architectures,
+        is_auto=package_config.is_auto if package_config.architectures else family.is_auto,
         toolchain=package_config.toolchain or family.toolchain,
         options=family.options + package_config.options,
     )

@@ -38,6 +38,7 @@ class PackageConfig:
     entry_points: Mapping[str, str] | None
     pack: str | None = None  # a file of recorded plans, or a family: the kernels to ship linked
     pack_architectures: tuple[Architecture, ...] = ()  # for these; none: as recorded
+    is_auto: bool = False  # whether LTO-IR is added where code differs, if architectures are given
 
     @property
     def root(self) -> Path:
@@ -109,6 +110,7 @@ def load_config(project: Path) -> PackageConfig:
         _read_entry_points(document),
         config.pack,
         _parse_pack_architectures(table, config),
+        config.archs == "auto",
     )
 
 

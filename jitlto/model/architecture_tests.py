@@ -1,0 +1,130 @@
+"""Where sources test the architecture they are compiled for: ``__CUDA_ARCH__``, ``NV_IF_TARGET`` and their like.
+
+A source makes the same code for two architectures if nothing that it can include tests a number between them. The texts
+are not preprocessed: a test in an ``#if 0`` counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+from msgspec import Struct
+
+from jitlto.model.compatibility import can_link_for
+from jitlto.model.headers import Source
+from jitlto.model.versions import Architecture, Version
+
+#: Architectures for which code is worth comparing: each has instructions that the one before lacks.
+CANDIDATES = tuple(Architecture(number) for number in (75, 80, 86, 89, 90, 100, 120))
+
+# Headers of the toolkit that define what others test by, or say which types exist.
+_DEFINES_TESTS = re.compile(r"(?:^|/)(?:nv/|crt/|cuda/std/__cccl/|cuda_runtime_api\.h|cuda_device_runtime_api\.h)")
+# Headers of numbers of 16 bits or fewer, and what a source that uses them mentions.
+_NUMBERS = (
+    (re.compile(r"(?:^|/)cuda_fp16\.hp?p?$"), re.compile(rb"half|fp16|float16|__h[a-z]")),
+    (re.compile(r"(?:^|/)cuda_bf16\.hp?p?$"), re.compile(rb"bf16|bfloat|__h[a-z]")),
+    (re.compile(r"(?:^|/)cuda_fp[468]\.hp?p?$"), re.compile(rb"fp[468]|float[468]_|e4m3|e5m2|e8m0|e2m1|e2m3|e3m2")),
+)
+# Those that only compute capability 10.0 and later convert to and from by an instruction.
+_BLACKWELL_NUMBERS = re.compile(rb"e8m0|e2m1|e2m3|e3m2|fp4|fp6")
+_ARCH = rb"(?:__CUDA(?:_MINIMUM)?_ARCH__|_CCCL_PTX_ARCH\(\)|\bCUB_PTX_ARCH\b)"
+_MENTION = re.compile(_ARCH)
+_AFTER = re.compile(_ARCH + rb"[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*(\d+)")
+_BEFORE = re.compile(rb"(\d+)[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*" + _ARCH)
+_PROVIDES = re.compile(rb"\bNV_PROVIDES_SM_(\d+)")
+_EXACTLY = re.compile(rb"\bNV_IS_EXACTLY_SM_(\d+)")
+_DEFINED = re.compile(rb"(?:defined[ \t]*\(?|#[ \t]*ifn?def)[ \t]*" + _ARCH)
+_COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.S)
+# The compiler's own functions for dynamic programming are instructions from compute capability 9.0 on.
+_EXACT = re.compile(rb"NV_IS_EXACTLY_SM|[!=]=[ \t]*" + _ARCH + rb"|" + _ARCH + rb"[ \t]*\)?[ \t]*[!=]=")
+_DPX = re.compile(rb"\b__vib?(?:add|min|max)")
+_MIRRORED = {b">": b"<", b"<": b">", b">=": b"<=", b"<=": b">="}
+
+
+class ArchitectureTests(Struct, frozen=True):
+    """The architectures for which a source may make other code than for the one before. All are sorted.
+
+    Args:
+        architectures: All of them.
+        beside_numbers: Those of a source whose code has no number of 16 bits or fewer.
+        exact: Whether a test of the family's own is for one architecture only. Otherwise a source that makes the same
+            code for two architectures makes it for those between them.
+    """
+
+    architectures: tuple[Architecture, ...]
+    beside_numbers: tuple[Architecture, ...]
+    exact: bool
+
+
+def comparable_architectures(base: Architecture, compiler: Version, linker: Version) -> tuple[Architecture, ...]:
+    """Return a base, and the later architectures worth comparing that a compiler and nvJitLink both know."""
+    known = min(compiler, linker)
+    return (base, *(a for a in CANDIDATES if a.number > base.number and can_link_for(known, a)))
+
+
+def find_tests(source: Source, own: Iterable[str], candidates: Sequence[Architecture]) -> ArchitectureTests:
+    """Find the tests in a source.
+
+    Args:
+        source: With all headers that it can reach.
+        own: Names of the family's own headers among them.
+        candidates: The architectures to choose from, sorted; the first is never chosen.
+    """
+    written = (source.text, *(source.headers[name] for name in own if name in source.headers))
+    beside, numbers = [_tests(source.text)], []
+    for name, text in source.headers.items():
+        used = next((mentions for header, mentions in _NUMBERS if header.search(name)), None)
+        if used is None and not _DEFINES_TESTS.search(name):
+            beside.append(_tests(text))
+        elif used is not None and any(used.search(each) for each in written):
+            numbers.append(_tests(text))
+    if not any(_BLACKWELL_NUMBERS.search(text) for text in written):
+        numbers = [tests and frozenset(number for number in tests if number < 1000) for tests in numbers]
+    return ArchitectureTests(
+        _choose([*beside, *numbers], candidates),
+        _choose(beside, candidates),
+        any(_EXACT.search(text) for text in written),
+    )
+
+
+def has_narrow_numbers(ptx: bytes) -> bool:
+    """Return whether PTX may compute with numbers of 16 bits or fewer; inline assembly may always."""
+    return b".b16" in ptx or b"inline asm" in ptx
+
+
+def _choose(tests: Sequence[frozenset[int] | None], candidates: Sequence[Architecture]) -> tuple[Architecture, ...]:
+    known = [each for each in tests if each is not None]
+    if len(known) < len(tests):
+        return tuple(candidates[1:])
+    numbers = frozenset[int]().union(*known)
+    return tuple(
+        later
+        for earlier, later in pairwise(candidates)
+        if any(10 * earlier.number < number <= 10 * later.number for number in numbers)
+    )
+
+
+@lru_cache(maxsize=4096)  # the sources of a build share their headers
+def _tests(text: bytes) -> frozenset[int] | None:
+    """Return the values of ``__CUDA_ARCH__`` from which on a text may mean something else; None if any may."""
+    text = _COMMENT.sub(b" ", text)
+    comparisons = [(match[1], match[2]) for match in _AFTER.finditer(text)]
+    comparisons += [(_MIRRORED.get(match[2], match[2]), match[1]) for match in _BEFORE.finditer(text)]
+    if len(_MENTION.findall(text)) > len(comparisons) + len(_DEFINED.findall(text)):
+        return None
+    numbers: set[int] = set()
+    for operator, digits in comparisons:
+        number = int(digits)
+        if operator in (b">=", b"<", b"==", b"!="):
+            numbers.add(number)
+        if operator in (b">", b"<=", b"==", b"!="):
+            numbers.add(number + 1)
+    numbers.update(10 * int(match[1]) for match in _PROVIDES.finditer(text))
+    for match in _EXACTLY.finditer(text):
+        numbers.update((10 * int(match[1]), 10 * int(match[1]) + 1))
+    if _DPX.search(text):
+        numbers.add(900)
+    return frozenset(numbers)

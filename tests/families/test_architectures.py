@@ -1,0 +1,182 @@
+"""Images for the architectures where code differs, and only for those; what they gain, without a GPU."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.merge import merge_databases
+from jitlto.build.pipeline import BuildReport, build
+from jitlto.build.shards import Shard
+from jitlto.cuda import nvdisasm, toolkit
+from jitlto.cuda.machine_code import count_instructions
+from jitlto.errors import ArchitectureError
+from jitlto.model.fragment import ImageKind
+from jitlto.runtime.family import KernelFamily
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.declaration import load_family
+from jitlto.verify.check import check
+from tests.support.errors import raises
+from tests.support.families import CONVERT, write_family
+
+pytestmark = pytest.mark.slow
+TO_BF16 = {"from_type": "float", "to_type": "__nv_bfloat16"}
+TO_FP8 = {"from_type": "__half", "to_type": "__nv_fp8_e4m3"}
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache | None:
+    return open_cache(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("convert")
+    write_family(path, CONVERT)
+    return path
+
+
+@pytest.fixture(scope="module")
+def auto(directory: Path, cache: Cache) -> KernelFamily:
+    return opened(made(directory, cache, "auto"))
+
+
+@pytest.fixture(scope="module")
+def base(directory: Path, cache: Cache) -> KernelFamily:
+    return opened(made(directory, cache, "base", is_auto=False))
+
+
+def made(
+    directory: Path, cache: Cache | None, output: str, *, is_auto: bool = True, shard: str | None = None
+) -> BuildReport:
+    family = replace(load_family(directory / "family.toml"), is_auto=is_auto)
+    part = Shard.parse(shard) if shard else None
+    return build([family], directory / f"{output}.fragdb", jobs=1, cache=cache, shard=part)
+
+
+def opened(report: BuildReport) -> KernelFamily:
+    return KernelFamily("convert", FragmentDatabase(report.path))
+
+
+def images(family: KernelFamily) -> dict[str, list[str]]:
+    return {
+        fragment.key.group + "".join(f" {value}" for _, value in fragment.key.parameters): [
+            str(image.architecture) for image in fragment.images_of(ImageKind.LTOIR)
+        ]
+        for fragment in family.database.fragments("convert")
+    }
+
+
+def linked_from(plan: Plan) -> list[str]:
+    return [str(image.architecture) for image in plan.images]
+
+
+def test_fragments_get_images_for_the_architectures_where_their_code_differs(auto: KernelFamily) -> None:
+    assert images(auto) == {
+        "kern 8 __half": ["75"],
+        "kern 8 float": ["75"],
+        "store __half __half": ["75"],
+        "store __half __nv_fp8_e4m3": ["75", "89"],
+        "store float __nv_bfloat16": ["75", "80"],
+        "store float float": ["75"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "instruction", "at_most"), [(TO_BF16, b"F2FP.BF16", 0.7), (TO_FP8, b"F2FP", 0.7)], ids=["bf16", "fp8"]
+)
+def test_a_conversion_takes_one_instruction_where_there_is_one(
+    auto: KernelFamily, base: KernelFamily, values: dict[str, str], instruction: bytes, at_most: float
+) -> None:
+    before, after = (family.plan(arch="sm_90", **values).link().cubin for family in (base, auto))
+    assert count_instructions(after) < at_most * count_instructions(before)
+    if toolkit.find_binary("nvdisasm") is None:
+        pytest.skip("counted, but not named: nvdisasm is not installed")
+    assert instruction in nvdisasm.disassemble(after)
+    assert instruction not in nvdisasm.disassemble(before)
+
+
+def test_a_plan_mixes_the_best_image_of_each_fragment(auto: KernelFamily) -> None:
+    taken = {arch: linked_from(auto.plan(arch=arch, **TO_FP8)) for arch in ("sm_75", "sm_86", "sm_89", "sm_90")}
+    assert taken == {"sm_75": ["75"] * 2, "sm_86": ["75"] * 2, "sm_89": ["75", "89"], "sm_90": ["75", "89"]}
+    assert linked_from(auto.plan(arch="sm_80", **TO_BF16)) == ["75", "80"]
+    for arch in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_100"):
+        assert auto.plan(arch=arch, **TO_FP8).link().cubin
+
+
+def test_it_is_the_code_of_a_family_compiled_for_the_target(
+    auto: KernelFamily, directory: Path, cache: Cache, tmp_path: Path
+) -> None:
+    write_family(tmp_path, CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["90"]')})
+    for_target = opened(made(tmp_path, cache, "target", is_auto=False))
+    for values in (TO_BF16, TO_FP8):
+        own, expected = (family.plan(arch="sm_90", **values).link().cubin for family in (auto, for_target))
+        assert count_instructions(own) == count_instructions(expected)
+
+
+def test_every_kernel_links_for_every_target(auto: KernelFamily) -> None:
+    targets = [auto.plan(arch=arch, **TO_BF16).target for arch in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120")]
+    result = check(auto.database, targets=targets, compare=False)
+    assert result.holds
+    assert result.link is not None
+    assert len(result.link.archs) == 5
+    assert [links.linked for links in result.link.families] == [4]
+
+
+def test_parts_merge_to_the_bytes_of_one_build(directory: Path, cache: Cache, auto: KernelFamily) -> None:
+    parts = [made(directory, None, f"part{n}", shard=f"{n}/2").path for n in (1, 2)]
+    merged = merge_databases(parts, directory / "merged.fragdb")
+    assert merged.path.read_bytes() == (directory / "auto.fragdb").read_bytes()
+
+
+def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, cache: Cache, tmp_path: Path) -> None:
+    shutil.copytree(directory, tmp_path / "copy")
+    path = tmp_path / "copy"
+    changed = CONVERT["store.cuh"] + "#if __CUDA_ARCH__ >= 900\n#define LATER\n#endif\n"
+    (path / "store.cuh").write_text(changed)
+    incremental = made(path, cache, "incremental")
+    assert incremental.compiled > 0
+    assert made(path, cache, "again").compiled == 0
+    assert made(path, None, "clean").path.read_bytes() == incremental.path.read_bytes()
+
+
+def test_a_header_that_only_later_architectures_read_is_a_reason_to_compile(tmp_path: Path, cache: Cache) -> None:
+    reads = CONVERT["store.cuh"] + '#if __CUDA_ARCH__ >= 800\n#include "later.cuh"\n#endif\n'
+    write_family(tmp_path, CONVERT | {"store.cuh": reads, "later.cuh": "#define SCALE 2\n"})
+    assert made(tmp_path, cache, "first").compiled == 6
+    (tmp_path / "later.cuh").write_text("#define SCALE 3\n")
+    assert made(tmp_path, cache, "second").compiled == 6
+
+
+def test_a_group_may_have_images_for_one_architecture_exactly(tmp_path: Path, cache: Cache) -> None:
+    declared = (
+        CONVERT["family.toml"].replace('"auto"', '["75"]').replace("[device.store]", '[device.store]\narchs = ["90a"]')
+    )
+    write_family(tmp_path, CONVERT | {"family.toml": declared})
+    family = opened(made(tmp_path, cache, "specific", is_auto=False))
+    assert images(family)["store float float"] == ["75", "90a"]
+    assert images(family)["kern 8 float"] == ["75"]
+    assert linked_from(family.plan(arch="sm_90", **TO_BF16)) == ["75", "75"]
+    assert linked_from(family.plan(arch="sm_90a", **TO_BF16)) == ["75", "90a"]
+    assert linked_from(family.plan(arch="sm_100", **TO_BF16)) == ["75", "75"]
+    assert family.plan(arch="sm_90a", **TO_BF16).link().cubin
+
+
+def test_a_group_with_nothing_but_one_architecture_links_for_no_other(tmp_path: Path, cache: Cache) -> None:
+    write_family(tmp_path, CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["90a"]')})
+    family = opened(made(tmp_path, cache, "only", is_auto=False))
+    with raises(ArchitectureError, "link-architecture"):
+        family.plan(arch="sm_100", **TO_BF16).link()
+
+
+def test_digests_are_those_of_the_images_taken(auto: KernelFamily, base: KernelFamily) -> None:
+    def digest(family: KernelFamily, arch: str) -> str:
+        return family.plan(arch=arch, **TO_BF16).digest
+
+    assert digest(auto, "sm_75") == digest(base, "sm_75")
+    assert digest(auto, "sm_90") == digest(auto, "sm_90") != digest(base, "sm_90")
