@@ -374,14 +374,18 @@ def _images(table: TomlTable, names: tuple[str, ...]) -> tuple[ImageKind, ...]:
     return tuple(sorted(map(ImageKind, names)))
 
 
+def project_root(path: Path) -> Path:
+    """Return the directory in which the folders ``matrices`` and ``templates`` of a ``family.toml`` are looked for."""
+    directory = path.parent
+    # fragments/<family>/family.toml: they lie beside fragments/.
+    return directory.parents[1] if directory.parent.name == "fragments" else directory
+
+
 def _find_file(table: TomlTable, key: str, name: str | None, folder: str) -> Path:
     """Find a matrix or template beside ``family.toml``, or in a folder beside ``fragments/``."""
     if name is None:
         raise table.error(f"missing key {key!r}", case="missing-key")
-    directory = table.path.parent
-    # fragments/<family>/family.toml: matrices/ and templates/ lie beside fragments/.
-    root = directory.parents[1] if directory.parent.name == "fragments" else directory
-    candidates = (directory / name, root / folder / name)
+    candidates = (table.path.parent / name, project_root(table.path) / folder / name)
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             return path

@@ -1,22 +1,27 @@
 """A new package with a family, for ``jitlto new``.
 
 The directory ``new_package/`` holds its files with the suffix ``.in``. ``@package@`` and other names between @ are
-replaced, also in paths.
+replaced, also in paths. For a family that exists already, the files in ``new_package_of_family/`` replace those with
+the same name, and the family's own files those of the sample.
 """
 
 from __future__ import annotations
 
 import keyword
 import re
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 
+from jitlto.build.packaging.family_sources import place_sources
 from jitlto.errors import ProjectError
-from jitlto.storage import files
+from jitlto.storage import declaration, files
 from jitlto.version import __version__
 
 _TEMPLATES = Path(__file__).parent / "new_package"
+_OF_FAMILY = Path(__file__).parent / "new_package_of_family"
+_SAMPLE = ("fragments", "matrices", "templates")
 _CUDA_MAJORS = (12, 13)  # each with an extra of jitlto
 # Modules that the new package or its tests import, beside the standard library.
 _TAKEN = frozenset({"jitlto", "cuda", "cupy", "numpy", "pytest", "tests"})
@@ -39,17 +44,22 @@ def derive_import_name(name: str) -> str:
     return package
 
 
-def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
+def write_package(name: str, directory: Path, cuda: int, family: Path | None = None) -> list[Path]:
     """Write a new package, completely or not at all, and return its files, sorted.
 
     Args:
         name: The distribution's name.
         directory: The project's; it must not exist yet, or be empty.
         cuda: The CUDA major that its wheel is compiled with.
+        family: The ``family.toml`` of a family, which takes the place of the sample.
 
     Raises:
-        ProjectError: If the name is invalid, or the directory is not empty or cannot be written.
+        ProjectError: If the name is invalid, the directory is not empty or cannot be written, or a file of the family
+            is in a place that a project does not have.
+        FamilyError: If the declaration of the family is invalid.
     """
+    declared = declaration.load_family(family) if family else None
+    sources = place_sources(declared) if declared else {}
     # A newer CUDA links what an older one has compiled (as PTX across majors), but not vice versa.
     majors = [major for major in _CUDA_MAJORS if major >= cuda]
     values = {
@@ -61,6 +71,8 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
         "majors": ", ".join(f'"{major}"' for major in majors),
         "either": " or ".join(f"`cu{major}`" for major in majors),
     }
+    values["family"] = declared.name if declared else values["package"]
+    values["folder"] = declared.path.absolute().parent.name if declared else values["package"]
     try:
         files.check_path(directory)
         if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
@@ -70,15 +82,27 @@ def write_package(name: str, directory: Path, cuda: int) -> list[Path]:
         with tempfile.TemporaryDirectory(dir=directory.parent, prefix=".jitlto-") as temporary:
             # A subdirectory, because the temporary directory itself is readable by its owner only.
             root = Path(temporary) / "project"
-            for template in _TEMPLATES.rglob("*.in"):
-                path = root / _fill(str(template.relative_to(_TEMPLATES).with_suffix("")), values)
+            for place, template in _templates(sample=declared is None).items():
+                path = root / _fill(str(place), values)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(_fill(template.read_text("utf-8"), values), "utf-8")
+            for source, place in sources.items():
+                (root / place).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, root / place)
             root.rename(directory)
     except OSError as error:
         what = f"cannot write the package: {error.strerror}"
         raise ProjectError(what, code="project-unwritable", where=str(directory)) from error
     return sorted(path for path in directory.rglob("*") if path.is_file())
+
+
+def _templates(*, sample: bool) -> dict[Path, Path]:
+    """Return the templates of a new package by their place in it."""
+    found = {path.relative_to(_TEMPLATES).with_suffix(""): path for path in _TEMPLATES.rglob("*.in")}
+    if sample:
+        return found
+    kept = {place: path for place, path in found.items() if place.parts[0] not in _SAMPLE}
+    return kept | {path.relative_to(_OF_FAMILY).with_suffix(""): path for path in _OF_FAMILY.rglob("*.in")}
 
 
 def _fill(text: str, values: dict[str, str]) -> str:

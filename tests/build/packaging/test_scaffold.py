@@ -17,9 +17,13 @@ from hypothesis import strategies as st
 
 from jitlto import cli
 from jitlto.build.packaging import project, scaffold
+from jitlto.build.templates import render_family
 from jitlto.errors import JitltoError, ProjectError
 from jitlto.runtime.family import load
+from jitlto.storage import declaration
 from tests.support.errors import raises
+from tests.support.families import MINI, write_family
+from tests.support.process import ROOT
 
 
 def run(*arguments: str) -> tuple[int, str]:
@@ -120,6 +124,31 @@ def test_a_package_built_with_the_older_cuda_has_extras_for_both(tmp_path: Path)
     extras = document["project"]["optional-dependencies"]
     assert extras == {"cu12": ["jitlto[cu12-run]"], "cu13": ["jitlto[cu13-run]"], "test": ["pytest>=8"]}
     assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
+
+
+@pytest.mark.parametrize("place", ["fragments/mini", "mini", "search"])
+def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place: str) -> None:
+    """With matrices and templates beside its declaration, or in the folders of the project that it comes from."""
+    family = ROOT / "fragments" / place if place == "search" else write_family(tmp_path / place, MINI).parent
+    status, text = run("my-kernels", "-o", str(tmp_path / "new"), "--family", str(family), "--cuda", "12")
+    assert status == 0, text
+    found = project.load_package(tmp_path / "new")
+    assert [each.name for each in found.families] == [Path(place).name]
+    assert found.config.entry_points == {Path(place).name: "my_kernels.fragments"}
+    first, second = map(declaration.load_family, (family / "family.toml", found.families[0].path))
+    assert [each.source for each in render_family(first)] == [each.source for each in render_family(second)]
+    copied = {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert not copied & {"square.cuh", "map_kernel.json"}
+    assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
+
+
+def test_a_family_with_headers_elsewhere_is_refused(tmp_path: Path) -> None:
+    toml = write_family(tmp_path / "mini", MINI)
+    (tmp_path / "include").mkdir()
+    toml.write_text(toml.read_text().replace('name = "mini"', 'name = "mini"\ninclude = [".", "../include"]'))
+    with raises(ProjectError, "project-outside-file", "include", where=str(toml)):
+        scaffold.write_package("my-kernels", tmp_path / "new", 12, toml)
+    assert not (tmp_path / "new").exists()
 
 
 def test_readme_and_workflow_explain_installation_without_a_package_index(package: Path) -> None:

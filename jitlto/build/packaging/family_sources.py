@@ -1,0 +1,63 @@
+"""The sources of an existing family, as they go into a new package: ``jitlto new --family``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from jitlto.errors import ProjectError
+from jitlto.storage import declaration
+from jitlto.storage.declaration import FamilyDeclaration
+from jitlto.storage.source_files import walk_sources
+
+_FOLDERS = ("matrices", "templates")
+
+
+def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
+    """Return where the files of a family, and of those that it uses, go in a project: file → relative path.
+
+    A family lies in ``fragments/``, its matrices and templates where they are found from there.
+
+    Raises:
+        ProjectError: If a file is outside the places that a project has.
+    """
+    families = [family, *family.all_used().values()]
+    places: dict[Path, Path] = {}
+    for each in families:
+        directory = each.path.parent.absolute()
+        if directory.parent != family.path.parent.absolute().parent:
+            raise _outside(family, f"the family {each.name} in {directory}")
+        places |= dict(_place_family(each, directory))
+    directories = [each.path.parent.absolute() for each in families]
+    for include in (Path(os.path.normpath(path.absolute())) for path in family.include):
+        if not any(include.is_relative_to(directory) for directory in directories):
+            raise _outside(family, f"the include directory {include}")
+    return places
+
+
+def _place_family(family: FamilyDeclaration, directory: Path) -> Iterator[tuple[Path, Path]]:
+    root = declaration.project_root(family.path.absolute())
+    beside = [root / folder for folder in _FOLDERS]
+    for path in walk_sources([directory], thorough=False):
+        if not any(path.is_relative_to(folder) for folder in beside):
+            yield path, Path("fragments", directory.name, path.relative_to(directory))
+    for group in family.groups:
+        if group.matrix is None or group.template is None:
+            continue
+        # A template includes others of its directory.
+        for path in (group.matrix.absolute(), *walk_sources([group.template.absolute().parent], thorough=False)):
+            place = Path(os.path.normpath(path))
+            if any(place.is_relative_to(folder) for folder in beside):
+                yield path, place.relative_to(root)
+            elif not place.is_relative_to(directory):
+                raise _outside(family, str(place))
+
+
+def _outside(family: FamilyDeclaration, what: str) -> ProjectError:
+    return ProjectError(
+        f"{what} is outside the family's directory",
+        code="project-outside-file",
+        where=str(family.path),
+        hint="move it below the directory of family.toml, or beside fragments/ into matrices/ or templates/",
+    )
