@@ -12,20 +12,18 @@ import hashlib
 import json
 import os.path
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from jitlto.model.directives import INCLUDES, Directive, all_directives, logical_line
+from jitlto.model.directives import INCLUDES, Directive, all_directives, conditions_with
 from jitlto.model.header_places import GIVEN, HeaderPlaces, Place, tree_name
 from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, Text
 from jitlto.model.headers import Source
-from jitlto.model.macro_names import HeaderRequest, Macros, mentions
-from jitlto.model.sure_includes import sure_includes
+from jitlto.model.macro_names import HeaderRequest, Macros
+from jitlto.model.sure_includes import SureInclude, follow, leading_to
 
-_DEFINED = re.compile(rb"#[ \t]*define[ \t]+(\w+)")
 _WORD = re.compile(rb"\w+")
 _NO_MACROS = frozenset((b"pragma", b"line", b"error", b"warning", b"else", b"endif", *INCLUDES))
 
@@ -88,6 +86,8 @@ class HeaderSearch:
         self._texts = HeaderTexts(self._places, len(roots), strict=strict, as_written=as_written, options=self._options)
         self._states: dict[str, str | None] = {}
         self._made: dict[frozenset[Place], _Requests] = {}
+        self._reached: dict[tuple[Place, ...], dict[Place, Text]] = {}  # the sources of a build share includes
+        self._led: dict[tuple[frozenset[Place], frozenset[str]], set[Place]] = {}
         self._visible: dict[str, bytes] | None = None
         self._completed: dict[frozenset[str], Mapping[str, bytes]] = {}
         self._closures: dict[tuple[frozenset[Place], frozenset[_Request]], tuple[_Names | None, dict[str, bytes]]] = {}
@@ -192,23 +192,29 @@ class HeaderSearch:
         """Return the names of the headers in :meth:`closure` of ``text``."""
         return frozenset(self.closure(text).headers)
 
-    def surely_included(self, text: bytes) -> frozenset[str]:
-        """Return the names of the headers that ``text`` includes, or one of those, under no condition."""
-        texts = {place: read.text for place, read in self._walk(self._texts.read(None, text), ()).texts.items()}
-        guards = Counter(match for content in (text, *texts.values()) for match in _DEFINED.findall(content))
-        found: set[Place] = set()
-        pending: list[Place | None] = [None]
-        while pending:
-            place = pending.pop()
-            sure = sure_includes(text if place is None else texts[place])
-            if sure.guard is not None and guards[sure.guard] > 1:  # it may be skipped the first time too
-                continue
-            for word, quoted, name in sure.includes:
-                included = self._texts.resolve(place, word, HeaderRequest(quoted, name), set())
-                if included is not None and included not in found:
-                    found.add(included)
-                    pending.append(included)
+    def surely_included(self, text: bytes, wanted: Iterable[str] | None = None) -> frozenset[str]:
+        """Return the names of the headers that ``text`` includes, or one of those, under no condition.
+
+        Args:
+            wanted: Names of headers; others are then left out unless they lead to one of these.
+        """
+        texts = self._walk(self._texts.read(None, text), ()).texts
+        leading = set(texts) if wanted is None else self._leading(texts, frozenset(map(os.path.normpath, wanted)))
+
+        def resolve(place: Place | None, include: SureInclude) -> Place | None:
+            found = self._texts.resolve(place, include.word, HeaderRequest(include.quoted, include.name), set())
+            return found if found in leading else None
+
+        found = follow(text, {place: read.text for place, read in texts.items()}, resolve) if leading else ()
         return frozenset(map(self._places.name_of, found))
+
+    def _leading(self, texts: Mapping[Place, Text], wanted: frozenset[str]) -> set[Place]:
+        """Return the headers of these names, and those that may include one of them."""
+        key = (frozenset(texts), wanted)
+        if key not in self._led:
+            targets = {place for place in texts if self._places.name_of(place) in wanted}
+            self._led[key] = leading_to(targets, {p: [f.place for f in read.found] for p, read in texts.items()})
+        return self._led[key]
 
     def looked_up(self, text: bytes, reads: Iterable[str]) -> frozenset[str]:
         """Return every name that decided how ``text`` and the headers ``reads`` are spelled in :meth:`closure`.
@@ -227,20 +233,28 @@ class HeaderSearch:
     # --- names that macros make ---
 
     def _walk(self, main: Text, extra: Iterable[str]) -> _Walk:
-        texts: dict[Place, Text] = {}
         given = {name: self._texts.settled(place) for name in extra if (place := self._places.search(name)) is not None}
         requests = {_Request(None, name, place) for name, place in given.items()}
-        pending = [*(found.place for found in main.found), *given.values()]
+        start = tuple(dict.fromkeys(place for place in (*(f.place for f in main.found), *given.values()) if place))
         while True:
+            walk = self._follow(main, self._reach(start))
+            more = {r.found for r in walk.requests if r.found is not None and r.found not in walk.texts}
+            if not more:
+                return walk._replace(requests=walk.requests | requests)
+            start += tuple(more)
+
+    def _reach(self, start: tuple[Place, ...]) -> dict[Place, Text]:
+        """Return some headers, and all that they and theirs include, other than by macros."""
+        if start not in self._reached:
+            texts: dict[Place, Text] = {}
+            pending = list(start)
             while pending:
                 place = pending.pop()
-                if place is not None and place not in texts:
+                if place not in texts:
                     texts[place] = self._texts.read(place)
-                    pending.extend(f.place for f in texts[place].found)
-            walk = self._follow(main, texts)
-            pending = [r.found for r in walk.requests if r.found is not None and r.found not in texts]
-            if not pending:
-                return walk._replace(requests=walk.requests | requests)
+                    pending.extend(found.place for found in texts[place].found if found.place is not None)
+            self._reached[start] = texts
+        return self._reached[start]
 
     def _follow(self, main: Text, texts: dict[Place, Text]) -> _Walk:
         """Add what macros may name in these texts."""
@@ -266,7 +280,7 @@ class HeaderSearch:
             asked += [(place, d) for d in read.open if d.word != b"define"]
         if any(d.word == b"define" for read in every.values() for d in read.open):
             for place, read in every.items():
-                asked += [(place, directive) for directive in _conditions(read.text, macros.asking())]
+                asked += [(place, directive) for directive in conditions_with(read.text, macros.asking())]
         for place, directive in asked:
             operand = every[place].text[directive.start + len(directive.word) : directive.end]
             names = macros.included(operand) if directive.word in INCLUDES else macros.asked(operand)
@@ -330,15 +344,3 @@ class HeaderSearch:
             what = "#pragma once holds for one file, and this one is included as different ones"
             self._texts.fail(min(places), what, "jitlto-header-once", "include it by one name, or use an include guard")
         return min(spelled) if spelled else min(names[place][0] for place in places)
-
-
-@lru_cache(maxsize=16384)
-def _conditions(text: bytes, words: frozenset[bytes]) -> tuple[Directive, ...]:
-    """Return the conditions of a text that have one of some words."""
-    found: dict[int, Directive] = {}
-    for word in words:
-        for position in mentions(text, word):
-            start, end = logical_line(text, position)
-            if match := re.match(rb"\s*(?:#|%:)\s*(if|elif)\b", text[start:end]):
-                found[start] = Directive(match[1], start + match.start(1), end)
-    return tuple(found.values())

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from jitlto.model.directives import GAP, logical_line, read_directives, unsplice
+from jitlto.model.directives import GAP, logical_line, mentions, read_directives, unsplice
 
 _DEFINE = re.compile(rb"(?:#|%:)" + GAP + rb"define" + GAP + rb"(\w+)")
 _TOKEN = re.compile(
@@ -219,20 +219,6 @@ def _definitions(text: bytes) -> Mapping[bytes, list[tuple[int, int]]]:
     for match in _DEFINE.finditer(text):
         found.setdefault(match[1], []).append((match.start(1), logical_line(text, match.end())[1]))
     return found
-
-
-def mentions(text: bytes, word: bytes) -> Iterator[int]:
-    """Yield where a word stands in a text."""
-    position = text.find(word)  # an expression that begins with a word's edge takes a hundred times as long
-    while position >= 0:
-        end = position + len(word)
-        if not (_is_word(text[position - 1 : position]) or _is_word(text[end : end + 1])):
-            yield position
-        position = text.find(word, end)
-
-
-def _is_word(character: bytes) -> bool:
-    return character.isalnum() or character == b"_"
 
 
 @lru_cache(maxsize=16384)

@@ -1,14 +1,18 @@
-"""The headers that a text includes under no condition."""
+"""The headers that a text includes under no condition, and those that they include so."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from jitlto.model.directives import INCLUDES, all_directives
 
+H = TypeVar("H", bound=Hashable)  # what stands for a header
+
+_DEFINED = re.compile(rb"#[ \t]*define[ \t]+(\w+)")
 _HEADER = re.compile(rb"""(?:"([^"]*)"|<([^>]*)>)""")
 _GUARD = re.compile(rb"(?:defined\s*\(\s*(\w+)\s*\)|defined\s+(\w+))")
 # Every CUDA C++ compiler defines these.
@@ -66,3 +70,45 @@ def _guard(lines: Sequence[tuple[bytes, bytes]]) -> bytes | None:
         if depth == 0 or (depth == 1 and word.startswith(b"el")):
             return None
     return name
+
+
+def follow(text: bytes, texts: Mapping[H, bytes], resolve: Callable[[H | None, SureInclude], H | None]) -> frozenset[H]:
+    """Return the headers that a source includes, or one of those, under no condition.
+
+    Args:
+        text: The source.
+        texts: Those of all headers that it can reach.
+        resolve: Tells which header an include in a header means, or in the source (None); None to leave it out.
+    """
+    found: set[H] = set()
+    pending: list[H | None] = [None]
+    while pending:
+        header = pending.pop()
+        sure = sure_includes(text if header is None else texts[header])
+        # A guard that is defined twice may be defined before.
+        if sure.guard and sum(_definitions(each)[sure.guard] for each in (text, *texts.values())) > 1:
+            continue
+        new = {each for include in sure.includes if (each := resolve(header, include)) is not None} - found
+        found |= new
+        pending.extend(new)
+    return frozenset(found)
+
+
+def leading_to(targets: Iterable[H], includes: Mapping[H, Iterable[H | None]]) -> set[H]:
+    """Return the targets, and all headers that include one of them or lead to one."""
+    includers: dict[H | None, list[H]] = defaultdict(list)
+    for header, included in includes.items():
+        for each in included:
+            includers[each].append(header)
+    found = set(targets)
+    pending = list(found)
+    while pending:
+        new = set(includers[pending.pop()]) - found
+        found |= new
+        pending.extend(new)
+    return found
+
+
+@lru_cache(maxsize=16384)
+def _definitions(text: bytes) -> Counter[bytes]:
+    return Counter(_DEFINED.findall(text))

@@ -35,7 +35,7 @@ class CompileConfig:
     architectures: tuple[Architecture, ...]  # sorted
     options: tuple[str, ...]
     images: tuple[ImageKind, ...]  # sorted
-    interfaces: tuple[str, ...] = ()  # the family's, for hints
+    interfaces: tuple[str, ...] = ()  # of the family and of those that it uses
     #: Architectures to add LTO-IR for where the code differs, the lowest of ``architectures`` first; empty for none.
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
@@ -68,9 +68,9 @@ class CompileConfig:
         return found
 
     def surely_included(self, source: str) -> frozenset[str]:
-        """The headers of the family that a source includes under no condition."""
+        """The family's interfaces, and what leads to them, among the headers that a source includes unconditionally."""
         if (found := self._sure.get(source)) is None:
-            found = self._sure[source] = self.own.surely_included(source.encode())
+            found = self._sure[source] = self.own.surely_included(source.encode(), self.interfaces)
         return found
 
     def fields(self, source: str) -> dict[str, str]:
