@@ -15,6 +15,8 @@ from jitlto.model.fragment import Fragment, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index, is_compatible
 
+_MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
+
 
 class _Definition(NamedTuple):
     inline: bool
@@ -23,13 +25,14 @@ class _Definition(NamedTuple):
 
 
 def check_uses(families: Mapping[str, FamilyRecord]) -> None:
-    """Check that families fit those that they use: distinct groups, and the same texts of interface headers.
+    """Check that families fit those that they use: distinct groups, and interface headers that mean the same.
 
     Args:
         families: By name, with all that they use.
 
     Raises:
-        FamilyError: If a group has the name of a used one, or an include of a used interface finds another header.
+        FamilyError: If a group has the name of a used one, an include of a used interface finds another header, or one
+            depends on a macro that is not the same for both.
     """
     for name, family in families.items():
         owners = {group.name: name for group in family.groups}
@@ -44,6 +47,16 @@ def check_uses(families: Mapping[str, FamilyRecord]) -> None:
                     what = f"{name} uses {used.name}, but finds another header {header!r}, an interface of {used.name}"
                     hint = f"rename the one of {name}, or build both from the same sources"
                     raise FamilyError(what, code="family-use", hint=hint)
+            for option in sorted(_macros(family) ^ _macros(used)):
+                word = re.compile(rf"\b{re.escape(_MACRO.sub('', option).partition('=')[0].strip())}\b")
+                if hidden := next((header for header, text in used.headers if word.search(text)), None):
+                    what = f"only one of {name} and {used.name}, which it uses, is compiled with {option}"
+                    hint = f"give both the same: the interface {hidden} depends on it"
+                    raise FamilyError(what, code="family-use", hint=hint)
+
+
+def _macros(family: FamilyRecord) -> set[str]:
+    return {option for option in family.options if _MACRO.match(option)}
 
 
 def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto import config
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.packaging.project import list_sources, load_package
@@ -14,6 +15,7 @@ from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, DatabaseError, FamilyError, PlanError
 from jitlto.report.content import describe
+from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
@@ -168,6 +170,28 @@ def test_a_header_that_hides_a_shared_interface_is_refused(tmp_path: Path, cache
     write_family(tmp_path, SHARED | {"search/scale.cuh": SHARED["common/scale.cuh"] + "// mine\n"})
     with raises(FamilyError, "family-use", "search", "common", "scale.cuh"):
         made(tmp_path, cache, "search")
+
+
+def test_a_macro_on_which_a_shared_interface_depends_is_the_same_for_both(tmp_path: Path, cache: Cache) -> None:
+    wide = SHARED | {"common/scale.cuh": SHARED["common/scale.cuh"] + "#ifdef WIDE\n#endif\n"}
+    for name, option in (("search", "-DOTHER"), ("cluster", "-DWIDE=2")):
+        path = f"{name}/family.toml"
+        wide[path] = wide[path].replace("[use]", f'options = ["{option}"]\n[use]')
+    write_family(tmp_path, wide)
+    assert len(made(tmp_path, cache, "search").fragments) == 6
+    with raises(FamilyError, "family-use", "cluster", "common", "-DWIDE=2", "scale.cuh"):
+        made(tmp_path, cache, "cluster")
+
+
+def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Path) -> None:
+    write_family(tmp_path / "fragments", SHARED)
+    (tmp_path / "pyproject.toml").write_text("")
+    table: dict[str, object] = {"families": ["fragments/search"]}
+    before = editable._state(tmp_path, table, config.current())
+    template = tmp_path / "fragments" / "common" / "scale.cu.jinja"
+    template.write_text(template.read_text() + "// changed\n")
+    assert before is not None
+    assert editable._state(tmp_path, table, config.current()) not in (None, before)
 
 
 def test_a_package_carries_the_families_that_its_own_use(tmp_path: Path) -> None:

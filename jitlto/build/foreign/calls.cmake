@@ -43,7 +43,13 @@ function(generate_jit_lto_kernels)
   file(APPEND "${JITLTO_RECORD}" "${_jitlto_line}\n")
 endfunction()
 
-foreach(_jitlto_name IN ITEMS rtcx_jit_lto_embed_begin rtcx_jit_lto_embed_finalize rtcx_add_embed rtcx_embed rtcx_embed_blob)
+# Other functions of these projects expand matrices too, with a program that is not run.
+function(compute_matrix_product variable)
+  set(${variable} "[{}]" PARENT_SCOPE)
+endfunction()
+
+foreach(_jitlto_name IN ITEMS generate_cutile_kernels rtcx_jit_lto_embed_begin rtcx_jit_lto_embed_finalize rtcx_add_embed
+        rtcx_embed rtcx_embed_blob)
   cmake_language(EVAL CODE "
     function(${_jitlto_name})
     endfunction()")

@@ -107,6 +107,43 @@ def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) ->
     assert unknown == ["rapids_cmake_install_lib_dir"]
 
 
+def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "config.cmake").write_text("""
+        include(FetchContent)
+        FetchContent_Declare(rapids-cmake GIT_REPOSITORY https://example.invalid/x.git)
+        FetchContent_MakeAvailable(rapids-cmake)
+        set_property(CACHE LEVEL PROPERTY STRINGS A B)
+    """)
+    (tmp_path / "lib" / "cmake").mkdir(parents=True)
+    (tmp_path / "lib" / "cmake" / "other.cmake").write_text("""
+        function(compute_matrix_product output)
+          execute_process(COMMAND python OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
+          set(${output} "${text}" PARENT_SCOPE)
+        endfunction()
+        function(generate_other_kernels)
+          compute_matrix_product(product MATRIX_JSON_FILE ${ARGV0})
+          string(JSON length LENGTH "${product}")
+          math(EXPR last "${length} - 1")
+          foreach(i RANGE ${last})
+            add_custom_command(OUTPUT ${i})
+          endforeach()
+        endfunction()
+    """)
+    text = """
+        include(../config.cmake)
+        include(CMakeDependentOption)
+        option(LIBRARY "" ON)
+        cmake_dependent_option(KERNELS "" ON LIBRARY OFF)
+        include(cmake/other.cmake)
+        generate_other_kernels(x.json)
+        if(KERNELS)
+          generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)
+        endif()
+    """
+    assert formats(tmp_path / "lib", text) == ["k"]
+    assert formats(tmp_path / "lib", text, LIBRARY="OFF") == []
+
+
 def test_no_program_is_run_and_nothing_is_written_beside_the_project(tmp_path: Path) -> None:
     text = """
         execute_process(COMMAND ${CMAKE_COMMAND} -E touch "${CMAKE_CURRENT_SOURCE_DIR}/run" OUTPUT_VARIABLE out
