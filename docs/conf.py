@@ -39,7 +39,15 @@ default_role = "code"  # docstrings and help texts use single backticks for code
 # The order of the pages. It is not a directive in index.md because GitHub would show that as text.
 PAGES = {
     "Start": ["quickstart", "comparison"],
-    "Guides": ["author-guide", "migration", "packaging", "ci-guide", "caller-guide", "profiling"],
+    "Guides": [
+        "author-guide",
+        "migration",
+        "packaging",
+        "versions-of-a-family",
+        "ci-guide",
+        "caller-guide",
+        "profiling",
+    ],
     "Facts": ["compatibility", "security", "benchmarks/README"],
     "Reference": ["configuration", "errors", "database", "reference/index"],
     "Development": ["architecture", "architecture/traces"],

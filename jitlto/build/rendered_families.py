@@ -59,6 +59,9 @@ class RenderedFamilies:
             ]
         self.records = {family.name: family_record(family) for family in families}
         validate.check_uses(self.records)
+        for family in families:
+            failed = (failure.rendered.key for failure in self.failures)
+            validate.check_deprecated(self.records[family.name], (*self.keys, *failed), f"{family.path} [deprecated]")
         used = {name for record in self.records.values() for name in record.uses}
         for name, record in self.records.items():
             if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
@@ -197,4 +200,6 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
         ),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),
         tuple(sorted(family.all_used())),
+        family.version,
+        family.deprecated,
     )

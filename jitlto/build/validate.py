@@ -11,9 +11,10 @@ from typing import NamedTuple
 from jitlto.errors import BuildError, FamilyError, PlanError
 from jitlto.model.enumeration import Kernel, enumerate_kernels, find_user_symbols
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, Role, SymbolKind
+from jitlto.model.fragment import Fragment, FragmentKey, Role, SymbolKind
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index, is_compatible
+from jitlto.model.text import suggest
 
 _MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
 
@@ -164,6 +165,33 @@ def _check_layouts(fragments: Sequence[Fragment]) -> None:
                         code="build-layout-mismatch",
                         hint="declare it once, in an interface header that both include",
                     )
+
+
+def check_deprecated(family: FamilyRecord, keys: Iterable[FragmentKey], where: str) -> None:
+    """Check that the replacement of each deprecated value, or else the value itself, is a value of some fragment.
+
+    Args:
+        family: The family's record.
+        keys: The fragments of the family, and of those that it uses.
+        where: The family's declaration.
+
+    Raises:
+        FamilyError: If callers who give the value, or follow the warning, could not be served.
+    """
+    if not family.deprecated:
+        return
+    values: dict[str, set[str]] = defaultdict(set)
+    for key in keys:
+        if key.family in (family.name, *family.uses):
+            for name, value in key.parameters:
+                values[name].add(value)
+    for each in family.deprecated:
+        wanted = each.use or each.value
+        if wanted not in values[each.parameter]:
+            what = f"deprecated value {each.parameter}={each.value}: no fragment has {each.parameter}={wanted}"
+            known = ", ".join(sorted(values[each.parameter])) or "none"
+            hint = suggest(wanted, values[each.parameter], f"the values of {each.parameter} are {known}")
+            raise FamilyError(what, code="family-deprecated", where=where, hint=hint)
 
 
 def _check_link_options(family: FamilyRecord, fragments: Sequence[Fragment]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct, structs
 
 from jitlto.errors import PlanError
+from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
 from jitlto.model.options import GroupLink, LinkOptions
@@ -31,7 +32,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     exclude: tuple[Exclusion, ...] = ()
 
 
-class FamilyRecord(Struct, frozen=True):
+class FamilyRecord(Struct, frozen=True, omit_defaults=True):
     """What the run side needs of a family's declaration.
 
     Args:
@@ -42,6 +43,8 @@ class FamilyRecord(Struct, frozen=True):
         groups: Sorted by name.
         headers: Name and text of the family's own headers that its interfaces include, sorted.
         uses: The families whose device groups its kernels may contain, also those that these use; sorted.
+        version: The author's version of what callers see; empty if none is declared.
+        deprecated: Values that callers should no longer give, sorted.
     """
 
     name: str
@@ -51,6 +54,8 @@ class FamilyRecord(Struct, frozen=True):
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
     uses: tuple[Name, ...] = ()
+    version: str = ""
+    deprecated: tuple[DeprecatedValue, ...] = ()
 
     @property
     def interfaces(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from jitlto.runtime.session import Session
 from jitlto.storage.files import digest_of
 
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
+    from jitlto.model.deprecation import DeprecatedValue
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
     from jitlto.model.versions import Architecture
@@ -130,6 +131,10 @@ class KernelFamily:
         self.parameters: Mapping[str, tuple[str, ...]] = contents.parameters
         #: The groups of entrypoints.
         self.entrypoints: tuple[str, ...] = contents.entrypoints
+        #: The version that its author declares; empty if there is none.
+        self.version: str = contents.version
+        self._deprecated = contents.deprecated
+        self._warned: set[DeprecatedValue] = set()
         self._requests: dict[object, Launcher] = {}
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
@@ -208,6 +213,7 @@ class KernelFamily:
         """
         from jitlto.runtime.planning.planner import Planner
 
+        configuration = self._current(configuration)
         return Planner(self, self.session, entry, configuration, self.load)
 
     def plan(
@@ -220,8 +226,16 @@ class KernelFamily:
         **configuration: object,
     ) -> Plan:
         """Resolve a configuration; see :meth:`Planner.plan`."""
-        planner = self.planner(entry, **configuration)
+        planner = self.planner(entry, **self._current(configuration))
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
+
+    def _current(self, configuration: dict[str, object]) -> dict[str, object]:
+        """Return a caller's configuration without deprecated values that no fragment has; warn of deprecated ones."""
+        if not self._deprecated or not configuration:
+            return configuration
+        from jitlto.model.deprecation import replace_deprecated  # imported lazily: few families have any
+
+        return replace_deprecated(self._deprecated, configuration, self.parameters, self.name, self._warned)
 
     def plan_request(self, request: Request, arch: str | Architecture | None = None) -> Plan:
         """Plan a recorded request, possibly from a different machine.
@@ -274,6 +288,7 @@ class KernelFamily:
                 return self._requests[request]
             except (KeyError, TypeError):
                 pass  # TypeError: an invalid value, which planning reports
+        configuration = self._current(configuration)
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         capability = device.current().compute_capability
         cache, key, launcher = self.session.lookup_cache, None, None
@@ -334,7 +349,7 @@ class KernelFamily:
         """
         from jitlto.runtime.dispatcher import Dispatcher
 
-        made = Dispatcher(self, names, fixed, entry, link_mode, link_options)
+        made = Dispatcher(self, names, self._current(fixed), entry, link_mode, link_options)
         self._dispatchers.add(made)
         return made
 

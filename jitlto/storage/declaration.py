@@ -14,12 +14,13 @@ from typing import Any, Literal
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
+from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import ImageKind, Role, is_name
 from jitlto.model.options import GroupLink, LinkOptions, describe_invalid_option
 from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
-from jitlto.storage.family_rules import read_exclusions, read_group_link, read_link
+from jitlto.storage.family_rules import read_deprecated, read_exclusions, read_group_link, read_link, read_version
 from jitlto.storage.toml_reader import TomlTable, read_toml
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -81,6 +82,8 @@ class FamilyDeclaration:
         groups: Sorted by name.
         uses: The families whose device groups its kernels may contain, in the order declared.
         is_auto: Whether LTO-IR is added for each later architecture for which the code of a fragment differs.
+        version: The author's version of what callers see.
+        deprecated: Values that callers should no longer give, sorted.
     """
 
     name: str
@@ -95,6 +98,8 @@ class FamilyDeclaration:
     groups: tuple[GroupDeclaration, ...]
     uses: tuple[FamilyDeclaration, ...] = ()
     is_auto: bool = False
+    version: str = ""
+    deprecated: tuple[DeprecatedValue, ...] = ()
 
     def compiler_options(self, group: GroupDeclaration | None = None) -> tuple[str, ...]:
         """Return the compiler's options for a group, without the architecture and the kind of output."""
@@ -193,6 +198,7 @@ def check_options(table: TomlTable, options: Iterable[str]) -> None:
 
 class _FamilyTable(CompilerTable, kw_only=True):
     name: str
+    version: str = ""
     std: str = "c++17"
     include: tuple[str, ...] = (".",)
     images: tuple[str, ...] = tuple(ImageKind)
@@ -226,7 +232,7 @@ def load_family(path: Path) -> FamilyDeclaration:
 def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
     """Read a ``family.toml`` and those that it uses; ``users`` are the files that led to it."""
     document = read_toml(path, FamilyError)
-    document.check_keys(["family", "entrypoint", "device", "link", "use"])
+    document.check_keys(["family", "entrypoint", "device", "link", "use", "deprecated"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
@@ -264,6 +270,8 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
         tuple(sorted(groups, key=lambda group: group.name)),
         uses,
         family.archs == "auto",
+        read_version(table, family.version),
+        read_deprecated(document.table("deprecated", required=False)),
     )
 
 

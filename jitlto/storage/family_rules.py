@@ -1,14 +1,19 @@
-"""Keys of ``family.toml`` with rules of their own: link options, and combinations that are left out."""
+"""Keys of ``family.toml`` with rules of their own: link options, versions, and combinations that are left out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from jitlto.errors import JitltoError
+import msgspec
+
+from jitlto.errors import FamilyError, JitltoError
+from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
 from jitlto.model.text import suggest
 from jitlto.storage.toml_reader import TomlTable
+
+_LONGEST_VERSION = 100
 
 
 def read_group_link(table: TomlTable) -> GroupLink:
@@ -46,4 +51,40 @@ def read_exclusions(
         if not exclusion or found.count(exclusion) > 1:
             fault = "repeated" if exclusion else "empty, and would exclude everything"
             raise table.error(f"exclude {described} is {fault}", "remove it", case="exclude")
+    return tuple(sorted(found))
+
+
+def read_version(table: TomlTable, version: str) -> str:
+    """Check the version of a family."""
+    if len(version) > _LONGEST_VERSION or not version.isprintable():
+        what = f"version {version!r:.60} is too long, or has a character that cannot be printed"
+        raise table.error(what, f"write at most {_LONGEST_VERSION} characters, such as 2.1")
+    return version
+
+
+class _DeprecatedTable(msgspec.Struct):
+    use: str = ""
+    message: str = ""
+
+
+def read_deprecated(table: TomlTable) -> tuple[DeprecatedValue, ...]:
+    """Read the table of deprecated values: a replacement, or ``{use = ..., message = ...}``, by parameter and value."""
+    found = []
+    for parameter in table.values:
+        values = table.table(parameter)
+        for value, given in values.values.items():
+            if isinstance(given, str):
+                given = {"use": given}
+            if not isinstance(given, Mapping):
+                raise values.error(
+                    f"{value} is no replacement", 'write {use = "...", message = "..."}', case="deprecated"
+                )
+            entry = TomlTable(table.path, FamilyError, given, f"{values.name}.{value}").decode(_DeprecatedTable)
+            if not (entry.use or entry.message) or entry.use == value:
+                what = f"deprecated value {parameter}={value} names neither another value to use nor a message"
+                raise values.error(what, 'write {use = "...", message = "..."}', case="deprecated")
+            found.append(DeprecatedValue(parameter, value, entry.use, entry.message))
+            if not "".join(found[-1]).isprintable():
+                what = f"deprecated value {parameter}={value!r}: a character cannot be printed"
+                raise values.error(what, "write a text of one line", case="deprecated")
     return tuple(sorted(found))

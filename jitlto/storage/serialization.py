@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.model.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
@@ -93,6 +94,8 @@ class _Family(Struct):
     groups: tuple[GroupRecord, ...]
     headers: tuple[tuple[str, str], ...]
     uses: tuple[Name, ...] = ()
+    version: str = ""
+    deprecated: tuple[DeprecatedValue, ...] = ()
 
 
 class _Part(Struct):
@@ -170,6 +173,8 @@ def decode_family(record: bytes) -> FamilyRecord:
     for name in filter(None, (group.interface for group in r.groups)):
         if posixpath.normpath(name).startswith(("/", "..")) or '"' in name or not name.isprintable():
             raise InvalidRecordError(f"the interface {name!r:.40} cannot stand in an #include")
+    if not all(text.isprintable() for each in ((r.version,), *r.deprecated) for text in each):
+        raise InvalidRecordError("the version or a deprecated value has a character that cannot be printed")
     for group in r.groups:
         if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
             raise InvalidRecordError("a group has a link option that cannot differ by group")
@@ -182,6 +187,8 @@ def decode_family(record: bytes) -> FamilyRecord:
         r.groups,
         r.headers,
         r.uses,
+        r.version,
+        r.deprecated,
     )
 
 

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, JitltoError
+from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
 from jitlto.model.fragment import (
     Fragment,
@@ -596,3 +597,12 @@ def test_a_forged_link_option_of_a_group_is_refused(option: tuple[str, object]) 
     record["groups"][0]["link"] = [option]
     with pytest.raises((serialization.InvalidRecordError, JitltoError)):
         serialization.decode_family(json.dumps(record).encode())
+
+
+def test_versions_and_deprecated_values_are_read_as_written_and_hold_no_control_characters() -> None:
+    family = replace(FAMILIES[0], version="2.1", deprecated=(DeprecatedValue("op", "old", "new", "a reason"),))
+    record = serialization.encode_family(family)
+    assert serialization.decode_family(record) == family
+    for damaged in (record.replace(b"2.1", b"\\u001b[2J"), record.replace(b"a reason", b"\\n")):
+        with pytest.raises(serialization.InvalidRecordError):
+            serialization.decode_family(damaged)

@@ -24,10 +24,11 @@ from jitlto.storage.cache_dir import CacheDir
 from jitlto.version import __version__
 
 if TYPE_CHECKING:
+    from jitlto.model.deprecation import DeprecatedValue
     from jitlto.storage.database import FragmentDatabase
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
-_REVISION = 2
+_REVISION = 3
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
 _CONTENTS, _CHOSEN = "databases", "requests"
 
@@ -54,12 +55,16 @@ class FamilyContents(Frozen):
         entrypoints: Its groups of entrypoints, sorted.
         architectures: What its LTO-IR was made for, sorted.
         compilers: What made its images, each with its version, sorted.
+        version: The version that its author declares; empty if there is none.
+        deprecated: Values that callers should no longer give, also of the families that it uses.
     """
 
     parameters: Mapping[str, tuple[str, ...]]
     entrypoints: tuple[str, ...]
     architectures: tuple[str, ...]
     compilers: tuple[str, ...]
+    version: str
+    deprecated: tuple[DeprecatedValue, ...]
 
 
 class Contents(Frozen):
@@ -91,13 +96,22 @@ class Contents(Frozen):
                 tuple(sorted(entrypoints)),
                 tuple(map(str, record.architectures)),
                 tuple(f"{toolchain} {version}" for toolchain, version in sorted(compilers)),
+                record.version,
+                tuple(d for each in (name, *record.uses) for d in database.families[each].deprecated),
             )
         return cls(database.digest, None if database.part is None else str(database.part), families)
 
     def to_json(self) -> bytes:
         """The contents as JSON, for :meth:`from_json`."""
         families = {
-            name: [dict(family.parameters), family.entrypoints, family.architectures, family.compilers]
+            name: [
+                family.version,
+                dict(family.parameters),
+                family.deprecated,
+                family.entrypoints,
+                family.architectures,
+                family.compilers,
+            ]
             for name, family in self.families.items()
         }
         return json.dumps([self.digest, self.part, families]).encode()
@@ -110,14 +124,19 @@ class Contents(Frozen):
             ValueError, TypeError, AttributeError: If it is something else.
         """
         digest, part, families = json.loads(text)
-        return cls(
-            digest,
-            part,
-            {
-                name: FamilyContents({p: tuple(values) for p, values in parameters.items()}, *map(tuple, rest))
-                for name, (parameters, *rest) in families.items()
-            },
-        )
+        read = {}
+        for name, (version, parameters, deprecated, *rest) in families.items():
+            values = {parameter: tuple(several) for parameter, several in parameters.items()}
+            entrypoints, architectures, compilers = map(tuple, rest)
+            replaced = tuple(_deprecated(each) for each in deprecated)
+            read[name] = FamilyContents(values, entrypoints, architectures, compilers, str(version), replaced)
+        return cls(digest, part, read)
+
+
+def _deprecated(values: list[str]) -> DeprecatedValue:
+    from jitlto.model.deprecation import DeprecatedValue  # imported lazily: few families have any
+
+    return DeprecatedValue(*map(str, values))
 
 
 class LookupCache:
