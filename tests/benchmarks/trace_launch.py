@@ -113,6 +113,10 @@ REASONS = {
     ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
+    ("*", "model.kernel_probe"): "its questions are no part of a source's name, and its answers are read from the log",
+    ("*", "model.kernel_text"): "each text that defines a kernel is read for the names of parameters",
+    ("build.execution.scheduler", "build.pipeline"): "called back with each compiled source, to make its fragment",
+    ("build.rendered_families", "build.validate"): "families are checked against each other, then each by itself",
     ("build.pipeline", "build.validate"): "interfaces are checked first, then everything across fragments",
 }
 
