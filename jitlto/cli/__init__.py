@@ -8,13 +8,17 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
+from functools import partial
+from typing import Any
 
 import click
 
 from jitlto.cli.outcome import handle_signals, interrupted, print_error, replace_closed_streams
 from jitlto.errors import JitltoError
+from jitlto.model.deprecation import DeprecatedValueWarning
 
 # command → the module with a click command in a variable of the same name, or of that in _VARIABLES; what it does
 _COMMANDS = {
@@ -100,7 +104,8 @@ def run(arguments: Sequence[str]) -> int:
         OSError: If standard output cannot be written.
     """
     try:
-        return cli.main(arguments, prog_name="jitlto", standalone_mode=False) or 0
+        with _print_deprecated():
+            return cli.main(arguments, prog_name="jitlto", standalone_mode=False) or 0
     except click.ClickException as error:
         error.show()
         return error.exit_code
@@ -111,3 +116,21 @@ def run(arguments: Sequence[str]) -> int:
     except JitltoError as error:
         print_error(error)
         return 1
+
+
+@contextlib.contextmanager
+def _print_deprecated() -> Iterator[None]:
+    """Print warnings of deprecated values, which Python would not show here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DeprecatedValueWarning)
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)  # type: ignore[assignment]
+        yield
+
+
+def _show_warning(otherwise: Callable[..., None], message: Warning | str, category: type[Warning], *place: Any) -> None:
+    if issubclass(category, DeprecatedValueWarning):
+        from jitlto.cli.output import print_warning  # imported lazily: most commands warn of nothing
+
+        print_warning(str(message))
+    else:
+        otherwise(message, category, *place)

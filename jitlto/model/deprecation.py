@@ -10,6 +10,10 @@ from typing import NamedTuple
 from jitlto.model.types import cpp_name
 
 
+class DeprecatedValueWarning(DeprecationWarning):
+    """A caller gives a value that the author of a family has deprecated."""
+
+
 class DeprecatedValue(NamedTuple):
     """A value that callers should no longer give.
 
@@ -55,7 +59,7 @@ def replace_deprecated(
             result[each.parameter] = each.use
         if each not in warned:
             warned.add(each)
-            warnings.warn(each.describe(family), DeprecationWarning, stacklevel=_callers_level())
+            warnings.warn(each.describe(family), DeprecatedValueWarning, stacklevel=_callers_level())
     return result
 
 

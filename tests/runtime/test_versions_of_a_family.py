@@ -18,6 +18,7 @@ from jitlto.runtime.planning import recording
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
+from tests.support.commands import jitlto
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -139,3 +140,10 @@ def test_a_version_is_a_short_text(tmp_path: Path) -> None:
     toml = MINI["family.toml"].replace('name = "mini"', 'name = "mini"\nversion = "1\\n2"')
     with raises(FamilyError, "family-invalid-value", "version"):
         declaration.load_family(write_family(tmp_path, MINI | {"family.toml": toml}))
+
+
+def test_commands_print_the_warning(second_path: Path) -> None:
+    arguments = ("plan", "mini", "data_type=float", "op_name=twice", "--db", second_path, "--arch", "sm_90")
+    done = jitlto(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("warning: op_name=twice of mini is deprecated") == 1
