@@ -123,7 +123,7 @@ def _print_deprecated() -> Iterator[None]:
     """Print warnings of deprecated values, which Python would not show here."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", DeprecatedValueWarning)
-        warnings.showwarning = partial(_show_warning, warnings.showwarning)  # type: ignore[assignment]
+        warnings.showwarning = partial(_show_warning, warnings.showwarning)
         yield
 
 
