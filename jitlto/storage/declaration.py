@@ -119,6 +119,11 @@ class FamilyDeclaration:
         own = {group.interface for group in self.groups if group.interface}
         return tuple(sorted(own.union(*(family.interfaces for family in self.uses))))
 
+    @property
+    def has_kernels(self) -> bool:
+        """False if its groups are only for families that use it."""
+        return any(group.role is Role.ENTRYPOINT for group in self.groups)
+
     def all_used(self) -> dict[str, FamilyDeclaration]:
         """Return the families that it uses, and those that these use, by name."""
         return {name: each for used in self.uses for name, each in {used.name: used, **used.all_used()}.items()}

@@ -194,14 +194,15 @@ def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Pa
     assert editable._state(tmp_path, table, config.current()) not in (None, before)
 
 
-def test_a_package_carries_the_families_that_its_own_use(tmp_path: Path) -> None:
+@pytest.mark.parametrize("families", ['["fragments/search"]', '["fragments/common", "fragments/search"]'])
+def test_a_package_carries_the_families_that_its_own_use(tmp_path: Path, families: str) -> None:
     write_family(tmp_path / "fragments", SHARED)
     (tmp_path / "pkg").mkdir()
     (tmp_path / "pyproject.toml").write_text(
         '[project]\nname = "pkg"\nversion = "1"\n[project.entry-points."jitlto.fragments"]\nsearch = "pkg.kernels"\n'
-        '[tool.jitlto]\nfamilies = ["fragments/search"]\ndatabase = "pkg/kernels.fragdb"\narchs = ["80"]\n'
+        f'[tool.jitlto]\nfamilies = {families}\ndatabase = "pkg/kernels.fragdb"\narchs = ["80"]\n'
     )
     package = load_package(tmp_path)
-    assert [each.name for each in package.families] == ["search", "common"]
+    assert sorted(each.name for each in package.families) == ["common", "search"]
     assert {str(arch) for each in package.families for arch in each.architectures} == {"80"}
     assert tmp_path / "fragments" / "common" / "scale.cuh" in list_sources(package)

@@ -47,7 +47,9 @@ def load_package(project: Path) -> Package:
     """
     package_config = load_config(project)
     families = [_configure(declaration.load_family(path), package_config) for path in package_config.families]
-    check_entry_points(package_config, [family.name for family in families])
+    named = package_config.entry_points or {}
+    # Callers find kernels by an entry point; groups that are only for other families need none.
+    check_entry_points(package_config, [f.name for f in families if f.name in named or f.has_kernels])
     return Package(package_config, with_used(families))
 
 
