@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import combinations_with_replacement
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from jitlto.errors import BuildError, FamilyError, PlanError
 from jitlto.model.enumeration import Kernel, enumerate_kernels, find_user_symbols
@@ -17,6 +17,9 @@ from jitlto.model.resolve import Index, is_compatible
 from jitlto.model.text import suggest
 
 _MACRO = re.compile(r"-[DU]|--(?:un)?define-macro[= ]")
+
+
+_Reached: TypeAlias = Mapping[str, set[str]]
 
 
 class _Definition(NamedTuple):
@@ -73,13 +76,14 @@ def check_fragments(family: FamilyRecord, fragments: Sequence[Fragment]) -> list
     """
     interface = {symbol.name for fragment in fragments for symbol in fragment.requires}
     own = _find_own_implementations(family, fragments, interface)
-    _check_inline(fragments, interface, own)
+    reached = _reach_groups(family, fragments)
+    _check_inline(fragments, interface, reached)
     _check_layouts(fragments)
     _check_link_options(family, fragments)
     return [
         *_report_unmet(family, fragments),
         *_report_own_implementations(own),
-        *_report_strong_helpers(family, fragments, interface, own),
+        *_report_strong_helpers(fragments, interface, reached, own),
     ]
 
 
@@ -93,18 +97,18 @@ def shares_inline_functions(fragments: Sequence[Fragment]) -> bool:
     )
 
 
-def _check_inline(fragments: Sequence[Fragment], interface: set[str], own: Collection[str]) -> None:
+def _check_inline(fragments: Sequence[Fragment], interface: set[str], reached: _Reached) -> None:
     """Check that no plan holds a definition that is inline beside one that is not, which the linker prefers."""
     definitions = _definitions(fragments, interface)
     for name in sorted(definitions):
         if len({definition.inline for definition in definitions[name]}) < 2:
             continue
-        if pair := _find_meeting(definitions[name], lambda one, other: one.inline != other.inline):
+        if pair := _find_meeting(
+            definitions[name], lambda one, other: one.inline != other.inline and _meet(one, other, reached)
+        ):
             one, other = sorted(pair, key=lambda definition: definition.inline)
             what = f"{demangle(name)} is inline in {other.fragment.key}, but not in {one.fragment.key}"
             hint = "define it inline in both, in one header, or rename one of them"
-            if name in own:
-                hint = "the group provides it: include its interface in the kernel, and not its implementation"
             raise BuildError(what, code="build-conflicting-definitions", hint=hint)
 
 
@@ -266,21 +270,16 @@ def _report_own_implementations(found: Mapping[str, tuple[Fragment, Fragment]]) 
 
 
 def _report_strong_helpers(
-    family: FamilyRecord, fragments: Sequence[Fragment], interface: set[str], reported: Collection[str]
+    fragments: Sequence[Fragment], interface: set[str], reached: _Reached, reported: Collection[str]
 ) -> Iterable[str]:
     """Report functions and variables of two fragments that can meet in a plan, neither of them inline."""
     # An overload of an interface function is a mistake in its types rather than a helper.
     called = {base_name(name) for name in interface}
-    reached = _reach_groups(family, fragments)
-
-    def meet(one: _Definition, other: _Definition) -> bool:
-        return not reached[one.fragment.key.group].isdisjoint(reached[other.fragment.key.group])
-
     for name, several in sorted(_definitions(fragments, interface).items()):
         strong = [definition for definition in several if not definition.inline]
         if len(strong) < 2 or base_name(name) in called or name in reported:
             continue
-        if pair := _find_meeting(strong, meet):
+        if pair := _find_meeting(strong, lambda one, other: _meet(one, other, reached)):
             one, other = (definition.fragment.key for definition in pair)
             yield (
                 f"{demangle(name)} is defined in {one} and in {other}, which do not link together: make it inline or "
@@ -288,7 +287,11 @@ def _report_strong_helpers(
             )
 
 
-def _reach_groups(family: FamilyRecord, fragments: Sequence[Fragment]) -> Mapping[str, set[str]]:
+def _meet(one: _Definition, other: _Definition, reached: _Reached) -> bool:
+    return not reached[one.fragment.key.group].isdisjoint(reached[other.fragment.key.group])
+
+
+def _reach_groups(family: FamilyRecord, fragments: Sequence[Fragment]) -> _Reached:
     """Return, for each group, the entrypoint groups whose kernels may contain its fragments."""
     provided: dict[str, set[str]] = defaultdict(set)
     required: dict[str, set[str]] = defaultdict(set)

@@ -155,9 +155,18 @@ def test_advice_on_a_kernel_that_defines_what_a_group_provides(op: str, others: 
     assert all(part in advice for part in ("f/kern[]", "op(float)", "group op", "interface"))
 
 
-def test_a_kernel_with_an_inline_copy_of_an_implementation_gets_the_same_remedy() -> None:
-    with raises(BuildError, "build-conflicting-definitions", "f/kern[]", "f/op[]", hint="interface"):
-        check(made("kern", "op*", role=Role.ENTRYPOINT), made("op", "op"))
+def test_an_inline_copy_of_an_implementation_is_reported_the_same_way() -> None:
+    for others in ([], [OTHER]):
+        (advice,) = check(made("kern", "op*", role=Role.ENTRYPOINT), made("op", "op"), *others)
+        assert "group op" in advice and "interface" in advice
+
+
+def test_a_helper_may_be_inline_where_it_is_not_if_the_two_never_meet() -> None:
+    kernels = [made(f"kern{n}", requires=f"op{n}", role=Role.ENTRYPOINT) for n in "12"]
+    one, other = made("op1", "op1 help"), made("op2", "op2 help*")
+    assert check(*kernels, one, other) == []
+    with raises(BuildError, "build-conflicting-definitions", "help(float)", "f/op1[]", "f/op2[]"):
+        check(made("kern", requires="op1 op2", role=Role.ENTRYPOINT), one, other)
 
 
 def test_an_inline_helper_of_kernel_and_group_is_no_implementation() -> None:
