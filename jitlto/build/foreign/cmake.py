@@ -1,6 +1,7 @@
 """Reading of CMake projects: CMake itself runs a ``CMakeLists.txt``, with functions in place of what needs a project.
 
-Neither a compiler nor the project's dependencies are needed, and nothing of the project is executed or written.
+Neither a compiler nor the project's dependencies are needed, and no program is run. What the project writes with
+``file()`` or ``configure_file()`` goes where it says: by default to a temporary build directory.
 """
 
 from __future__ import annotations

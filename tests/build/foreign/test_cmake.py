@@ -1,4 +1,4 @@
-"""Reading of CMake projects: every form of call, without a compiler or dependencies; nothing of the project is run."""
+"""Reading of CMake projects: every form of call, without a compiler or dependencies; no program is run."""
 
 from __future__ import annotations
 
