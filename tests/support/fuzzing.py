@@ -106,9 +106,28 @@ _values = st.recursive(
     max_leaves=5,
 )
 
+_options = st.lists(
+    st.sampled_from(
+        ["-DN=1", "-D", "-DN", "-I.", "-I", "-G", "--use_fast_math", "-Ifoo", " -I", "--std=c++20", "-x", "--", "-",
+         "-w", "-DN=\0", "-DN=é", "-DN=@data_type@", "-D N", "--define-macro=N", "@x", "--dopt=on", "-Werror"]
+    ) | texts,
+    max_size=3,
+)  # fmt: skip
+_link: dict[str, st.SearchStrategy[object]] = {
+    name: st.booleans() | _numbers
+    for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "max_registers", "optimization", "lineinfo",
+                 "split_compile", "debug")
+} | {"ptxas": st.lists(st.sampled_from(["-v", "-g", "-O3"]) | texts, max_size=2)}  # fmt: skip
+_some_values = st.dictionaries(
+    st.sampled_from(["data_type", "op_name", "expr"]) | texts,
+    st.sampled_from(["float", "twice", "no"]) | texts,
+    max_size=3,
+)
+
 _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
     "family": {
         "name": texts,
+        "version": texts,
         "std": st.sampled_from(["c++17", "c++20", "c++99", "", "c++17 -G", "é", "c++17\0"]),
         "include": st.lists(st.sampled_from([".", "sub", "directory"]) | texts, max_size=3),
         "archs": st.lists(
@@ -117,21 +136,14 @@ _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
             max_size=3,
         ),
         "toolchain": st.sampled_from(["nvrtc", "nvcc", "clang", ""]),
-        "options": st.lists(
-            st.sampled_from(
-                ["-DN=1", "-D", "-DN", "-I.", "-I", "-G", "--use_fast_math", "-Ifoo", " -I", "--std=c++20", "-x",
-                "--", "-",
-                 "-w", "-DN=\0", "-DN=é", "-DN=@data_type@", "-D N", "--define-macro=N", "@x", "--dopt=on", "-Werror"]
-            ) | texts,
-            max_size=3,
-        ),
+        "options": _options,
         "syntax": st.sampled_from(["jinja", "cmake", "Jinja", ""]),
     },
-    "link": {
-        name: st.booleans() | _numbers
-        for name in ("fast_math", "ftz", "prec_div", "prec_sqrt", "fma", "max_registers", "optimization", "lineinfo",
-                     "split_compile", "debug")
-    } | {"ptxas": st.lists(st.sampled_from(["-v", "-g", "-O3"]) | texts, max_size=2)},
+    "link": _link,
+    "deprecated.op_name": {
+        name: st.sampled_from(["square", "no"]) | st.fixed_dictionaries({}, optional={"use": texts, "message": texts})
+        for name in ("twice", "gone", "")
+    },
     "entrypoint.kern": {
         "matrix": texts,
         "template": texts,
@@ -143,6 +155,9 @@ _KINDS: dict[str, dict[str, st.SearchStrategy[object]]] = {
             max_size=3,
         ),
         "interface": texts,
+        "options": _options,
+        "link": st.fixed_dictionaries({}, optional=_link),
+        "exclude": st.lists(_some_values, max_size=3),
         "entry": texts,
         "syntax": st.sampled_from(["jinja", "cmake", "j"]),
     },
