@@ -635,6 +635,7 @@ def declared_families(draw: st.DrawFn) -> list[Fragment]:
     return fragments
 
 
+@pytest.mark.slow
 @given(declared_families(), st.data())
 def test_one_answer_to_all_that_is_open_is_enough(fragments: list[Fragment], data: st.DataObject) -> None:
     index = Index(fragments)
