@@ -42,10 +42,14 @@ template <class T> struct jitlto_probe_type<T*>
 {{ typedef typename jitlto_probe_type<T>::base base;
   enum : unsigned long long {{ value = jitlto_probe_type<T>::value * 4 + 2 }}; }};
 template <unsigned long long, class> struct jitlto_probe_is;
-template <int, unsigned long long, class> struct jitlto_probe;
-template <int N, unsigned long long M, class... A> struct jitlto_probe<N, M, void (*)(A...)>
+template <int N, unsigned long long M, class> struct jitlto_probe {{ enum {{ value = 1 }}; }};
+template <class...> struct jitlto_probe_list;
+template <int N, unsigned long long M, class... A> struct jitlto_probe<N, M, jitlto_probe_list<A...>*>
 {{ enum {{ value = jitlto_probe_answer<N, M, jitlto_probe_is<jitlto_probe_type<A>::value,
     typename jitlto_probe_type<A>::base>...>::value }}; }};
+struct jitlto_probe_tag;
+template <class... A> __device__ jitlto_probe_list<A...>* jitlto_probe_deduce(void (*)(A...), int);
+__device__ void jitlto_probe_deduce(jitlto_probe_tag* (*)(jitlto_probe_tag*), long);
 """
 _ANSWER = re.compile(r'jitlto_probe_answer<.*?>::value \[with (.*)\]" was declared deprecated')
 _DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)([^\n]*)", re.M)
@@ -109,7 +113,11 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
         mask, name = " | ".join(bits) or "0", question.kernel.name
         asked = f"jitlto_probe_answer<{number}, ({mask})>"
         if question.kernel.is_c:
-            asked = f"jitlto_probe<{number}, ({mask}), decltype(&::{name})>"
+            # A kernel under a condition may not be there: then the overload that is declared here is the only one.
+            space, _, base = name.rpartition("::")
+            overload = f"__device__ ::jitlto_probe_tag* {base}(::jitlto_probe_tag*);"
+            text += f"namespace {space} {{ {overload} }}\n" if space else f"{overload}\n"
+            asked = f"jitlto_probe<{number}, ({mask}), decltype(jitlto_probe_deduce(::{name}, 0))>"
         text += f'static_assert({asked}::value, "");\n'
     return Probe(MARK + text.encode(), questions)
 

@@ -88,6 +88,22 @@ __global__ void four() {}""",
     assert found["four"] == ()
 
 
+@pytest.mark.parametrize("name", TOOLCHAINS)
+def test_a_kernel_that_a_macro_chooses(name: str) -> None:
+    text = """
+#ifdef FIRST
+namespace ns { extern "C" __global__ void k(int a) {} }
+#else
+extern "C" __global__ void k(float b, int c) {}
+#endif
+#ifdef SECOND
+extern "C" __global__ void other(int a) {}
+#endif
+"""
+    assert parameters(name, text) == {"k": (("b", "float"), ("c", "int"))}
+    assert parameters(name, text, "-DFIRST") == {"k": (("a", "int"),)}
+
+
 @pytest.mark.parametrize(
     "macros",
     [
@@ -134,7 +150,7 @@ def test_asking_changes_no_byte(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        '#if 0\nextern "C" __global__ void k(int a) {}\n#endif\n__global__ void other(int b) {}',
+        'struct k; extern "C" __global__ void other(int b) {}\n#if 0\nextern "C" __global__ void k(int a) {}\n#endif',
         'namespace n { extern "C" __global__ void k(int a) {} }\n#define n m\n',
         '#define EXTRA(x) x\nEXTRA(namespace m {) extern "C" __global__ void k(int a) {} EXTRA(})',
     ],
