@@ -3,7 +3,8 @@
 python -m tests.benchmarks.build_engine --output docs/benchmarks/build_engine.json
 
 Needs an nvcc (--nvcc, or on PATH); one of NVRTC's own release makes the fairest peer. Rounds are interleaved: each
-measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX.
+measures every side once. Both sides make the same images: LTO-IR alone, then LTO-IR and PTX. `--only nvcc` compares the
+processor time of families with `toolchain = "nvcc"` with that of nvcc itself, on the same sources.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -22,6 +24,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from jitlto.build.compilers.nvcc import Compiler
 from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots
 from jitlto.build.matrix import load_matrix
 from jitlto.build.templates import render_family
@@ -46,7 +49,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
-    parser.add_argument("--only", choices=["light", "heavy", "floor", "noop", "render"])
+    parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "noop", "render"])
     options = parser.parse_args()
     if options.nvcc is None:
         raise SystemExit("there is no nvcc: give --nvcc PATH")
@@ -67,6 +70,15 @@ def main() -> None:
         if options.only in (None, "heavy"):
             shutil.copytree(HEAVY, place / "heavy")
             result["heavy"] = _against_nvcc("heavy", [place / "heavy"], place, options)
+        if options.only in (None, "nvcc"):
+            shutil.copytree(HEAVY, place / "heavy_nvcc")
+            families = {
+                "light": [_copy_of_search(place / f"nvcc{n}", n) for n in range(options.copies)],
+                "heavy": [place / "heavy_nvcc"],
+            }
+            result["nvcc_toolchain"] = {
+                name: _beside_nvcc(name, each, place, options) for name, each in families.items()
+            }
         if options.only in (None, "floor"):
             declarations = {"light": declaration.find_family("search"), "heavy": HEAVY / "family.toml"}
             result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
@@ -114,9 +126,45 @@ def _against_nvcc(
     return figures
 
 
-def _choose_images(toml: Path, images: str) -> None:
-    text = re.sub(r"^images.*\n", "", toml.read_text(), flags=re.M)
-    toml.write_text(text.replace("[family]\n", f"[family]\nimages = {images}\n"))
+def _beside_nvcc(
+    name: str, directories: list[Path], place: Path, options: argparse.Namespace
+) -> dict[str, dict[str, object]]:
+    """The processor time of a build by the nvcc toolchain, and of the same nvcc alone."""
+    figures: dict[str, dict[str, object]] = {}
+    peer = str(Compiler().path)
+    for images, code in (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]")):
+        for directory in directories:
+            _choose_images(directory / "family.toml", '["ltoir"]' if images == "ltoir" else '["ltoir", "ptx"]', "nvcc")
+        sources = _sources(directories, place / "sources" / f"nvcc_{name}" / images.replace(" ", "_"))
+        times: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
+        for _ in range(options.rounds):
+            begin = _processor_time()
+            _jitlto(directories, place)
+            between = _processor_time()
+            _nvcc(peer, sources, code, options.cores)
+            times["jitlto"].append(between - begin)
+            times["nvcc"].append(_processor_time() - between)
+        ratios = [a / b for a, b in zip(times["jitlto"], times["nvcc"], strict=True)]
+        figures[images] = {
+            "fragments": len(sources),
+            "jitlto_processor_seconds": [round(t, 2) for t in times["jitlto"]],
+            "nvcc_processor_seconds": [round(t, 2) for t in times["nvcc"]],
+            "ratio": [round(r, 3) for r in ratios],
+            "median_ratio": round(statistics.median(ratios), 3),
+        }
+        print(f"nvcc toolchain, {name}, {images}: {figures[images]}", flush=True)
+    return figures
+
+
+def _processor_time() -> float:
+    """Of all processes that this one has started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _choose_images(toml: Path, images: str, toolchain: str = "nvrtc") -> None:
+    text = re.sub(r"^(?:images|toolchain)\b.*\n", "", toml.read_text(), flags=re.M)
+    toml.write_text(text.replace("[family]\n", f'[family]\nimages = {images}\ntoolchain = "{toolchain}"\n'))
 
 
 def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]]]:
