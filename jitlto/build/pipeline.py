@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.build import shards, validate
+from jitlto.build.architecture_report import ArchitectureNote, compare_architectures
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache
 from jitlto.build.compilers.base import CompiledSource
@@ -41,6 +42,8 @@ class BuildReport:
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
     advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
+    #: Groups that would have other code for later architectures, if they were compared.
+    architectures: tuple[ArchitectureNote, ...] = ()
 
 
 def build(
@@ -54,6 +57,7 @@ def build(
     keep_going: bool = False,
     shard: Shard | None = None,
     recorded: Mapping[str, int] | None = None,
+    compare_archs: bool = False,
 ) -> BuildReport:
     """Build families into one database. The file is written only if all checks pass.
 
@@ -68,6 +72,7 @@ def build(
         keep_going: Continue after failures, and report all of them at the end.
         shard: Build only this part; :func:`jitlto.build.merge.merge_databases` joins the parts.
         recorded: Recorded costs in milliseconds by key, for balancing shards.
+        compare_archs: Compare the code of a sample of fragments for later architectures.
 
     Raises:
         JitltoError: The first failure; with ``keep_going`` a :class:`~jitlto.build.failures.FailedFragmentsError` with
@@ -94,7 +99,9 @@ def build(
     observer.started([request.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
     made = _Assembled()
-    outcome = _compile(requests, begin, jobs, executor, cache, observer, made.add, keep_going=keep_going)
+    outcome, notes = _compile(
+        requests, begin, jobs, executor, cache, observer, made.add, keep_going=keep_going, compare_archs=compare_archs
+    )
     observer.phase("check")
     _check_failures(sources, requests, outcome)
     for position in sorted(outcome.sources):
@@ -106,7 +113,7 @@ def build(
     digest = database_writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
     if cache is not None and outcome.compiled:
         cache.store.prune()
-    return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin)
+    return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin, notes)
 
 
 def _compile(
@@ -119,7 +126,9 @@ def _compile(
     accept: Callable[[RenderedSource, CompiledSource], object],
     *,
     keep_going: bool,
-) -> Outcome:
+    compare_archs: bool,
+) -> tuple[Outcome, tuple[ArchitectureNote, ...]]:
+    notes: tuple[ArchitectureNote, ...] = ()
     pool = executor or ProcessExecutor(jobs or default_jobs())
     try:
         if isinstance(pool, DaskExecutor):  # early; each job is checked again
@@ -127,12 +136,16 @@ def _compile(
         submit = partial(transport.submit, pool, run=transport.compile_job)
         width = max(1, jobs or transport.capacity(pool))
         outcome = Scheduler(submit, width, cache, observer, begin, accept, keep_going=keep_going).run(requests)
+        if compare_archs and not outcome.failures:
+            observer.phase("architectures")
+            run, changed = partial(transport.submit, pool), outcome.compiled > 0
+            notes = compare_architectures(requests, outcome.sources, run, cache, changed=changed)
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
     if outcome.failures and not keep_going:
         raise outcome.failures[0][1].error
-    return outcome
+    return outcome, notes
 
 
 @dataclass

@@ -111,6 +111,10 @@ Example:
 @click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
 @click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
 @click.option("--timings", type=FILE, help="Write a time profile of the build: .json, .html or .svg.")
+@click.option(
+    "--no-compare-archs", is_flag=True,
+    help="Do not compare the code of a sample of fragments for later architectures.",
+)  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
 @json_option
 def build(**options: Any) -> None:
@@ -172,6 +176,7 @@ class _Options:
     explain: str | None
     dry_run: bool
     timings: Path | None
+    no_compare_archs: bool
     quiet: bool
     as_json: bool
 
@@ -223,6 +228,7 @@ def _build(
                     keep_going=o.keep_going,
                     shard=o.shard,
                     recorded=recorded,
+                    compare_archs=not o.no_compare_archs,
                 )
             finally:  # timings of a failed build are written too
                 if o.timings is not None:
@@ -237,8 +243,10 @@ def _build(
         raise
     compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
     summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"
-    seconds = round(report.seconds, 3)
-    print_built(report, summary, as_json=o.as_json, compiled=report.compiled, seconds=seconds)
+    for note in report.architectures:
+        click.echo(f"note: {note}", err=True)
+    more = {"seconds": round(report.seconds, 3), "architectures": report.architectures}
+    print_built(report, summary, as_json=o.as_json, compiled=report.compiled, **more)
     # Not after every build: what is compiled anew may differ anew.
     if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):
         click.echo(f"inline functions stand in several fragments: `jitlto check {output}` compares them", err=True)

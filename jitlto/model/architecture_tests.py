@@ -25,12 +25,13 @@ _DEFINES_TESTS = re.compile(r"(?:^|/)(?:nv/|crt/|cuda/std/__cccl/|cuda_runtime_a
 # Headers of numbers of 16 bits or fewer, and what a source that uses them mentions.
 _NUMBERS = (
     (re.compile(r"(?:^|/)cuda_fp16\.hp?p?$"), re.compile(rb"half|fp16|float16|__h[a-z]")),
-    (re.compile(r"(?:^|/)cuda_bf16\.hp?p?$"), re.compile(rb"bf16|bfloat|__h[a-z]")),
+    (re.compile(r"(?:^|/)cuda_bf16\.hp?p?$"), re.compile(rb"bf16|bfloat")),
     (re.compile(r"(?:^|/)cuda_fp[468]\.hp?p?$"), re.compile(rb"fp[468]|float[468]_|e4m3|e5m2|e8m0|e2m1|e2m3|e3m2")),
 )
 # Those that only compute capability 10.0 and later convert to and from by an instruction.
 _BLACKWELL_NUMBERS = re.compile(rb"e8m0|e2m1|e2m3|e3m2|fp4|fp6")
 _ARCH = rb"(?:__CUDA(?:_MINIMUM)?_ARCH__|_CCCL_PTX_ARCH\(\)|\bCUB_PTX_ARCH\b)"
+_NAMES = (b"__CUDA_ARCH__", b"__CUDA_MINIMUM_ARCH__", b"_CCCL_PTX_ARCH", b"CUB_PTX_ARCH", b"_SM_", b"__vi")
 _MENTION = re.compile(_ARCH)
 _AFTER = re.compile(_ARCH + rb"[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*(\d+)")
 _BEFORE = re.compile(rb"(\d+)[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*" + _ARCH)
@@ -110,6 +111,8 @@ def _choose(tests: Sequence[frozenset[int] | None], candidates: Sequence[Archite
 @lru_cache(maxsize=4096)  # the sources of a build share their headers
 def _tests(text: bytes) -> frozenset[int] | None:
     """Return the values of ``__CUDA_ARCH__`` from which on a text may mean something else; None if any may."""
+    if not any(name in text for name in _NAMES):  # most texts, and far faster than what follows
+        return frozenset()
     text = _COMMENT.sub(b" ", text)
     comparisons = [(match[1], match[2]) for match in _AFTER.finditer(text)]
     comparisons += [(_MIRRORED.get(match[2], match[2]), match[1]) for match in _BEFORE.finditer(text)]

@@ -88,10 +88,13 @@ class CompileConfig:
             return []
         return ["where the code differs by nvJitLink", f"{self.linker}:", *map(str, self.candidates[1:])]
 
-    def find_tests(self, text: str, source: Source) -> ArchitectureTests:
-        """The tests of the architecture in a source that was rendered as ``text``."""
-        own = self.own_closure(text).headers
-        found, later = find_tests(source, own, self.candidates), self.candidates[1:]
+    def find_tests(
+        self, text: str, source: Source, candidates: Sequence[Architecture] | None = None
+    ) -> ArchitectureTests:
+        """The tests of the architecture in a source that was rendered as ``text``; by default for the candidates."""
+        candidates = self.candidates if candidates is None else candidates
+        own, later = self.own_closure(text).headers, tuple(candidates[1:])
+        found = find_tests(source, own, candidates)
         if not self.toolchain.header_roots():  # the compiler finds headers that are not in the source
             return ArchitectureTests(later, later, found.exact)
         return found

@@ -45,18 +45,12 @@ class Comparison:
 
 def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource) -> CompiledSource:
     """Add LTO-IR to a compiled source for each architecture of ``job.tests`` for which its code differs."""
-    if job.tests is None or not (points := _points(job.tests, compiled)):
+    if job.tests is None or not (points := points_to_compare(job.tests, compiled)):
         return compiled
     found = compare(compiler, job, compiled, points)
     added = ((ImageKind.LTOIR, variant.architecture, variant.ltoir) for variant in found.variants)
     reads = sorted({*compiled.reads, *found.reads})
     return replace(compiled, images=tuple(sorted((*compiled.images, *added))), reads=tuple(reads))
-
-
-def compare_with_latest(compiler: Toolchain, job: CompileJob, compiled: CompiledSource) -> Comparison:
-    """Compare the code of a compiled source for the latest architecture of ``job.tests`` only."""
-    points = _points(job.tests, compiled) if job.tests else ()
-    return compare(compiler, job, compiled, points[-1:])
 
 
 def compare(
@@ -66,7 +60,7 @@ def compare(
     return _Comparer(compiler, job, compiled).compare(points) if points else Comparison((), (), ())
 
 
-def _points(tests: ArchitectureTests, compiled: CompiledSource) -> tuple[Architecture, ...]:
+def points_to_compare(tests: ArchitectureTests, compiled: CompiledSource) -> tuple[Architecture, ...]:
     """Return the architectures to compare: those above the source's own for which its code may differ."""
     ptx = next((data for kind, _, data in compiled.images if kind is ImageKind.PTX), None)
     possible = tests.architectures if ptx is None or has_narrow_numbers(ptx) else tests.beside_numbers

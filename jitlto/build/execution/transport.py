@@ -14,19 +14,20 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
 from jitlto.build.compilers import architectures
-from jitlto.build.compilers.base import CompileJob, CompileResult, Toolchain, find_toolchain
+from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.build.execution import workers
 from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
 from jitlto.errors import ToolchainError
 from jitlto.model.headers import Source, digest_headers
 from jitlto.model.text import describe_differences
+from jitlto.model.versions import Architecture
 from jitlto.version import __version__
 
 T = TypeVar("T")
@@ -111,6 +112,11 @@ def compile_job(job: CompileJob) -> CompileResult:
     begin = time.perf_counter()
     compiled = architectures.add_variants(compiler, job, compiler.compile(job))
     return CompileResult(compiled, time.perf_counter() - begin, f"{socket.gethostname()}:{os.getpid()}")
+
+
+def compare_job(job: CompileJob, compiled: CompiledSource, points: Sequence[Architecture]) -> architectures.Comparison:
+    """Compare the code of a compiled job for later architectures, see :mod:`jitlto.build.compilers.architectures`."""
+    return architectures.compare(_find_toolchain(job.toolchain), job, compiled, points)
 
 
 @cache
