@@ -202,11 +202,12 @@ def _visible(root: str) -> Iterator[str]:
             continue
         above |= {os.path.realpath(f"{root}/{path}")}
         for entry in ordered:
-            if entry.is_dir():
-                if not entry.name.startswith(".") and os.path.realpath(entry.path) not in above:
-                    pending.append((f"{path}{entry.name}/", above))
-            elif entry.is_file() and entry.stat().st_size <= _LARGEST_HEADER:
-                yield f"{path}{entry.name}"
+            with suppress(OSError):  # a link to itself
+                if entry.is_dir():
+                    if not entry.name.startswith(".") and os.path.realpath(entry.path) not in above:
+                        pending.append((f"{path}{entry.name}/", above))
+                elif entry.is_file() and entry.stat().st_size <= _LARGEST_HEADER:
+                    yield f"{path}{entry.name}"
 
 
 def _read(path: str) -> bytes:

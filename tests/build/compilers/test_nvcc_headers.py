@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -128,6 +129,9 @@ def test_what_no_compiler_could_mean_is_not_given(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "round").symlink_to(tmp_path)
     (tmp_path / "linked").symlink_to(tmp_path / "sub", target_is_directory=True)
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "gone").symlink_to("nowhere")
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "sub" / "a.h").write_text("a")
     (tmp_path / "large.bin").write_bytes(bytes(5 << 20))
     search = HeaderSearch([tmp_path / "sub", tmp_path], as_written=True)
