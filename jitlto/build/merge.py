@@ -143,7 +143,9 @@ class _Merger:
             for name in part.families:
                 if name in complete:
                     what = f"{record} of a build of family {name}, which is complete in {complete[name]}"
-                    hint = "merge only the parts, or use the complete database"
+                    shared = any(name in each.uses for each in part.families.values())
+                    hint = "merge the parts first, and their result with complete databases"
+                    hint = hint if shared else "merge only the parts, or use the complete database"
                     raise BuildError(what, code="build-part-and-whole", where=str(part.path), hint=hint)
 
     def _check_one_build(self) -> None:

@@ -94,6 +94,10 @@ def test_the_order_of_families_and_naming_the_shared_one_change_nothing(
 def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
     parts = [made(tree, cache, "search", "cluster", output=f"p{n}", shard=f"{n}/3").path for n in (1, 2, 3)]
     assert merge_databases(parts[::-1], tree / "merged.fragdb").digest == both.digest
+    whole = made(tree, cache, "search").path
+    with raises(BuildError, "build-part-and-whole", "common", hint="merge the parts first"):
+        merge_databases([whole, *(made(tree, cache, "cluster", output=f"c{n}", shard=f"{n}/2").path for n in (1, 2))],
+                        tree / "mixed.fragdb")  # fmt: skip
     wholes = [made(tree, cache, name).path for name in ("search", "cluster")]
     assert merge_databases(wholes, tree / "wholes.fragdb").digest == both.digest
 
