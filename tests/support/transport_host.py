@@ -98,7 +98,8 @@ class Host:
     def parameters(self) -> list[tuple[str, str]]:
         """Type and name of each of the kernel's parameters."""
         text = (self.family.path.parent / "transport_kernel.cuh").read_text("utf-8")
-        listed = re.findall(r"transport_kernel\(([^)]*)\)", text)[-1].replace("__restrict__ ", "").split(",")
+        text = text.replace("__restrict__ ", "").replace("wide_t", "unsigned long long")
+        listed = re.findall(r"transport_kernel\(([^)]*)\)", text)[-1].split(",")
         return [(type_, name) for type_, _, name in (" ".join(each.split()).rpartition(" ") for each in listed)]
 
     def _library(self, configuration: frozenset[tuple[str, str]]) -> ctypes.CDLL:
