@@ -270,6 +270,7 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
     own = {
         "build/compilers/header_tree.py",  # in the build's temporary directory
         "build/compilers/nvcc.py",  # in its temporary directory
+        "build/foreign/cmake.py",  # in its temporary directory
         "build/compilers/snapshot.py",  # a descriptor in memory
         "build/rendering/worker.py",  # a pipe
         "build/packaging/scaffold.py",  # in a directory that is renamed when it is complete
