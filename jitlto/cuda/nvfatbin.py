@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from dataclasses import dataclass
 from enum import IntEnum
@@ -37,20 +38,26 @@ def wrap_ltoir(ltoir: bytes, architecture: Architecture) -> bytes:
     Raises:
         ToolchainError: If nvFatbin is missing or fails.
     """
-    nvfatbin = toolkit.bindings("nvfatbin")
     toolkit.nvfatbin_version()
-    handle = nvfatbin.create([], 0)
+    # cuda.bindings has nvFatbin since 12.9.6 and 13.2, and PyTorch pins older ones.
+    library = ctypes.CDLL(toolkit.find_library("nvfatbin"))
+
+    def call(name: str, *arguments: object) -> None:
+        if status := getattr(library, name)(*arguments):
+            what = f"nvFatbin rejects LTO-IR for {architecture.compute}: {name} returned {status}"
+            raise ToolchainError(what, code="toolchain-failed")
+
+    handle, size = ctypes.c_void_p(), ctypes.c_size_t()
+    call("nvFatbinCreate", ctypes.byref(handle), None, ctypes.c_size_t(0))
     try:
-        nvfatbin.add_ltoir(handle, ltoir, len(ltoir), str(architecture), "fragment", "")
-        buffer = bytearray(nvfatbin.size(handle))
-        nvfatbin.get(handle, buffer)
-    except nvfatbin.nvFatbinError as error:
-        raise ToolchainError(
-            f"nvFatbin rejects LTO-IR for {architecture.compute}: {error}", code="toolchain-failed"
-        ) from error
+        image = (ltoir, ctypes.c_size_t(len(ltoir)))
+        call("nvFatbinAddLTOIR", handle, *image, str(architecture).encode(), b"fragment", b"")
+        call("nvFatbinSize", handle, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        call("nvFatbinGet", handle, buffer)
     finally:
-        nvfatbin.destroy(handle)
-    return bytes(buffer)
+        library.nvFatbinDestroy(ctypes.byref(handle))
+    return buffer.raw
 
 
 def is_whole(data: bytes) -> bool:

@@ -46,24 +46,26 @@ def missing_error(what: str, error: Exception) -> ToolchainError:
 def nvrtc_version() -> Version:
     """Return the version of NVRTC; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
 
-    def query() -> tuple[int, int]:
-        # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
-        import ctypes
-
-        from cuda.pathfinder import load_nvidia_dynamic_lib
-
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        library = ctypes.CDLL(load_nvidia_dynamic_lib("nvrtc").abs_path)
-        if status := library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
-            raise RuntimeError(f"nvrtcVersion returned {status}")
-        return major.value, minor.value
-
-    return _version("NVRTC", query)
+    # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
+    return _version("NVRTC", lambda: _query_version("nvrtc", "nvrtcVersion"))
 
 
 def nvfatbin_version() -> Version:
     """Return the version of nvFatbin; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
-    return _version("nvFatbin", lambda: bindings("nvfatbin").version())
+    return _version("nvFatbin", lambda: _query_version("nvfatbin", "nvFatbinVersion"))
+
+
+def _query_version(name: str, function: str) -> tuple[int, int]:
+    """Ask a library for its version, with a function that writes two integers and returns a status."""
+    import ctypes
+
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library = ctypes.CDLL(load_nvidia_dynamic_lib(name).abs_path)
+    if status := getattr(library, function)(ctypes.byref(major), ctypes.byref(minor)):
+        raise RuntimeError(f"{function} returned {status}")
+    return major.value, minor.value
 
 
 def _version(name: str, query: Callable[[], tuple[int, int]]) -> Version:
