@@ -40,6 +40,7 @@ def test_verify_reads_packs_too_beside_a_database_and_by_themselves(mini_path: P
     fails(jitlto("verify", tmp_path / "none.pack"), 1, "[jitlto-damaged-pack]", "none.pack")
 
 
+@pytest.mark.slow
 def test_verify_fails_for_a_pack_of_kernels_that_match_no_plan(mini_path: Path, tmp_path: Path) -> None:
     """As after a device function was edited."""
     database, kept = Path(shutil.copy(mini_path, tmp_path / "mini.fragdb")), tmp_path / "mini.pack"
