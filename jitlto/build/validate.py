@@ -237,6 +237,7 @@ def _find_own_implementations(
     family: FamilyRecord, fragments: Sequence[Fragment], interface: set[str]
 ) -> dict[str, tuple[Fragment, Fragment]]:
     """Find kernels that define what a device group is there to provide; by symbol, with a fragment of that group."""
+    defined = {symbol.name for f in fragments if f.role is Role.ENTRYPOINT for symbol in f.provides}
     headers = dict(family.headers)
     called = {f.key.group for f in fragments if any(symbol.name in interface for symbol in f.provides)}
     providers: dict[str, Fragment] = {}
@@ -244,6 +245,8 @@ def _find_own_implementations(
         group = family.group(fragment.key.group)
         header = headers.get(group.interface or "", "") if group else ""
         for symbol in fragment.provides if fragment.role is Role.DEVICE else ():
+            if symbol.name not in defined:
+                continue
             declared = re.search(rf"\b{re.escape(base_name(symbol.name))}\b", header)
             # An inline helper may occur in any fragment.
             if symbol.name in interface or (fragment.key.group not in called and (declared or not symbol.weak)):
