@@ -214,7 +214,7 @@ def _normalize(text: bytes) -> tuple[bytes, list[tuple[int, int]]]:
     out = _Writer(text)
     position, begin, is_first = 0, -1, True
     pieces: list[bytes] = []
-    comment: tuple[int, int] | None = None  # of several lines, after which only blanks have come
+    comments: list[tuple[int, int]] = []  # of several lines, after which only blanks have come
     while position < len(logical):
         match = _LEXEME.match(logical, position)
         if begin >= 0 and logical[position] in b'<"' and _AWAITS_NAME.search(b"".join(pieces)):
@@ -226,14 +226,15 @@ def _normalize(text: bytes) -> tuple[bytes, list[tuple[int, int]]]:
             if begin >= 0:
                 out.directive(begin, original(match.start()), b"".join(pieces))
             out.end_line(original(match.start()))
-            begin, is_first, pieces, comment = -1, True, [], None
+            begin, is_first, pieces, comments = -1, True, [], []
             continue
         if kind == "comment" and b"\n" in match[0]:
-            comment = original(match.start()), original(match.end() - 1) + 1
-        elif kind == "hash" and comment and begin < 0 and not is_first:
-            out.flatten(*comment)
+            comments.append((original(match.start()), original(match.end() - 1) + 1))
+        elif kind == "hash" and comments and begin < 0 and not is_first:
+            for start, end in comments:
+                out.flatten(start, end)
         elif kind not in ("comment", "blank"):
-            comment = None
+            comments = []
         piece = b" " if kind == "comment" else match[0]
         if kind == "raw" and (delimiter := _DELIMITER.match(text, at := original(position - 1) + 1)):
             closing = b")" + delimiter[1] + b'"'

@@ -160,7 +160,7 @@ class HeaderPlaces:
         return [root for root in range(roots) if self.look(root, name) is not None]
 
     def _look(self, root: int, name: str) -> str | None:
-        if not name or name.startswith("/"):
+        if not name or name.startswith("/") or name.endswith(("/", "/.", "/..")):  # these name directories
             return None
         normal = os.path.normpath(name)
         if root == GIVEN:
@@ -183,7 +183,7 @@ class HeaderPlaces:
         """Whether every directory that a name leaves by ``..`` has one of the given headers."""
         parts = name.split("/")
         left = {os.path.normpath("/".join(parts[:n])) for n, part in enumerate(parts) if part == ".." and n}
-        left = {directory for directory in left if not directory.startswith("..") and directory != "."}
+        left = {directory for directory in left if not directory.endswith("..") and directory != "."}
         return all(any(header.startswith(f"{directory}/") for header in self._given) for directory in left)
 
     def _path(self, root: int, name: str) -> str:

@@ -130,7 +130,7 @@ class HeaderTexts:
         """Return a text in which each header is called by the first of its names."""
         text: list[bytes] = []
         done = 0
-        taken = {name for its in names.values() for name in its} if names else ()
+        taken = {name for its in names.values() for name in its} if names else set()
         for directive, name, found in read.found:
             start, spelled = name.start, None
             is_include = directive.word in INCLUDES
@@ -144,7 +144,7 @@ class HeaderTexts:
                 named = name.written.replace("/*", "/ *").encode("utf-8", "surrogateescape")
                 text += [read.text[done : directive.start], b"error jitlto does not include absolute paths: " + named]
                 done = name.end
-            elif directive.word == b"include_next" or name.written.startswith("+") or name.written in taken:
+            elif directive.word == b"include_next" or name.written.startswith("+") or _meant(place, name) & taken:
                 spelled = self._quote(name.quoted, f"{name.written} (not found)")
             if spelled is not None and directive.word == b"include_next":
                 start, spelled = directive.start, b"include " + spelled
@@ -218,3 +218,9 @@ def name_source(error: JitltoError, name: str, lines_before: int) -> None:
 def _has_neighbours(place: Place | None) -> TypeGuard[Place]:
     """Return whether headers may be beside a text: not beside the source, nor one that is given by its exact name."""
     return place is not None and not (place.root == GIVEN and split_name(place.path)[1] != place.path)
+
+
+def _meant(place: Place | None, name: HeaderName) -> set[str]:
+    """Return the names by which whoever reads a text again would look for a header."""
+    beside = os.path.join(os.path.dirname(place.path), name.written) if place else name.written  # noqa: PTH118, PTH120
+    return {name.written, os.path.normpath(name.written), os.path.normpath(beside)}

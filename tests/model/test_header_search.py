@@ -329,6 +329,14 @@ def test_a_closure_read_again_is_itself(tree: Tree) -> None:
     assert again.headers.items() <= first.headers.items()
 
 
+def test_a_name_that_only_a_directory_can_have_finds_no_header(tmp_path: Path) -> None:
+    (tmp_path / "k.h").write_bytes(b"")
+    for name in ("k.h/.", "k.h/", "k.h/x/.."):
+        for search in (HeaderSearch([tmp_path]), HeaderSearch([], {"k.h": b""})):
+            assert search.find(name) is None
+            assert "k.h" not in search.closure(f"#include <{name}>\n".encode()).headers
+
+
 # --- against nvcc's preprocessor ---
 
 
