@@ -14,7 +14,6 @@ from jitlto.cli import cli
 from jitlto.storage.declaration import load_family
 from tests.support.families import CONVERT, MINI, write_family
 
-pytestmark = pytest.mark.slow
 FOR_75 = CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["75"]')}
 
 
@@ -43,6 +42,7 @@ def test_a_group_whose_code_differs_is_named_with_values_and_instructions(tmp_pa
     assert "auto" in str(note)
 
 
+@pytest.mark.slow
 def test_a_build_with_nothing_to_compile_says_it_again(tmp_path: Path, cache: Cache) -> None:
     first = made(tmp_path, FOR_75, cache)
     again = made(tmp_path, FOR_75, cache)
@@ -50,6 +50,7 @@ def test_a_build_with_nothing_to_compile_says_it_again(tmp_path: Path, cache: Ca
     assert again.architectures == first.architectures != ()
 
 
+@pytest.mark.slow
 def test_a_family_that_ships_such_code_or_has_none_is_not_named(tmp_path: Path, cache: Cache) -> None:
     assert made(tmp_path, CONVERT, cache).architectures == ()
     assert made(tmp_path / "80", FOR_75 | {"family.toml": with_archs('["75", "80", "89"]')}, cache).architectures == ()
@@ -60,12 +61,14 @@ def with_archs(archs: str) -> str:
     return CONVERT["family.toml"].replace('"auto"', archs)
 
 
+@pytest.mark.slow
 def test_comparing_does_not_change_the_database(tmp_path: Path, cache: Cache) -> None:
     compared = made(tmp_path, FOR_75, cache).path.read_bytes()
     family = load_family(tmp_path / "family.toml")
     assert build([family], tmp_path / "plain.fragdb", jobs=1, cache=cache).path.read_bytes() == compared
 
 
+@pytest.mark.slow
 def test_the_command_prints_it_unless_told_not_to(tmp_path: Path) -> None:
     path = write_family(tmp_path, FOR_75)
     command = ["build", str(path), "-o", str(tmp_path / "made.fragdb"), "--json", "-j", "1"]

@@ -103,6 +103,7 @@ def test_a_source_that_uses_its_interface_without_an_include_gets_a_hint(
         build_family(family(interface, definition))
 
 
+@pytest.mark.slow
 def test_so_does_a_kernel_that_does_not_include_the_interface_of_what_it_calls(build_family: BuildFamily) -> None:
     kernel = "__global__ void kern(float* x) { *x = activation(*x); }\n"
     with raises(CompileError, "compile", "group kern", hint='#include "activation.cuh"'):
@@ -121,6 +122,7 @@ extern "C" __device__ int activation() { return kV; } // \\""",
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["activation.cuh", "config.cuh"])
 def test_macros_that_a_template_defines_count_in_headers_of_its_interface(tmp_path: Path, header: str) -> None:
     """The interface comes after the source, however that ends."""
@@ -161,6 +163,7 @@ def test_a_definition_of_another_overload_is_refused(
         build_family(family(interface, definition, **options))
 
 
+@pytest.mark.slow
 def test_also_beside_a_definition_of_the_right_one(build_family: BuildFamily) -> None:
     """Whoever does not choose would silently get that one."""
     files = family(FLOAT, FINE) | {"activation.json": '{"name": ["relu", "zero"]}'}

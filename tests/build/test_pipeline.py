@@ -272,6 +272,7 @@ def test_sources_that_use_the_clock_are_rejected(build_family: BuildFamily, macr
         build_family(files)
 
 
+@pytest.mark.slow
 def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: BuildFamily) -> None:
     guard = "#if !defined {0} || defined {1}\n#error {0}\n#endif\n"
     files = {
@@ -287,11 +288,13 @@ def test_options_of_a_group_reach_its_compiles_and_no_others(build_family: Build
 LINKS = "\n[entrypoint.kern.link]\nmax_registers = {kern}\n\n[device.op.link]\nmax_registers = {op}\n"
 
 
+@pytest.mark.slow
 def test_groups_of_a_kernel_that_set_a_link_option_differently_are_refused(build_family: BuildFamily) -> None:
     with raises(BuildError, "build-conflicting-link-options", "kern", "op", "32", "64"):
         build_family(changed(family__toml=MINI["family.toml"] + LINKS.format(kern=32, op=64)))
 
 
+@pytest.mark.slow
 def test_groups_that_meet_in_no_kernel_may_set_a_link_option_differently(build_family: BuildFamily) -> None:
     other = """
 [entrypoint.other]
@@ -325,6 +328,7 @@ def signature(report: BuildReport) -> list[str]:
         return [str(p) for p in next(f for f in database.fragments() if f.key.group == "kern").signature]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "expected"),
     [

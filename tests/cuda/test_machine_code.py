@@ -10,7 +10,6 @@ from jitlto.errors import LinkError
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 
-pytestmark = pytest.mark.slow
 BASE, TARGET = Architecture(75), Architecture(90)
 USES = b"""
 struct Pair { float a; int b; };

@@ -24,7 +24,6 @@ from jitlto.verify.check import check
 from tests.support.errors import raises
 from tests.support.families import CONVERT, write_family
 
-pytestmark = pytest.mark.slow
 TO_BF16 = {"from_type": "float", "to_type": "__nv_bfloat16"}
 TO_FP8 = {"from_type": "__half", "to_type": "__nv_fp8_e4m3"}
 
@@ -76,6 +75,7 @@ def linked_from(plan: Plan) -> list[str]:
     return [str(image.architecture) for image in plan.images]
 
 
+@pytest.mark.slow
 def test_fragments_get_images_for_the_architectures_where_their_code_differs(auto: KernelFamily) -> None:
     assert images(auto) == {
         "kern 8 __half": ["75"],
@@ -101,6 +101,7 @@ def test_a_conversion_takes_one_instruction_where_there_is_one(
     assert instruction not in nvdisasm.disassemble(before)
 
 
+@pytest.mark.slow
 def test_a_plan_mixes_the_best_image_of_each_fragment(auto: KernelFamily) -> None:
     taken = {arch: linked_from(auto.plan(arch=arch, **TO_FP8)) for arch in ("sm_75", "sm_86", "sm_89", "sm_90")}
     assert taken == {"sm_75": ["75"] * 2, "sm_86": ["75"] * 2, "sm_89": ["75", "89"], "sm_90": ["75", "89"]}
@@ -109,6 +110,7 @@ def test_a_plan_mixes_the_best_image_of_each_fragment(auto: KernelFamily) -> Non
         assert auto.plan(arch=arch, **TO_FP8).link().cubin
 
 
+@pytest.mark.slow
 def test_it_is_the_code_of_a_family_compiled_for_the_target(
     auto: KernelFamily, directory: Path, cache: Cache, tmp_path: Path
 ) -> None:
@@ -119,6 +121,7 @@ def test_it_is_the_code_of_a_family_compiled_for_the_target(
         assert count_instructions(own) == count_instructions(expected)
 
 
+@pytest.mark.slow
 def test_every_kernel_links_for_every_target(auto: KernelFamily) -> None:
     targets = [auto.plan(arch=arch, **TO_BF16).target for arch in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_120")]
     result = check(auto.database, targets=targets, compare=False)
@@ -128,12 +131,14 @@ def test_every_kernel_links_for_every_target(auto: KernelFamily) -> None:
     assert [links.linked for links in result.link.families] == [4]
 
 
+@pytest.mark.slow
 def test_parts_merge_to_the_bytes_of_one_build(directory: Path, cache: Cache, auto: KernelFamily) -> None:
     parts = [made(directory, None, f"part{n}", shard=f"{n}/2").path for n in (1, 2)]
     merged = merge_databases(parts, directory / "merged.fragdb")
     assert merged.path.read_bytes() == (directory / "auto.fragdb").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, cache: Cache, tmp_path: Path) -> None:
     shutil.copytree(directory, tmp_path / "copy")
     path = tmp_path / "copy"
@@ -145,6 +150,7 @@ def test_a_build_after_a_change_has_the_bytes_of_a_clean_one(directory: Path, ca
     assert made(path, None, "clean").path.read_bytes() == incremental.path.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_header_that_only_later_architectures_read_is_a_reason_to_compile(tmp_path: Path, cache: Cache) -> None:
     reads = CONVERT["store.cuh"] + '#if __CUDA_ARCH__ >= 800\n#include "later.cuh"\n#endif\n'
     write_family(tmp_path, CONVERT | {"store.cuh": reads, "later.cuh": "#define SCALE 2\n"})
@@ -153,6 +159,7 @@ def test_a_header_that_only_later_architectures_read_is_a_reason_to_compile(tmp_
     assert made(tmp_path, cache, "second").compiled == 6
 
 
+@pytest.mark.slow
 def test_a_group_may_have_images_for_one_architecture_exactly(tmp_path: Path, cache: Cache) -> None:
     declared = (
         CONVERT["family.toml"].replace('"auto"', '["75"]').replace("[device.store]", '[device.store]\narchs = ["90a"]')
@@ -167,6 +174,7 @@ def test_a_group_may_have_images_for_one_architecture_exactly(tmp_path: Path, ca
     assert family.plan(arch="sm_90a", **TO_BF16).link().cubin
 
 
+@pytest.mark.slow
 def test_a_group_with_nothing_but_one_architecture_links_for_no_other(tmp_path: Path, cache: Cache) -> None:
     write_family(tmp_path, CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["90a"]')})
     family = opened(made(tmp_path, cache, "only", is_auto=False))
@@ -174,6 +182,7 @@ def test_a_group_with_nothing_but_one_architecture_links_for_no_other(tmp_path: 
         family.plan(arch="sm_100", **TO_BF16).link()
 
 
+@pytest.mark.slow
 def test_digests_are_those_of_the_images_taken(auto: KernelFamily, base: KernelFamily) -> None:
     def digest(family: KernelFamily, arch: str) -> str:
         return family.plan(arch=arch, **TO_BF16).digest

@@ -102,6 +102,7 @@ def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cach
     assert merge_databases(wholes, tree / "wholes.fragdb").digest == both.digest
 
 
+@pytest.mark.slow
 def test_databases_whose_shared_family_differs_do_not_merge(tmp_path: Path, cache: Cache) -> None:
     write_family(tmp_path, SHARED)
     one = made(tmp_path, cache, "search").path
@@ -176,6 +177,7 @@ def test_a_header_that_hides_a_shared_interface_is_refused(tmp_path: Path, cache
         made(tmp_path, cache, "search")
 
 
+@pytest.mark.slow
 def test_a_macro_on_which_a_shared_interface_depends_is_the_same_for_both(tmp_path: Path, cache: Cache) -> None:
     wide = SHARED | {"common/scale.cuh": SHARED["common/scale.cuh"] + "#ifdef WIDE\n#endif\n"}
     for name, option in (("search", "-DOTHER"), ("cluster", "-DWIDE=2")):

@@ -76,6 +76,7 @@ def test_a_planner_and_a_dispatcher_take_the_old_value_too(renamed: KernelFamily
         renamed.dispatcher("data_type", op_name="twice")
 
 
+@pytest.mark.slow
 def test_a_value_that_still_has_fragments_is_planned_as_it_is(build_family: BuildFamily) -> None:
     toml = second('[deprecated.op_name.twice]\nmessage = "it goes away in 3.0"\n')["family.toml"]
     family = KernelFamily("mini", FragmentDatabase(build_family(MINI | {"family.toml": toml}).path))

@@ -107,6 +107,7 @@ def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) ->
     assert unknown == ["rapids_cmake_install_lib_dir"]
 
 
+@pytest.mark.slow
 def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "config.cmake").write_text("""
         include(FetchContent)

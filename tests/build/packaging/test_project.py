@@ -354,7 +354,6 @@ def test_the_hook_adds_the_database_to_a_wheel_sources_to_an_sdist_and_nothing_t
     assert list(added("wheel", "standard").values()) == ["package/fragments.fragdb"]
 
 
-@pytest.mark.slow
 def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
     hatch = pytest.importorskip(
         "jitlto.build.packaging.hooks.hatch", reason="hatchling is not installed; the extra test brings it"

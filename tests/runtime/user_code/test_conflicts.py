@@ -119,6 +119,7 @@ def test_a_function_that_is_not_inline_in_the_callers_source_alone_is_an_error(h
         link(added(helped, f"{HELPER}inline {STANDING}{OP}".replace("2.0f", "3.0f"), "source"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("linkage", "where"), [("", "inline "), ("", "__forceinline__ "), ('extern "C" ', "inline ")])
 def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path, linkage: str, where: str) -> None:
     """It is neither in the fragment's record nor among the functions that the fragments call."""

@@ -225,6 +225,7 @@ def test_a_host_header_gets_the_advice_to_include_its_cuda_twin(planner: Planner
         planner.add_source("#include <limits>\n" + OP).plan()
 
 
+@pytest.mark.slow
 def test_a_source_with_a_host_header_can_be_compiled_by_nvcc_as_the_advice_says(
     planner: Planner, tmp_path: Path
 ) -> None:
@@ -560,6 +561,7 @@ def test_relocatable_machine_code_replaces_a_group_and_stays_a_call(mini: Kernel
     assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
 
 
+@pytest.mark.slow
 def test_a_relocatable_cubin_for_another_function_is_an_unresolved_symbol(mini: KernelFamily) -> None:
     other = relocatable_cubin("__device__ float other(float a) { return a; }")
     plan = mini.planner(data_type="float").add_binary(other, "cubin").plan(arch="sm_90")
