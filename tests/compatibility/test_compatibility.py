@@ -164,6 +164,7 @@ def test_ptx_that_is_asked_for(trials: Trials, cell: Cell) -> None:
     check_refused_or_said(cell, trials.of(cell), trials.versions[release(cell.row)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*toolkits.RELEASES, toolkits.NEWEST])
 def test_every_release_makes_the_same_bytes_in_another_process(tmp_path: Path, name: str) -> None:
     """NVRTC 12.8 takes no seed, and names internal symbols by the time and the process if all else is a template."""

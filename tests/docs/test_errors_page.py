@@ -88,6 +88,7 @@ def test_each_code_stands_with_its_class_and_has_cause_and_remedy(name: str) -> 
         assert all(cells), code
 
 
+@pytest.mark.slow
 def test_every_code_that_is_given_begins_with_that_of_a_class() -> None:
     for path, tree in syntax_trees().items():
         for node in ast.walk(tree):

@@ -175,6 +175,7 @@ def test_a_subscription_ends_alone_and_more_than_once() -> None:
     assert len(told) == 1
 
 
+@pytest.mark.slow
 def test_counters_count_every_kind_from_every_thread() -> None:
     assert tuple(events.counters()) == KINDS
     before = events.counters()

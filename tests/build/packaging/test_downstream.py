@@ -276,7 +276,6 @@ def test_setuptools_projects_without_kernels_are_left_alone(tmp_path: Path, monk
         assert "build_fragments" not in dict(distribution.get_command_class("build").sub_commands)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("table", ["", "[tool.jitlo]\nx = 1\n", "[tool.jitlto]\n"])
 def test_setuptools_warns_about_entry_points_without_declared_families(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, table: str

@@ -171,6 +171,7 @@ def test_its_family_builds_without_advice_and_every_kernel_links(package: Path, 
         assert plan.calls_left() == []
 
 
+@pytest.mark.slow
 def test_its_python_files_are_clean(package: Path) -> None:
     pytest.importorskip("ruff", reason="ruff is not installed; the extra test brings it")
     for arguments in (("check", "--isolated"), ("format", "--isolated", "--check")):

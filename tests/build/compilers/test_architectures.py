@@ -1,0 +1,31 @@
+"""A compile adds LTO-IR for the architectures for which the code of its source differs."""
+
+from __future__ import annotations
+
+from jitlto.build.compilers.architectures import add_variants
+from jitlto.build.compilers.base import CompileJob
+from jitlto.build.compilers.nvrtc import Compiler
+from jitlto.model.architecture_tests import find_tests
+from jitlto.model.fragment import ImageKind
+from jitlto.model.headers import Source
+from jitlto.model.versions import Architecture
+
+CANDIDATES = tuple(map(Architecture, (75, 80, 89, 90)))
+
+
+def architectures(text: str) -> list[int]:
+    compiler, source = Compiler(), Source(text.encode(), {})
+    tests = find_tests(source, (), CANDIDATES)
+    job = CompileJob(
+        "nvrtc", compiler.identity, source, CANDIDATES[:1], ("--std=c++17",), (ImageKind.LTOIR,), tests=tests
+    )
+    images = add_variants(compiler, job, compiler.compile(job)).images
+    return [architecture.number for _, architecture, _ in images]
+
+
+def test_code_that_differs_from_an_architecture_on_has_an_image_for_it() -> None:
+    assert architectures("__device__ int f(int x) { return x / (__CUDA_ARCH__ >= 890 ? 3 : 5); }") == [75, 89]
+
+
+def test_a_test_that_changes_nothing_needs_no_image() -> None:
+    assert architectures("__device__ int f(int x) { return __CUDA_ARCH__ >= 890 ? x + x : 2 * x; }") == [75]
