@@ -17,6 +17,7 @@ from tests.support.errors import raises
 paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathsep), min_size=1)
 
 
+@pytest.mark.slow
 @given(st.lists(paths))
 def test_database_path_is_split_in_order(names: list[str]) -> None:
     found = Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path

@@ -103,6 +103,7 @@ def test_a_case_has_the_code_that_it_was_given() -> None:
 # --- parts ---
 
 
+@pytest.mark.slow
 @given(what=st.text(), where=st.none() | st.text(), hint=st.none() | st.text(), log=st.text())
 def test_pickling_keeps_class_and_fields(what: str, where: str | None, hint: str | None, log: str) -> None:
     for cls in ALL:

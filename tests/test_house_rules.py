@@ -30,6 +30,7 @@ def test_a_module_is_short_or_says_why_it_is_long() -> None:
     assert long == {}
 
 
+@pytest.mark.slow
 def test_functions_are_short_apart_from_their_docstrings() -> None:
     long = {}
     for path, tree in syntax_trees().items():

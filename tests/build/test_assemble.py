@@ -87,6 +87,7 @@ def test_images_match_their_hashes() -> None:
     assert len(blobs) == 3
 
 
+@pytest.mark.slow
 def test_no_kernel_in_an_entrypoint_group() -> None:
     refuse("build-no-kernel", "__device__ int f() { return 1; }")
     refuse("build-no-kernel", "template <class T> __global__ void k(T) {}", hint="instantiate")

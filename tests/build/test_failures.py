@@ -49,6 +49,7 @@ def grouped(tmp_path: Path) -> Grouped:
 KERNEL, OPERATION = MINI["kern.cu.jinja"], MINI["op.cu.jinja"]
 
 
+@pytest.mark.slow
 def test_a_bug_of_a_template_is_one_cause(grouped: Grouped) -> None:
     (cause,), sources = grouped(op__cu__jinja=OPERATION.replace("{{expr}}", "{{expr}} + nope"))
     assert cause.title == 'identifier "nope" is undefined'
@@ -262,6 +263,7 @@ def test_the_error_of_a_build_carries_its_causes_between_processes() -> None:
 _VALUE = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=6)
 
 
+@pytest.mark.slow
 @given(st.lists(_VALUE, min_size=1, max_size=6, unique=True), st.sampled_from(["", "x ", "\n", "// "]))
 def test_one_bug_is_one_cause_for_all_values(values: list[str], before: str) -> None:
     """A template that prints the value, at a line that it shifts, with a message that repeats it."""

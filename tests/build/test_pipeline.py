@@ -348,6 +348,7 @@ def test_params_rename_and_narrow_what_the_compiler_tells(
     assert signature(build_family(changed(family__toml=toml, kern__cu__jinja=C_KERNEL))) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "names"),
     [
@@ -382,6 +383,7 @@ def test_params_that_contradict_the_compiler_stop_the_build_at_the_first_compile
     assert compiled == []
 
 
+@pytest.mark.slow
 def test_parameters_whose_names_are_not_known_are_advised_to_be_named(build_family: BuildFamily) -> None:
     toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', "").partition("[device.op]")[0]
     kernel = "#define TWO {{data_type}}* x, unsigned n\n__global__ void kern(TWO) { x[n] = 0; }\n"

@@ -70,6 +70,7 @@ def shares(costs: list[int], taken: Sequence[int], count: int) -> list[int]:
     return [sum(cost for cost, number in zip(costs, taken, strict=True) if number == n) for n in range(count)]
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(0, 10**6), max_size=80), st.integers(1, 12))
 def test_no_share_is_far_from_the_mean(costs: list[int], count: int) -> None:
     taken = balance(costs, count)

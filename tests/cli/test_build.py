@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def test_names_are_readable() -> None:
     assert source_name(FragmentKey.make("f", "g", {})) == "g.cu"
 
 
+@pytest.mark.slow
 @given(VALUES, VALUES)
 def test_names_differ_and_have_no_character_that_nvcc_or_a_file_system_refuses(
     one: tuple[str, str], other: tuple[str, str]

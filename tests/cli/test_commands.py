@@ -271,6 +271,7 @@ def test_verify_reads_all_databases_after_a_damaged_one(tmp_path: Path, mini_pat
     assert str(mini_path) in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("ls", "--installed", "--json"), ("doctor",), ("--version",)])
 def test_a_closed_standard_output_is_one_line(command: tuple[str, ...]) -> None:
     script = f"{shlex.join([sys.executable, '-m', 'jitlto', *command])} >&-"

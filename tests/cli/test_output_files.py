@@ -167,6 +167,7 @@ def test_no_command_replaces_or_writes_to_what_is_no_file(here: Path, writer: st
     assert not Path("new.fragdb").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
 def test_every_command_keeps_links_and_permissions(here: Path, writer: str) -> None:
     path = here / "out.json"

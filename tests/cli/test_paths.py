@@ -96,6 +96,7 @@ def test_a_path_that_no_file_can_have_is_wrong_usage(mini_path: Path, tmp_path: 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 def test_a_path_that_is_too_long_is_an_error(mini_path: Path, tmp_path: Path, place: str) -> None:
     words = {"PATH": ["long" * 100], "DB": [str(mini_path)], "KERNEL": [*KERNEL]}

@@ -154,6 +154,7 @@ def test_a_dumb_terminal_gets_no_bar() -> None:
     assert text.startswith("error: ") and done == "done"
 
 
+@pytest.mark.slow
 @given(
     costs=st.lists(st.floats(0.01, 100), min_size=2, max_size=20),
     speed=st.floats(0.1, 10),

@@ -39,10 +39,12 @@ def test_a_fragment_links_without_what_it_requires() -> None:
     assert code.instructions > 10
 
 
+@pytest.mark.slow
 def test_equal_sources_make_equal_code_for_a_target_whatever_they_were_compiled_for() -> None:
     assert alone(USES) == alone(USES, Architecture(80)) == alone(USES, TARGET)
 
 
+@pytest.mark.slow
 def test_a_kernel_is_code_too() -> None:
     text = b'__device__ int f(int); extern "C" __global__ void kern(int* x) { *x = f(*x); }'
     assert alone(text).functions == {"kern"}

@@ -99,6 +99,7 @@ def test_linked_ptx_keeps_what_is_missing_for_inspection() -> None:
     assert [symbol.name for symbol in linked.requires] == ["_Z2opf"]
 
 
+@pytest.mark.slow
 def test_a_variable_that_another_input_defines_is_found() -> None:
     definition = "__constant__ float factor = 3.0f;"
     assert link([ltoir(USES_CONSTANT), ltoir(definition)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"

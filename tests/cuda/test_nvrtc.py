@@ -98,6 +98,7 @@ def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
     assert not names[0] & names[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_internal_symbols_are_apart_even_if_their_names_are_equal(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A linked kernel carries these names, so they are short; chance could make two programs' equal."""

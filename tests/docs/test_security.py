@@ -53,6 +53,7 @@ def used(tree: ast.AST) -> Iterator[str]:
         yield from (root for name in names if (root := name.partition(".")[0]) in UNSAFE_MODULES)
 
 
+@pytest.mark.slow
 def test_nothing_runs_what_it_reads_but_what_the_page_lists() -> None:
     found = {(str(path), what) for path, tree in syntax_trees().items() for what in used(tree)}
     assert found == EXCEPTIONS
@@ -73,6 +74,7 @@ re.compile("x"); toolchain.compile(job)
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_nothing_but_packages_in_archives_is_decompressed() -> None:
     modules = {"zlib", "gzip", "bz2", "lzma", "zipfile", "tarfile", "compression", "zstandard"}
     found = {

@@ -87,6 +87,7 @@ def test_fragments_get_images_for_the_architectures_where_their_code_differs(aut
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "instruction", "at_most"), [(TO_BF16, b"F2FP.BF16", 0.7), (TO_FP8, b"F2FP", 0.7)], ids=["bf16", "fp8"]
 )

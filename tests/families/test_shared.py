@@ -53,6 +53,7 @@ def made(tree: Path, cache: Cache, *names: str, output: str = "", shard: str | N
     return build([family(tree, name) for name in names], path, jobs=1, cache=cache, shard=part)
 
 
+@pytest.mark.slow
 def test_a_shared_group_is_stored_once_and_planned_by_every_family(both: FragmentDatabase) -> None:
     assert sorted(both.families) == ["cluster", "common", "search"]
     assert [len(both.fragments(name)) for name in sorted(both.families)] == [1, 4, 2]
@@ -91,6 +92,7 @@ def test_the_order_of_families_and_naming_the_shared_one_change_nothing(
     assert other.compiled == 0
 
 
+@pytest.mark.slow
 def test_shards_and_complete_databases_merge_to_the_same(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
     parts = [made(tree, cache, "search", "cluster", output=f"p{n}", shard=f"{n}/3").path for n in (1, 2, 3)]
     assert merge_databases(parts[::-1], tree / "merged.fragdb").digest == both.digest

@@ -117,6 +117,7 @@ def test_a_static_table_of_an_inline_function_counts_by_its_values() -> None:
     assert any(name.endswith("E5steps") for name in one)
 
 
+@pytest.mark.slow
 def test_hashing_a_body_takes_no_longer_for_shared_and_deep_internal_calls() -> None:
     """Each function calls its predecessor twice: exponentially many paths, and too deep for recursion."""
     bodies = "".join(

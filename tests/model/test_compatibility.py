@@ -71,6 +71,7 @@ def test_newest_ptx_isa(toolkit_version: str, isa: str) -> None:
     assert newest_ptx_isa(Version.parse(toolkit_version)) == Version.parse(isa)
 
 
+@pytest.mark.slow
 @given(versions.filter(lambda v: v >= (12, 0)), versions.filter(lambda v: v >= (12, 0)))
 def test_newer_toolkits_read_no_older_ptx(a: Version, b: Version) -> None:
     assert newest_ptx_isa(min(a, b)) <= newest_ptx_isa(max(a, b))
@@ -102,6 +103,7 @@ def test_the_table_of_architectures_is_that_of_the_toolchain_at_hand() -> None:
 modern = versions.filter(lambda v: v >= (12, 0))
 
 
+@pytest.mark.slow
 @given(modern, architectures)
 def test_what_a_linker_is_too_old_for_has_a_nearest_older_architecture_that_it_knows(
     linker: Version, target: Architecture
@@ -144,11 +146,13 @@ def test_the_oldest_toolkit_that_reads_what_another_writes_is_no_newer_and_reads
     assert isa <= newest_ptx_isa(oldest)
 
 
+@pytest.mark.slow
 @given(modern, versions)
 def test_a_driver_loads_cubins_of_its_major_and_of_earlier_ones(linker: Version, driver: Version) -> None:
     assert cubin_loads(linker, driver) == (linker[0] <= driver[0])
 
 
+@pytest.mark.slow
 @given(modern, modern)
 def test_a_driver_compiles_the_ptx_of_releases_that_are_no_newer(linker: Version, driver: Version) -> None:
     if linker <= driver:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ PIECES = st.sampled_from(
 TEXTS = st.lists(PIECES, max_size=14).map(lambda pieces: "".join(pieces).encode())
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_the_quick_search_finds_what_a_whole_reading_finds(text: bytes) -> None:
     quick = read_directives(text)
@@ -54,6 +56,7 @@ def test_the_quick_search_finds_what_a_whole_reading_finds(text: bytes) -> None:
     ]
 
 
+@pytest.mark.slow
 @given(st.one_of(TEXTS, st.binary(max_size=40)))
 def test_no_line_moves(text: bytes) -> None:
     read = read_directives(text)
@@ -63,6 +66,7 @@ def test_no_line_moves(text: bytes) -> None:
         assert all(read.text[n.start] in b'"<' and read.text[n.end - 1] in b'">' for n in directive.names)
 
 
+@pytest.mark.slow
 @given(TEXTS)
 def test_all_directives_of_a_plain_text_are_those_of_a_whole_reading(text: bytes) -> None:
     normal, lines = directives._normalize(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import product
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,7 @@ def test_an_exclusion_matches_what_has_all_its_values() -> None:
     assert not is_excluded([], {"op": "max"})
 
 
+@pytest.mark.slow
 @given(exclusions, partials)
 def test_values_are_covered_if_each_combination_with_them_is_excluded(
     excluded: list[Exclusion], partial: dict[str, str]
@@ -31,6 +33,7 @@ def test_values_are_covered_if_each_combination_with_them_is_excluded(
     assert cover(excluded, VALUES, partial) == all(is_excluded(excluded, cell) for cell in concerned)
 
 
+@pytest.mark.slow
 @given(exclusions, partials)
 def test_values_of_parameters_that_a_group_lacks_make_no_difference(
     excluded: list[Exclusion], partial: dict[str, str]

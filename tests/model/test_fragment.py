@@ -63,6 +63,7 @@ def test_malformed_text_is_refused(text: str) -> None:
     assert caught.value.hint
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="fg/[]=,%a1 \n\u00e9") | st.text())
 def test_any_text_is_a_key_or_a_jitlto_error(text: str) -> None:
     try:

@@ -37,6 +37,7 @@ def test_fields_are_given_by_place_or_by_name(left: object, right: object) -> No
     assert pickle.loads(pickle.dumps(made)) == made  # noqa: S301 - our own
 
 
+@pytest.mark.slow
 @given(values, values, values, values)
 def test_equal_means_equal_values_of_one_class(a: object, b: object, c: object, d: object) -> None:
     assert (Pair(a, b) == Pair(c, d)) is ((a, b) == (c, d))

@@ -98,6 +98,7 @@ def test_cycles_end(tmp_path: Path) -> None:
     assert set(closure(root, '#include "a.h"\n').headers) == {"a.h", "b.h"}
 
 
+@pytest.mark.slow
 def test_a_chain_of_thousands_is_no_problem(tmp_path: Path) -> None:
     overlay = {f"h{n}.h": f'#include "h{n + 1}.h"\n'.encode() for n in range(3000)}
     assert len(HeaderSearch([], overlay).closure(b'#include "h0.h"\n').headers) == 3000
@@ -156,6 +157,7 @@ def test_equal_hashes_mean_equal_sources(a: bytes, some: dict[str, bytes], b: by
     assert Source(a, dict(shuffled)).sha256 == Source(a, some).sha256
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.sampled_from(['#include "a.h"', "#include <b.h>", "int x;", "", '#include "none.h"', "\\", "\u00e9"]))
 )

@@ -98,6 +98,7 @@ _WORDS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda wo
 _TYPES = st.sampled_from(["float", "const T*", "ns::S<a, (b > c)>", "unsigned long", "T (&)[2]", "struct S"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(_TYPES.filter(lambda t: "&" not in t), st.none() | _WORDS.map("p_{}".format)), max_size=6))
 def test_names_are_found_in_their_order_or_not_at_all(parameters: list[tuple[str, str | None]]) -> None:
     names = tuple(name for _, name in parameters)

@@ -24,6 +24,7 @@ def test_demangle(name: str, text: str) -> None:
     assert demangle(name) == text
 
 
+@pytest.mark.slow
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0")))
 @example("_Z1é")
 @example("_Z99999999999999999999f")

@@ -29,6 +29,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 mappings = st.fixed_dictionaries({}, optional=VALUES)
 
 
+@pytest.mark.slow
 @given(mappings, st.randoms())
 def test_flags_do_not_depend_on_the_order_of_options(options: dict[str, Any], random: Any) -> None:
     shuffled = list(options.items())
@@ -36,6 +37,7 @@ def test_flags_do_not_depend_on_the_order_of_options(options: dict[str, Any], ra
     assert LinkOptions.from_mapping(dict(shuffled)).flags() == LinkOptions.from_mapping(options).flags()
 
 
+@pytest.mark.slow
 @given(mappings)
 def test_the_stored_form_reads_back(options: dict[str, Any]) -> None:
     link = LinkOptions.from_mapping(options)

@@ -122,6 +122,7 @@ def test_what_is_not_ptx(text: str) -> None:
         parse_ptx(text)
 
 
+@pytest.mark.slow
 @given(st.text() | st.text('.funcextrnvisble{}()[];"/*\\ \n$%_0189').map(lambda t: f".version 8.0\n.target sm_75\n{t}"))
 def test_any_text_is_a_module_or_a_jitlto_error(text: str) -> None:
     try:

@@ -387,6 +387,7 @@ CONFIGURATIONS = [
 ]
 
 
+@pytest.mark.slow
 @given(st.permutations(FAMILY), st.sampled_from(CONFIGURATIONS).flatmap(lambda c: st.permutations(list(c.items()))))
 def test_the_order_of_fragments_and_of_the_configuration_does_not_matter(
     fragments: list[Fragment], items: list[tuple[str, str]]
@@ -539,6 +540,7 @@ def chains(draw: st.DrawFn) -> tuple[list[Fragment], dict[str, str], list[str]]:
     return draw(st.permutations(fragments)), wanted, expected
 
 
+@pytest.mark.slow
 @given(chains())
 def test_requirements_are_followed_to_the_end(case: tuple[list[Fragment], dict[str, str], list[str]]) -> None:
     fragments, wanted, expected = case

@@ -286,6 +286,7 @@ def test_numbers_are_in_numerical_order() -> None:
     assert coverage.natural("9" * 5000) > coverage.natural("9" * 4999)
 
 
+@pytest.mark.slow
 def test_a_product_too_large_to_draw_costs_no_time() -> None:
     cells = [tuple(str((n * (k + 3)) % 97) for k in range(8)) for n in range(3000)]
     coverage = measure_coverage([f"p{n}" for n in range(8)], cells)

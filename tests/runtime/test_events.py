@@ -70,6 +70,7 @@ def test_a_find_in_a_pack_is_told_as_such(tmp_path: Path, cache: KernelCache, pl
     assert told(heard) == [Kind.FOUND_IN_PACK]
 
 
+@pytest.mark.slow
 def test_who_waits_for_another_thread_says_how_long(cache: KernelCache, plan: Plan, heard: list[Event]) -> None:
     inside = threading.Event()
 

@@ -49,6 +49,7 @@ def renamed(second_path: Path) -> KernelFamily:
     return KernelFamily("mini", FragmentDatabase(second_path))
 
 
+@pytest.mark.slow
 def test_a_version_is_recorded_and_shown(renamed: KernelFamily, mini: KernelFamily) -> None:
     assert (renamed.version, mini.version) == ("2.1", "")
     assert renamed.record.version == "2.1"

@@ -200,6 +200,7 @@ def test_a_manifest_is_a_file_of_sensible_size(release: Path, tmp_path: Path) ->
     assert "UTF-8" in refused("invalid", "verify", "--manifest", tmp_path / "bytes")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=100) | st.text("0a \n*/.\\", max_size=300))
 def test_any_text_is_a_manifest_or_an_error(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     path = tmp_path_factory.mktemp("m") / "SHA256SUMS"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from jitlto.build.compilers.architectures import add_variants
 from jitlto.build.compilers.base import CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
@@ -23,6 +25,7 @@ def architectures(text: str) -> list[int]:
     return [architecture.number for _, architecture, _ in images]
 
 
+@pytest.mark.slow
 def test_code_that_differs_from_an_architecture_on_has_an_image_for_it() -> None:
     assert architectures("__device__ int f(int x) { return x / (__CUDA_ARCH__ >= 890 ? 3 : 5); }") == [75, 89]
 

@@ -104,6 +104,7 @@ extern "C" __global__ void other(int a) {}
     assert parameters(name, text, "-DFIRST") == {"k": (("a", "int"),)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "macros",
     [
@@ -136,6 +137,7 @@ def test_nvcc_tells_the_names_that_macros_make() -> None:
     assert [name for name, _ in parameters("nvcc", text)["k"]] == ["a", "b", "n_real"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text", [TYPES, '#include "none.h"\n' + TYPES.replace("k(", "k2("), "__global__ void k(int a) {}"]
 )
@@ -147,6 +149,7 @@ def test_asking_changes_no_byte(text: str) -> None:
     assert asked.parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

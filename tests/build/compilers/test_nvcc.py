@@ -203,6 +203,7 @@ def test_headers_of_every_architecture_are_reported(compiler: Compiler) -> None:
     assert all(len(compiler.external(name) or "") == 64 for name in compiled.reads if name.startswith("<"))
 
 
+@pytest.mark.slow
 def test_a_header_that_is_gone_has_no_hash(compiler: Compiler) -> None:
     assert compiler.external("<toolkit>/no/such.h") is None
     assert compiler.external("<host>/no/such.h") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -28,6 +29,7 @@ def test_entered_files_are_listed_once_and_sorted() -> None:
     assert entered_files(PREPROCESSED) == ("/usr/include/stdc-predef.h", "include/one.h")
 
 
+@pytest.mark.slow
 @given(st.lists(_NAMES, unique=True))
 def test_any_name_is_read_as_it_was_meant(names: list[str]) -> None:
     spelled = [name.replace("\\", "\\\\").replace('"', '\\"') for name in names]

@@ -164,6 +164,7 @@ def test_an_error_reads_as_without_a_snapshot(compiler: Compiler) -> None:
     assert ".cu(5): error" in logs[0]
 
 
+@pytest.mark.slow
 def test_an_error_in_the_head_names_its_line(compiler: Compiler) -> None:
     wrong = '// first\n#include "constants.cuh"\n#include "none.cuh"\n' + SOURCES[0]
     with pytest.raises(CompileError) as caught:

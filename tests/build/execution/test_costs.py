@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,6 +45,7 @@ def test_estimates_are_scaled_to_recorded_costs() -> None:
 milliseconds = st.dictionaries(st.sampled_from("abcdef"), st.integers(1, 10**7))
 
 
+@pytest.mark.slow
 @given(milliseconds, milliseconds)
 def test_every_fragment_has_a_positive_cost(estimates: dict[str, int], recorded: dict[str, int]) -> None:
     result = costs(estimates, recorded)

@@ -186,6 +186,7 @@ def test_digests_are_equal_only_for_equal_sets(a: dict[str, bytes], b: dict[str,
     assert digest_headers(dict(reversed(a.items()))) == digest_headers(a)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=40))
 def test_a_store_holds_no_more_than_its_limit_beside_the_last(puts: list[tuple[str, int]]) -> None:
     store = HeaderStore(100)

@@ -26,6 +26,7 @@ def call_local(fn: Callable[..., Any], *args: Any) -> Any:
     return local_executor().submit(fn, *args).result()
 
 
+@pytest.mark.slow
 def test_results_and_exceptions_come_back() -> None:
     with ProcessExecutor(2) as pool:
         futures = [pool.submit(pow, 2, n) for n in range(20)]

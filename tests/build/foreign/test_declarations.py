@@ -46,6 +46,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> dict[str, FamilyDeclaratio
     return {path.parent.name: load_family(path) for path in output.glob("*/family.toml")}
 
 
+@pytest.mark.slow
 def test_families_are_named_after_directories_and_share_those_without_kernels(
     tree: dict[str, FamilyDeclaration],
 ) -> None:
@@ -155,6 +156,7 @@ def test_comments_do_not_make_a_kernel(tmp_path: Path) -> None:
     assert group.role is Role.DEVICE
 
 
+@pytest.mark.slow
 def test_mistakes_name_the_call(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-no-call"):
         families(tmp_path / "none", "project(p)\n")

@@ -142,6 +142,7 @@ def test_strict_product_is_the_plain_one_or_the_error_that_enumeration_would_fin
             expand(document)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(disjoint_dimensions)
 def test_count_is_the_product_of_the_counts_and_nothing_is_lost_or_invented(
@@ -154,6 +155,7 @@ def test_count_is_the_product_of_the_counts_and_nothing_is_lost_or_invented(
     assert len(set(exactly(combinations))) == len(combinations)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(disjoint_dimensions)
 def test_first_sorted_name_is_the_outermost_loop_and_elements_keep_their_order(

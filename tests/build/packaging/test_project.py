@@ -88,6 +88,7 @@ def test_architectures_and_options_of_the_project_hold_for_its_families(tmp_path
             assert {str(image.architecture) for image in fragment.images if image.kind == "ltoir"} == {"80", "90a"}
 
 
+@pytest.mark.slow
 def test_an_error_about_rejected_options_mentions_the_project(tmp_path: Path) -> None:
     with raises(CompileError, "compile-options", "family.toml", "[tool.jitlto]"):
         project.build_package(make(tmp_path, 'options = ["--no-such-option"]'), tmp_path / "out.fragdb", jobs=1)
@@ -192,6 +193,7 @@ def test_a_database_from_ci_is_taken_and_nothing_is_compiled(
     assert "taken from" in project.summarize(report)
 
 
+@pytest.mark.slow
 def test_a_database_that_was_built_into_its_place_stays_there(
     tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:

@@ -126,6 +126,7 @@ def test_a_package_built_with_the_older_cuda_has_extras_for_both(tmp_path: Path)
     assert 'cuda: ["12", "13"]' in (tmp_path / "new" / ".github" / "workflows" / "ci.yml").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["fragments/mini", "mini", "search"])
 def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place: str) -> None:
     """With matrices and templates beside its declaration, or in the folders of the project that it comes from."""

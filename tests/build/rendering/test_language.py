@@ -29,6 +29,7 @@ def condition(expression: str) -> str:
     return f"'yes' if {expression} else 'no'"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "expression",
     [
@@ -180,7 +181,7 @@ _expressions = st.recursive(
 
 
 @pytest.mark.slow
-@settings(max_examples=5000, deadline=None)
+@settings(max_examples=2000, deadline=None)
 @given(_expressions)
 def test_no_expression_gives_an_address(expression: str) -> None:
     try:

@@ -146,6 +146,7 @@ def test_combinations_that_fail_do_not_make_shared_unneeded(tmp_path: Path) -> N
     assert len(errors) == 2
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.sampled_from("xy"), st.sampled_from(["", "1", "2", "3"])),

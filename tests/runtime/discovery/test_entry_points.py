@@ -301,6 +301,7 @@ def test_a_database_without_the_family_is_an_error(site: Path, mini_path: Path) 
         jitlto.family("other")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "value",
     ["", "my-package.x", "../../etc/passwd", "/etc/passwd", "..", "a..b", "a:b", "a.b [gpu]", "a\\b", "a b", "1"],

@@ -268,6 +268,7 @@ def test_fast_math_reaches_the_code(mini: KernelFamily) -> None:
     assert re.search(r"div\.(full|approx)\.ftz\.f32", fast)
 
 
+@pytest.mark.slow
 def test_each_part_of_fast_math_reaches_the_code(mini: KernelFamily) -> None:
     assert "add.ftz.f32" in linked_ptx(mini, ftz=True)
     assert re.search(r"div\.(full|approx)\.f32", linked_ptx(mini, prec_div=False))

@@ -108,6 +108,7 @@ def test_a_body_that_is_inlined_counts_too(helped: KernelFamily, kind: str, befo
         link(added(helped, SAME.replace(before, after), kind))
 
 
+@pytest.mark.slow
 def test_what_is_inlined_in_ptx_stays_the_callers_own(helped: KernelFamily) -> None:
     assert link(added(helped, SAME.replace("2.0f", "3.0f"), "ptx"))
 

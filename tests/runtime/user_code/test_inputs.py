@@ -167,6 +167,7 @@ def test_a_definition_for_another_kernel_of_the_family_is_an_error(mini: KernelF
         mini.planner(data_type="double", op_name="twice").add_source(OP).plan()
 
 
+@pytest.mark.slow
 def test_a_different_return_type_is_a_compile_error_against_the_interface(in_cpp: KernelFamily) -> None:
     with raises(CompileError, None, "user.cu(1)"):
         in_cpp.planner().add_source("__device__ int op(float a) { return 1; }").plan()
@@ -188,6 +189,7 @@ def test_c_linkage_is_kept_by_a_definition_that_does_not_repeat_it(plain: Kernel
     assert inlined(plain.planner().add_source("__device__ float op(float a) { return a; }").plan())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

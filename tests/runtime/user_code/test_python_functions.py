@@ -350,6 +350,7 @@ def test_an_object_that_is_not_a_function_is_refused(transform: KernelFamily) ->
             planned(transform, wrong, "user_transform", data_type="float")
 
 
+@pytest.mark.slow
 def test_an_unknown_group_is_named_with_the_nearest(transform: KernelFamily) -> None:
     with raises(
         PlanError, "plan-unknown-group", "'user_transfrom'", "transform", where=here(square), hint="'user_transform'"
