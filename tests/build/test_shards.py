@@ -48,6 +48,7 @@ def item_lists(draw: st.DrawFn) -> list[ShardItem]:
 # --- I/N ---
 
 
+@pytest.mark.slow
 @given(st.integers(1, 999), st.integers(0, 999))
 def test_a_shard_is_written_as_it_is_read(number: int, more: int) -> None:
     shard = Shard(number, number + more)

@@ -213,6 +213,7 @@ def test_a_users_source_is_planned_from_the_command_line(shipped_path: Path, tmp
     fails(jitlto(*base), 1, "user.cu(2): error", ">    2 |   return y;")
 
 
+@pytest.mark.slow
 def test_doctor_names_what_it_finds(mini_path: Path, tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.fragdb"
     damaged.write_bytes(mini_path.read_bytes()[:9000])

@@ -117,6 +117,7 @@ def test_internal_symbols_are_apart_even_if_their_names_are_equal(mode: str, mon
         assert b"equal" in link(inputs, BASE[0], []).data
 
 
+@pytest.mark.slow
 def test_a_kernel_carries_short_names_of_its_sources() -> None:
     inputs = [
         LinkInput(InputKind.LTOIR, compile_source(source(text), BASE, OPTIONS).ltoir[BASE[0]], "input")
@@ -161,6 +162,7 @@ __device__ int f(int a, int b) { return helper(__dp4a(a, b, 1)); }
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ptx", [True, False])
 def test_symbols_are_the_same_whether_ptx_is_kept_or_not(ptx: bool) -> None:
     search = HeaderSearch(toolkit.header_roots(), {})
@@ -224,6 +226,7 @@ def test_an_include_through_a_macro_of_what_is_nowhere_ends(tmp_path: Path) -> N
     assert "nowhere.h" in failure('#define NAME "nowhere.h"\n#include NAME\n', [tmp_path]).log
 
 
+@pytest.mark.slow
 def test_nothing_is_read_that_was_not_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "outside.h").write_text("#define VALUE 1\n")
     monkeypatch.chdir(tmp_path)

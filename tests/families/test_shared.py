@@ -127,6 +127,7 @@ def test_a_family_without_a_kernel_is_built_alone_with_a_word_about_it(tree: Pat
             KernelFamily("common", database).plan(arch="sm_90")
 
 
+@pytest.mark.slow
 def test_check_finds_a_shared_fragment_that_no_family_uses(tree: Path, cache: Cache, both: FragmentDatabase) -> None:
     assert check(both).holds
     with FragmentDatabase(made(tree, cache, "cluster").path) as database:

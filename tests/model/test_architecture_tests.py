@@ -48,6 +48,7 @@ def test_code_may_differ_from_the_tested_number_on(text: str, expected: str) -> 
 OPERATORS = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
 
 
+@pytest.mark.slow
 @given(st.integers(300, 1300), st.sampled_from(sorted(OPERATORS)))
 def test_two_architectures_without_a_named_one_between_them_agree_on_a_test(number: int, operator: str) -> None:
     chosen = set(found(f"#if __CUDA_ARCH__ {operator} {number}").split())

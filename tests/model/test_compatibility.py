@@ -57,6 +57,7 @@ def test_family_specific_code_does_not_link_downward() -> None:
     assert not runs_on(arch("103f"), arch("100f"))
 
 
+@pytest.mark.slow
 @given(versions, versions)
 def test_ltoir_links_within_a_major_with_a_linker_as_new(compiler: Version, linker: Version) -> None:
     assert ltoir_links(compiler, linker) == (compiler[0] == linker[0] and compiler[1] <= linker[1])

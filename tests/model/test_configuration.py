@@ -144,6 +144,7 @@ def test_every_known_value_is_spelled_as_it_is(pair: tuple[str, str]) -> None:
     assert spelled(**{name: value}) == {name: value}
 
 
+@pytest.mark.slow
 @given(st.text(max_size=20))
 def test_any_text_is_a_known_value_or_an_error_that_lists_the_known_ones(text: str) -> None:
     try:

@@ -28,6 +28,7 @@ class Other(Frozen):
     right: object = "right"
 
 
+@pytest.mark.slow
 @given(values, values)
 def test_fields_are_given_by_place_or_by_name(left: object, right: object) -> None:
     made = Pair(left, right)

@@ -201,6 +201,7 @@ LINES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.lists(LINES, max_size=8), st.sampled_from([b"\n", b"\r\n"]))
 def test_the_includes_at_the_head_and_nothing_else(lines: list[str], end: bytes) -> None:
     text = end.join(line.encode() for line in lines)

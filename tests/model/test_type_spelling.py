@@ -72,6 +72,7 @@ def test_different_types(a: str, b: str) -> None:
     assert not is_same_type(b, a)
 
 
+@pytest.mark.slow
 @given(st.recursive(
     st.sampled_from(["float", "unsigned int", "Filter", "Box<float, int>", "ns::T"]),
     lambda inner: st.tuples(inner, st.sampled_from(["*", " const*", "&"])).map("".join),

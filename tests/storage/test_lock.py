@@ -43,6 +43,7 @@ def test_one_at_a_time_has_a_lock(tmp_path: Path) -> None:
     second.release()
 
 
+@pytest.mark.slow
 def test_a_lock_is_waited_for_as_long_as_is_said(tmp_path: Path) -> None:
     first, second = FileLock(tmp_path / "x.lock"), FileLock(tmp_path / "x.lock")
     assert first.acquire()

@@ -413,6 +413,7 @@ def test_a_signature_that_cannot_be_made_leaves_the_one_of_the_same_manifest(rel
     assert Path(f"{path}.sig").read_bytes() == signed
 
 
+@pytest.mark.slow
 @needs_ssh
 @pytest.mark.parametrize("what", ["manifest", "key", "signers", "signature", "listed"])
 def test_a_file_of_a_tebibyte_is_refused_at_once(release: Path, key: Path, what: str) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.support.process import ROOT, environment
 from tests.support.source_code import PACKAGE, syntax_trees
 
-LIMIT = 75  # seconds: a minute by itself, and coverage.py takes a quarter longer
+LIMIT = 60  # seconds, coverage.py included
 SHARE = 0.5  # of a module's functions
 #: Modules of which this process alone, without a GPU, enters less, and why.
 EXCEPTIONS = {

@@ -266,6 +266,7 @@ def test_an_error_in_a_header_has_its_name(compiler: Compiler, line: str) -> Non
     assert "include/deep" not in error.log
 
 
+@pytest.mark.slow
 def test_a_missing_header_is_named_and_hinted(compiler: Compiler) -> None:
     error = refused(compiler, '#define NAME "no/such.h"\n#include NAME\n')
     assert diagnostics.find_missing_header(error.log) == "no/such.h"

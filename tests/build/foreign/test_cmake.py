@@ -45,6 +45,7 @@ def test_arguments_are_expanded_except_generator_expressions(tmp_path: Path) -> 
     assert "EMBEDDED_INPUT_FILE" not in one
 
 
+@pytest.mark.slow
 def test_loops_functions_and_conditions_are_followed(tmp_path: Path) -> None:
     text = """
         option(MORE "" OFF)
@@ -88,6 +89,7 @@ def test_the_project_s_own_definition_of_the_function_is_replaced(tmp_path: Path
     assert formats(tmp_path, f"set(CMAKE_MODULE_PATH ${{CMAKE_CURRENT_SOURCE_DIR}})\ninclude(own)\n{call}") == ["k"]
 
 
+@pytest.mark.slow
 def test_what_needs_a_project_or_its_dependencies_is_left_out(tmp_path: Path) -> None:
     text = """
         cmake_minimum_required(VERSION 99.1 FATAL_ERROR)
@@ -158,6 +160,7 @@ def test_no_program_is_run_and_nothing_is_written_beside_the_project(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["CMakeLists.txt"]
 
 
+@pytest.mark.slow
 def test_what_cmake_reports_is_the_error(tmp_path: Path) -> None:
     with raises(ForeignBuildError, "import-cmake", "no compiler for you", where="CMakeLists.txt"):
         read(tmp_path, 'message(FATAL_ERROR "no compiler for you")\n')
@@ -165,6 +168,7 @@ def test_what_cmake_reports_is_the_error(tmp_path: Path) -> None:
         read(tmp_path, "if(\n")
 
 
+@pytest.mark.slow
 def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cmake.shutil, "which", lambda _: None)
     pytest.importorskip("cmake", reason="cmake is not installed; the extra cmake brings it")

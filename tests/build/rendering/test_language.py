@@ -59,6 +59,7 @@ def test_text_that_is_taken_for_a_number_or_a_truth_value_is_refused(expression:
         render(condition(expression))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [

@@ -150,6 +150,7 @@ print(jitlto.family("mini").database.digest)
     assert "Traceback" not in "".join(err for _, err in done)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["kernels/mini/op.cuh", "kernels/mini/op.json", "kernels/mini/family.toml", "pyproject.toml"]
 )

@@ -349,6 +349,7 @@ def test_what_appears_while_a_holder_sleeps_is_found_at_once(
     assert process.links == 0
 
 
+@pytest.mark.slow
 def test_the_death_of_a_holder_ends_the_wait(
     directory: Path, plan: Plan, hold: Callable[[Plan], subprocess.Popen[str]]
 ) -> None:

@@ -478,6 +478,7 @@ def with_links(source: Path, target: Path, links: Mapping[str, int], family_link
     return KernelFamily("mini", FragmentDatabase(target))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("links", "family_link", "given", "expected"),
     [

@@ -132,6 +132,7 @@ def test_so_is_one_that_is_not_inline_in_the_callers_ltoir_alone(tmp_path: Path,
     assert link(added(family, linkage + where + HELP + own, "ltoir"))
 
 
+@pytest.mark.slow
 def test_a_function_in_an_anonymous_namespace_is_the_callers_own(helped: KernelFamily) -> None:
     other = SAME.replace("7.0f", "8.0f").replace("helper", "helper2").replace("standing", "standing2")
     text = "namespace {\n" + other.replace(OP.replace("helper", "helper2").replace("standing", "standing2"), "}\n")

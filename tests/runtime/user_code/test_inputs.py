@@ -616,6 +616,7 @@ def no_compiler(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     return forget
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]) -> None:
     first = mini.planner(data_type="float").add_source(OP).plan()
     assert links(first)
