@@ -6,6 +6,7 @@ A sample is compared, so that it takes a small part of the build: of each group 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -80,6 +82,9 @@ class ArchitectureNote(Struct, frozen=True):
         )
 
 
+_Kept = TypeVar("_Kept", Gain, ArchitectureNote)
+
+
 @dataclass
 class _Item:
     """A fragment whose code may differ."""
@@ -124,11 +129,8 @@ def compare_architectures(
     open_positions = [p for p in sorted(sources) if not requests[p].config.candidates]
     identity = [_REVISION, str(linker), [_identify(requests[p], sources[p]) for p in open_positions]]
     whole = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-    if not changed and cache and (data := cache.store.get(_KIND, whole)) is not None:
-        try:
-            return msgspec.json.decode(data, type=tuple[ArchitectureNote, ...])
-        except (msgspec.MsgspecError, ValueError):
-            pass  # damaged: a miss
+    if not changed and (known := _read(cache, whole, ArchitectureNote)) is not None:
+        return known
     items = _find_items(requests, sources, open_positions)
     sample = _choose(items, len(open_positions), has_ptx=any(_has_ptx(sources[p]) for p in open_positions))
     _run(sample, submit, cache, latest=True)
@@ -145,6 +147,14 @@ def compare_architectures(
     if cache:
         cache.store.put(_KIND, whole, msgspec.json.encode(notes))
     return notes
+
+
+def _read(cache: Cache | None, key: str, kind: type[_Kept]) -> tuple[_Kept, ...] | None:
+    """Return what an earlier build stored; None if there is nothing, or it is damaged."""
+    data = cache.store.get(_KIND, key) if cache else None
+    with contextlib.suppress(msgspec.MsgspecError, ValueError):
+        return msgspec.json.decode(data, type=tuple[kind, ...]) if data is not None else None  # type: ignore[valid-type]
+    return None
 
 
 def _identify(request: CompileRequest, compiled: CompiledSource) -> list[str]:
@@ -176,9 +186,8 @@ def _find_items(
             continue
         candidates = comparable_architectures(base, tool.version, nvjitlink.version())
         tests = config.find_tests(request.rendered.source, request.closure, candidates)
-        how = config.architectures, config.options, config.images
-        job = CompileJob(tool.name, tool.identity, request.closure, *how, probe=request.probe(), tests=tests)
         if points := points_to_compare(tests, compiled):
+            job = request.job(request.closure, tests)
             items.setdefault(request.source_key, _Item(request.key, job, compiled, points, request.source_key))
     return list(items.values())
 
@@ -213,13 +222,9 @@ def _run(items: Sequence[_Item], submit: Submit, cache: Cache | None, *, latest:
         points = item.points[-1:] if latest else item.points
         identity = [_REVISION, item.source_key, item.job.source.sha256, str(nvjitlink.version()), *map(str, points)]
         key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-        found = cache.store.get(_KIND, key) if cache else None
-        try:
-            if found is not None:
-                item.gains = msgspec.json.decode(found, type=tuple[Gain, ...])
-                continue
-        except (msgspec.MsgspecError, ValueError):
-            pass  # damaged: a miss
+        if (known := _read(cache, key, Gain)) is not None:
+            item.gains = known
+            continue
         images = tuple(image for image in item.compiled.images if image[0] is ImageKind.LTOIR)
         base = replace(item.compiled, images=images)
         sharers = sum(other.head == item.head for other in items)

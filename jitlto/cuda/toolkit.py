@@ -45,7 +45,6 @@ def missing_error(what: str, error: Exception) -> ToolchainError:
 
 def nvrtc_version() -> Version:
     """Return the version of NVRTC; raise :class:`~jitlto.errors.ToolchainError` if there is none."""
-
     # cuda.bindings.nvrtc imports the driver's bindings too, which takes a twentieth of a second more.
     return _version("NVRTC", lambda: _query_version("nvrtc", "nvrtcVersion"))
 

@@ -38,8 +38,6 @@ class Comparison:
     """The result of :func:`compare`."""
 
     variants: tuple[Variant, ...]  # sorted
-    #: Architectures for which the source does not compile, or provides other symbols.
-    unusable: tuple[Architecture, ...]
     reads: tuple[str, ...]  # headers read by the compiles, as in CompiledSource
 
 
@@ -57,7 +55,7 @@ def compare(
     compiler: Toolchain, job: CompileJob, compiled: CompiledSource, points: Sequence[Architecture]
 ) -> Comparison:
     """Find the architectures among ``points``, which are sorted, for which a source makes other code than below."""
-    return _Comparer(compiler, job, compiled).compare(points) if points else Comparison((), (), ())
+    return _Comparer(compiler, job, compiled).compare(points) if points else Comparison((), ())
 
 
 def points_to_compare(tests: ArchitectureTests, compiled: CompiledSource) -> tuple[Architecture, ...]:
@@ -89,7 +87,7 @@ class _Comparer:
             if own and before:
                 counts = own.instructions, before.instructions
                 variants.append(Variant(architecture, self._ltoir[architecture], *counts))
-        return Comparison(tuple(variants), tuple(sorted(self._unusable)), tuple(sorted(self._reads)))
+        return Comparison(tuple(variants), tuple(sorted(self._reads)))
 
     def _find_differing(self, points: list[Architecture]) -> list[tuple[Architecture, Architecture]]:
         """Return the neighbours among ``points`` whose code differs; the first point is usable."""

@@ -25,6 +25,7 @@ from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import BuildError, CompileError, JitltoError
+from jitlto.model.architecture_tests import ArchitectureTests
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.header_texts import name_source
 from jitlto.model.headers import Source, split_leading_includes
@@ -79,6 +80,12 @@ class CompileRequest:
         source = self.own_closure
         return make_probe((source.text, *source.headers.values()), rendered.group.entry)
 
+    def job(self, source: Source, tests: ArchitectureTests | None, sharers: int = 1) -> CompileJob:
+        """The job that compiles the source, with all headers that the compiler may find."""
+        config, tool = self.config, self.config.toolchain
+        how = config.architectures, config.options, config.images
+        return CompileJob(tool.name, tool.identity, source, *how, sharers, self.probe(), tests)
+
     def find(self, cache: Cache) -> CompiledSource | None:
         """The compiled source, if the cache has it."""
         return cache.find(self.source_key, self.config)
@@ -114,10 +121,9 @@ class _Task:
         return keys.entry_key(self.source_key, self.source.sha256)
 
     def job(self) -> CompileJob:
-        config, tool = self.request.config, self.request.config.toolchain
-        how = config.architectures, config.options, config.images
+        config = self.request.config
         tests = config.find_tests(self.request.rendered.source, self.source) if config.candidates else None
-        return CompileJob(tool.name, tool.identity, self.source, *how, self.sharers, self.request.probe(), tests)
+        return self.request.job(self.source, tests, self.sharers)
 
     def release(self) -> None:
         if self.claim is not None:
