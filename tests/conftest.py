@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import session
@@ -80,6 +81,14 @@ def empty_cache(tmp_path: Path) -> Iterator[Path]:
 
 
 BuildFamily = Callable[..., BuildReport]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache:
+    """A build cache that the tests of a module share."""
+    opened = open_cache(tmp_path_factory.mktemp("cache"))
+    assert opened is not None
+    return opened
 
 
 @pytest.fixture

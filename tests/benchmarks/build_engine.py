@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -106,10 +106,7 @@ def _against_nvcc(
     name: str, directories: list[Path], place: Path, options: argparse.Namespace
 ) -> dict[str, dict[str, object]]:
     figures: dict[str, dict[str, object]] = {}
-    for images, code in (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]")):
-        for directory in directories:
-            _choose_images(directory / "family.toml", '["ltoir"]' if images == "ltoir" else '["ltoir", "ptx"]')
-        sources = _sources(directories, place / "sources" / name / images.replace(" ", "_"))
+    for images, code, sources in _by_images(directories, place / "sources" / name):
         times: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
         for _ in range(options.rounds):
             times["jitlto"].append(_jitlto(directories, place))
@@ -132,10 +129,7 @@ def _beside_nvcc(
     """The processor time of a build by the nvcc toolchain, and of the same nvcc alone."""
     figures: dict[str, dict[str, object]] = {}
     peer = str(Compiler().path)
-    for images, code in (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]")):
-        for directory in directories:
-            _choose_images(directory / "family.toml", '["ltoir"]' if images == "ltoir" else '["ltoir", "ptx"]', "nvcc")
-        sources = _sources(directories, place / "sources" / f"nvcc_{name}" / images.replace(" ", "_"))
+    for images, code, sources in _by_images(directories, place / "sources" / f"nvcc_{name}", "nvcc"):
         times: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
         for _ in range(options.rounds):
             begin = _processor_time()
@@ -160,6 +154,17 @@ def _processor_time() -> float:
     """Of all processes that this one has started and that have ended."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
+
+
+def _by_images(
+    directories: list[Path], place: Path, toolchain: str = "nvrtc"
+) -> Iterator[tuple[str, str, list[tuple[Path, list[str]]]]]:
+    """Declare families for LTO-IR alone, then with PTX: the images, nvcc's name of them, and the sources in files."""
+    for images, code in (("ltoir", "lto_75"), ("ltoir and ptx", "[lto_75,compute_75]")):
+        for directory in directories:
+            declared = '["ltoir"]' if images == "ltoir" else '["ltoir", "ptx"]'
+            _choose_images(directory / "family.toml", declared, toolchain)
+        yield images, code, _sources(directories, place / images.replace(" ", "_"))
 
 
 def _choose_images(toml: Path, images: str, toolchain: str = "nvrtc") -> None:

@@ -8,18 +8,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.cache.cache import Cache
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.cli import cli
 from jitlto.storage.declaration import load_family
 from tests.support.families import CONVERT, MINI, write_family
 
 FOR_75 = CONVERT | {"family.toml": CONVERT["family.toml"].replace('"auto"', '["75"]')}
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache | None:
-    return open_cache(tmp_path_factory.mktemp("cache"))
 
 
 def made(directory: Path, files: dict[str, str], cache: Cache | None) -> BuildReport:

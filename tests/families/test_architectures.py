@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
@@ -26,11 +26,6 @@ from tests.support.families import CONVERT, write_family
 
 TO_BF16 = {"from_type": "float", "to_type": "__nv_bfloat16"}
 TO_FP8 = {"from_type": "__half", "to_type": "__nv_fp8_e4m3"}
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache | None:
-    return open_cache(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")

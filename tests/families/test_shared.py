@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jitlto import config
-from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.cache.cache import Cache
 from jitlto.build.merge import merge_databases
 from jitlto.build.packaging.project import list_sources, load_package
 from jitlto.build.pipeline import BuildReport, build
@@ -23,11 +23,6 @@ from jitlto.storage.declaration import FamilyDeclaration, load_family
 from jitlto.verify.check import check
 from tests.support.errors import raises
 from tests.support.families import SHARED, write_family
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Cache | None:
-    return open_cache(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="module")
