@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.pipeline import BuildReport, build
@@ -21,6 +22,10 @@ from jitlto.storage.database import FragmentDatabase
 from tests.support.environments import need
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
+
+# Whether a commit passes depends on the commit. `pytest --hypothesis-profile=default` draws other examples in each run.
+settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+settings.load_profile("repeatable")
 
 
 def pytest_configure() -> None:

@@ -237,15 +237,30 @@ _fragments = st.builds(
 )  # fmt: skip
 
 
+def _reached(group: str, fragments: list[Fragment]) -> set[str]:
+    """Return the groups that a kernel of ``group`` may take fragments from: what they require is provided there."""
+    reached: set[str] = set()
+    more = {group}
+    while more - reached:
+        reached |= more
+        required = {s.name for f in fragments if f.key.group in reached for s in f.requires}
+        providers = (f for f in fragments if f.role is Role.DEVICE)
+        more = {f.key.group for f in providers if any(s.name in required for s in f.provides)}
+    return reached
+
+
 @pytest.mark.slow
 @given(st.lists(_fragments, max_size=6))
 def test_what_is_inline_in_one_alone_is_refused_where_the_two_can_meet(fragments: list[Fragment]) -> None:
     interface = {s.name for f in fragments for s in f.requires}
+    kernels = [_reached(f.key.group, fragments) for f in fragments if f.role is Role.ENTRYPOINT]
 
     def differ(a: Fragment, b: Fragment) -> bool:
         names, others = ({s.name: s.weak for s in f.provides} for f in (a, b))
         both = names.keys() & others.keys()
         if a.role is b.role is Role.ENTRYPOINT or both & interface or not agrees(a.key, dict(b.key.parameters)):
+            return False
+        if not any({a.key.group, b.key.group} <= groups for groups in kernels):
             return False
         return any(names[name] != others[name] for name in both)
 
