@@ -15,7 +15,8 @@ from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import suggest
 from jitlto.storage.declaration import FamilyDeclaration, GroupDeclaration
 
-_MAX_COMBINATIONS = 1_000_000
+#: The most combinations that a matrix may give.
+MOST_COMBINATIONS = 1_000_000
 _BATCH = 500  # combinations
 
 
@@ -98,8 +99,8 @@ def render_family(
 def _iterate_keys(
     family: FamilyDeclaration, group: GroupDeclaration, matrix: Matrix, where: str, on_warning: Callable[[str], None]
 ) -> Iterator[tuple[FragmentKey, Mapping[str, str]]]:
-    if matrix.count > _MAX_COMBINATIONS:
-        what = f"{group.matrix} gives more than {_MAX_COMBINATIONS:,} combinations"
+    if matrix.count > MOST_COMBINATIONS:
+        what = f"{group.matrix} gives more than {MOST_COMBINATIONS:,} combinations"
         hint = "split the group and link the parts: N + M fragments give N x M kernels"
         raise FamilyError(what, code="family-too-many-combinations", where=where, hint=hint)
     combinations: dict[FragmentKey, Mapping[str, str]] = {}

@@ -18,6 +18,7 @@ function(generate_jit_lto_kernels)
     endif()
   endforeach()
   # A template may use variables of the caller beside those of the matrix.
+  set(_jitlto_KERNEL_INPUT_FILE "${_jitlto_KERNEL_INPUT_FILE}")
   cmake_path(ABSOLUTE_PATH _jitlto_KERNEL_INPUT_FILE BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}" NORMALIZE)
   if(EXISTS "${_jitlto_KERNEL_INPUT_FILE}" AND NOT IS_DIRECTORY "${_jitlto_KERNEL_INPUT_FILE}")
     file(READ "${_jitlto_KERNEL_INPUT_FILE}" _jitlto_text)

@@ -13,7 +13,8 @@ from pathlib import Path
 from jitlto.build.foreign.cmake import Command
 from jitlto.build.foreign.compiler_flags import Flags
 from jitlto.build.foreign.usage import join_options
-from jitlto.build.matrix import Matrix, load_matrix
+from jitlto.build.matrix import load_matrix, parse_matrix
+from jitlto.build.templates import MOST_COMBINATIONS
 from jitlto.errors import ForeignBuildError
 from jitlto.model.fragment import Role, is_name
 
@@ -88,23 +89,25 @@ def read_call(command: Command) -> Call:
         MatrixError: If its matrix breaks a rule.
     """
     arguments = dict(zip(command.arguments[::2], command.arguments[1::2], strict=True))
-    for name in ("NAME_FORMAT", "KERNEL_INPUT_FILE"):
-        if not arguments.get(name):
+    for names in (("NAME_FORMAT",), ("KERNEL_INPUT_FILE",), ("MATRIX_JSON_FILE", "MATRIX_JSON_STRING")):
+        if not any(map(arguments.get, names)):
             hint = "it takes NAME_FORMAT, MATRIX_JSON_FILE or MATRIX_JSON_STRING, and KERNEL_INPUT_FILE"
-            raise _error(command, f"no {name} among {', '.join(arguments)}", code="import-invalid-call", hint=hint)
+            given = ", ".join(f"{name} {value:.80}" for name, value in arguments.items() if value) or "its arguments"
+            raise _error(command, f"no {' or '.join(names)} among {given}", code="import-invalid-call", hint=hint)
     template = _existing(command, arguments["KERNEL_INPUT_FILE"])
-    text = template.read_text("utf-8-sig")
+    try:
+        text = template.read_text("utf-8-sig")
+    except ValueError:
+        raise _error(command, f"{template} is not UTF-8 text", code="import-invalid-call") from None
     matrix: Path | object
     if file := arguments.get("MATRIX_JSON_FILE"):
         matrix = path = _existing(command, file)
         product = load_matrix(path)
     else:
-        try:
-            matrix = json.loads(arguments.get("MATRIX_JSON_STRING", ""))
-        except ValueError as error:
-            what = f"the matrix for {template} is not JSON: {error}"
-            raise _error(command, what, code="import-invalid-call") from None
-        product = Matrix(matrix)
+        matrix, product = parse_matrix(arguments["MATRIX_JSON_STRING"], f"the matrix for {template}")
+    if product.count > MOST_COMBINATIONS:
+        what = f"the matrix for {template} gives more than {MOST_COMBINATIONS:,} combinations"
+        raise _error(command, what, code="import-invalid-call")
     combinations = [{name: str(value) for name, value in each.items()} for each in product.combinations()]
     # What the matrix does not give, CMake takes from the variables of the caller; one that is not set is empty.
     missing = set(_PLACEHOLDER.findall(text)).difference(*combinations)

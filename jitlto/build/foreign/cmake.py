@@ -1,7 +1,7 @@
 """Reading of CMake projects: CMake itself runs a ``CMakeLists.txt``, with functions in place of what needs a project.
 
-Neither a compiler nor the project's dependencies are needed, and no program is run. What the project writes with
-``file()`` or ``configure_file()`` goes where it says: by default to a temporary build directory.
+Neither a compiler nor the project's dependencies are needed, and ``execute_process()`` does nothing. What the project
+writes or removes with ``file()`` or ``configure_file()`` is where it says: by default in a temporary build directory.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.errors import ForeignBuildError, ToolchainError
+from jitlto.storage.files import temporary_directory
 
 _HERE = Path(__file__).parent
 # CMake names the command that it does not know, or that needs a project.
@@ -23,6 +23,7 @@ _UNUSABLE = re.compile(
     r"CMake Error at \S+:\d+ \((\w+)\):\s+(?:Unknown CMake command|(?:\w+ )?[Cc]ommand is not scriptable)"
 )
 _MOST_RUNS = 300
+_LONGEST_RUN = 120.0  # seconds; the largest project known takes one
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
     """
     program = find_cmake()
     unknown: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="jitlto-") as temporary:
+    with temporary_directory("jitlto-") as temporary:
         record, binary = Path(temporary) / "record", Path(temporary) / "binary"
         binary.mkdir()
         for _ in range(_MOST_RUNS):
@@ -71,7 +72,17 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
             }
             defined = [f"-D{name}={value}" for name, value in {**definitions, **own}.items()]
             command = [program, *defined, "-P", str(_HERE / "record.cmake")]
-            done = subprocess.run(command, cwd=binary, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            try:
+                done = subprocess.run(
+                    command,
+                    cwd=binary,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    check=False,
+                    timeout=_LONGEST_RUN,
+                )
+            except subprocess.TimeoutExpired:
+                raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
             if done.returncode == 0:
                 lines = record.read_text("utf-8", "surrogateescape").splitlines()
                 return [_parse(line) for line in lines], unknown
@@ -80,11 +91,7 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
             if unusable is None or unusable[1] in unknown:
                 break
             unknown.append(unusable[1])
-    what = f"CMake cannot read it without its dependencies:\n{log.strip()}"
-    hint = (
-        "set what it asks for with -D NAME=VALUE, or name the CMakeLists.txt of the directory that declares the kernels"
-    )
-    raise ForeignBuildError(what, code="import-cmake", where=str(lists), hint=hint, log=log)
+    raise _error(f"CMake cannot read it without its dependencies:\n{log.strip()}", lists, log)
 
 
 def find_cmake() -> str:
@@ -101,6 +108,13 @@ def find_cmake() -> str:
         hint = "pip install 'jitlto[cmake]', or put a cmake of at least 3.20 on PATH"
         raise ToolchainError("CMake is not installed", code="toolchain-missing", hint=hint) from None
     return os.path.join(cmake.CMAKE_BIN_DIR, "cmake")  # noqa: PTH118 - a program's name
+
+
+def _error(what: str, lists: Path, log: str = "") -> ForeignBuildError:
+    hint = (
+        "set what it asks for with -D NAME=VALUE, or name the CMakeLists.txt of the directory that declares the kernels"
+    )
+    return ForeignBuildError(what, code="import-cmake", where=str(lists), hint=hint, log=log)
 
 
 def _parse(line: str) -> Command:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os.path
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +12,7 @@ from pathlib import Path
 from jitlto.build.foreign.calls import FUNCTION, Call, choose_key, read_call
 from jitlto.build.foreign.cmake import Command
 from jitlto.build.foreign.compiler_flags import Flags
-from jitlto.build.foreign.usage import Targets, join_options
+from jitlto.build.foreign.usage import Targets, join_options, split_command_line
 from jitlto.errors import ForeignBuildError
 from jitlto.model.fragment import Role
 
@@ -91,7 +90,7 @@ def _require(family: Family, call: Call, targets: Targets) -> Iterable[str]:
     """Add to a family what a call compiles with; yield what is unknown."""
     needs = targets.requirements(call.libraries, call.directory)
     family.include += needs.include
-    for option in (*needs.options, *join_options(shlex.split(call.arguments.get("CMAKE_CUDA_FLAGS", "")))):
+    for option in (*needs.options, *join_options(split_command_line(call.arguments.get("CMAKE_CUDA_FLAGS", "")))):
         family.flags.add(option)
     standard = call.arguments.get("CMAKE_CUDA_STANDARD", "")
     family.standard = max(family.standard, *needs.standards, int(standard) if standard.isdecimal() else 0)

@@ -23,7 +23,10 @@ def evaluate(text: str, targets: Collection[str] = ()) -> tuple[list[str], list[
         The elements that are not empty, and the expressions that are not known here; they stand for nothing.
     """
     unknown: list[str] = []
-    value, _ = _text(text, 0, "", targets, unknown)
+    try:
+        value, _ = _text(text, 0, "", targets, unknown)
+    except RecursionError:
+        return [], [f"{text[:40]}..., which is nested too deeply,"]
     return [element for element in value.split(";") if element], unknown
 
 

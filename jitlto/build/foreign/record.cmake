@@ -6,31 +6,22 @@
 
 cmake_policy(VERSION ${CMAKE_MAJOR_VERSION}.${CMAKE_MINOR_VERSION})
 
-function(_jitlto_write name)
-  string(HEX "${CMAKE_CURRENT_SOURCE_DIR}" line)
-  set(line "${name} ${line}")
-  math(EXPR last "${ARGC} - 1")
-  if(last GREATER 0)
-    foreach(i RANGE 1 ${last})
-      string(HEX "${ARGV${i}}" hex)
-      string(APPEND line " -${hex}")
-    endforeach()
-  endif()
-  file(APPEND "${JITLTO_RECORD}" "${line}\n")
-endfunction()
-
-# Arguments are passed one by one, because an argument may be a list.
+# Arguments are written one by one, because an argument may be a list; and none becomes a part of code.
 foreach(name IN ITEMS target_include_directories target_compile_options target_compile_definitions target_compile_features
         target_link_libraries set_target_properties include_directories add_compile_options add_compile_definitions
-        add_definitions add_library)
+        add_definitions add_library _jitlto_set_property)
   cmake_language(EVAL CODE "
     function(${name})
-      set(arguments \"\")
-      math(EXPR last \"\${ARGC} - 1\")
-      foreach(i RANGE 0 \${last})
-        string(APPEND arguments \" [==[\${ARGV\${i}}]==]\")
-      endforeach()
-      cmake_language(EVAL CODE \"_jitlto_write(${name} \${arguments})\")
+      string(HEX \"\${CMAKE_CURRENT_SOURCE_DIR}\" line)
+      string(REGEX REPLACE ^_jitlto_ \"\" line \"${name} \${line}\")
+      if(ARGC GREATER 0)
+        math(EXPR last \"\${ARGC} - 1\")
+        foreach(i RANGE 0 \${last})
+          string(HEX \"\${ARGV\${i}}\" hex)
+          string(APPEND line \" -\${hex}\")
+        endforeach()
+      endif()
+      file(APPEND \"\${JITLTO_RECORD}\" \"\${line}\\n\")
     endfunction()")
 endforeach()
 
@@ -60,7 +51,12 @@ macro(find_package name)
   set("${name}_FOUND" TRUE)
 endmacro()
 
-# Nothing of the project is run.
+# Nothing of the project is run. A command that is replaced once keeps its old meaning under the name with an underscore.
+foreach(_jitlto_name IN ITEMS execute_process execute_process exec_program exec_program)
+  cmake_language(EVAL CODE "
+    function(${_jitlto_name})
+    endfunction()")
+endforeach()
 function(execute_process)
   cmake_parse_arguments(PARSE_ARGV 0 _jitlto "" "RESULT_VARIABLE;OUTPUT_VARIABLE;ERROR_VARIABLE" "")
   foreach(variable IN ITEMS "${_jitlto_OUTPUT_VARIABLE}" "${_jitlto_ERROR_VARIABLE}")
@@ -85,7 +81,7 @@ function(set_property scope)
   if(scope STREQUAL "GLOBAL")
     _set_property(${ARGV})
   elseif(scope STREQUAL "TARGET")
-    _jitlto_write(set_property ${ARGN})
+    _jitlto_set_property(${ARGN})
   endif()
 endfunction()
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from jitlto.build.foreign.declarations import Family, Group
+from jitlto.errors import ForeignBuildError
 from jitlto.model.fragment import Role
 
 
@@ -17,6 +18,9 @@ def family_files(family: Family, directory: Path, origin: str) -> dict[Path, str
     Args:
         directory: Of all families, each in a folder of its own. Files of the project are named relative to it.
         origin: What the declaration was made from, for a comment.
+
+    Raises:
+        ForeignBuildError: If a name is not UTF-8, which TOML has to be.
     """
     folder = directory / family.name
     files: dict[Path, str] = {}
@@ -45,6 +49,12 @@ def family_files(family: Family, directory: Path, origin: str) -> dict[Path, str
             matrix = group.matrix
         lines += _group_lines(group, _relative(matrix, folder), _relative(group.template, folder), family)
     files[folder / "family.toml"] = "\n".join(lines) + "\n"
+    for path, text in files.items():
+        try:
+            (str(path) + text).encode()
+        except UnicodeEncodeError:
+            what, hint = "the name of a file or an argument of a call is not UTF-8", "rename the file"
+            raise ForeignBuildError(what, code="import-invalid-call", where=str(path), hint=hint) from None
     return files
 
 
@@ -64,8 +74,9 @@ def _lines(values: Mapping[str, object]) -> list[str]:
 
 
 def _line(name: str, value: object) -> str:
-    # JSON's texts, numbers, booleans and arrays are TOML's, as long as they are ASCII.
-    return f"{json.dumps(name) if '.' in name else name} = {json.dumps(value)}"
+    # JSON's texts, numbers, booleans and arrays are TOML's, except that TOML has no surrogates and escapes DEL.
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return f"{json.dumps(name) if '.' in name else name} = {text}"
 
 
 def _relative(path: Path, folder: Path) -> str:

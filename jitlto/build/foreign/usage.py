@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -152,7 +153,7 @@ def join_options(elements: Iterable[str]) -> list[str]:
     """Join each option and its value to one text, and split those that CMake's ``SHELL:`` keeps together."""
     words: list[str] = []
     for element in elements:
-        words += element.removeprefix("SHELL:").split() if element.startswith("SHELL:") else [element]
+        words += split_command_line(element.removeprefix("SHELL:")) if element.startswith("SHELL:") else [element]
     options: list[str] = []
     for word in words:
         if options and _WITH_VALUE.fullmatch(options[-1]):
@@ -160,6 +161,14 @@ def join_options(elements: Iterable[str]) -> list[str]:
         else:
             options.append(word)
     return options
+
+
+def split_command_line(text: str) -> list[str]:
+    """Split a command line as a Unix shell does; one with an open quote is one word, which no compiler takes."""
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return [text]
 
 
 def _split(arguments: Iterable[str]) -> list[str]:

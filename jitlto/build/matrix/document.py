@@ -73,19 +73,44 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
         MatrixError: If the file cannot be read, is not JSON (``where`` has line and column), or breaks a rule.
     """
 
-    def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:
+    def unreadable(
+        what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = ""
+    ) -> MatrixError:
         return MatrixError(what, code=code, where=f"{path}{place}", hint=hint)
 
     try:
         data = files.read(path)
         text = data.decode("utf-8-sig")
     except OSError as why:
-        raise error(f"cannot read the matrix: {why.strerror}", code="matrix-unreadable") from why
+        raise unreadable(f"cannot read the matrix: {why.strerror}", code="matrix-unreadable") from why
     except UnicodeDecodeError as why:
         line = data.count(10, 0, why.start) + 1
-        raise error(f"invalid UTF-8: {why.reason}", "save the file as UTF-8", place=f":{line}") from why
+        raise unreadable(f"invalid UTF-8: {why.reason}", "save the file as UTF-8", place=f":{line}") from why
+    return Matrix(_parse(text, str(path), lenient), lenient=lenient, path=path, text=text)
+
+
+def parse_matrix(text: str, name: str) -> tuple[object, Matrix]:
+    """Parse and check a matrix that is given as JSON text.
+
+    Args:
+        name: What messages call it.
+
+    Returns:
+        The JSON value, and the matrix.
+
+    Raises:
+        MatrixError: If it is not JSON, or breaks a rule.
+    """
+    value = _parse(text, name, lenient=False)
+    return value, Matrix(value)
+
+
+def _parse(text: str, name: str, lenient: bool) -> object:
+    def error(what: str, hint: str | None = None, *, code: str = "matrix-not-json", place: str = "") -> MatrixError:
+        return MatrixError(what, code=code, where=f"{name}{place}", hint=hint)
+
     if not text.strip():
-        raise error("the file is empty", 'write a JSON object, such as {"n": ["1"]}')
+        raise error("the matrix is empty", 'write a JSON object, such as {"n": ["1"]}')
     try:
         value: object = json.loads(text, object_pairs_hook=None if lenient else _make_object)
     except json.JSONDecodeError as why:
@@ -100,7 +125,7 @@ def load_matrix(path: Path, *, lenient: bool = False) -> Matrix:
         raise error("nested too deeply", hint, code="matrix-too-large") from why
     except ValueError as why:  # from int(), which limits the number of digits
         raise error("number with too many digits", "write long numbers as strings", code="matrix-too-large") from why
-    return Matrix(value, lenient=lenient, path=path, text=text)
+    return value
 
 
 def _trailing_comma(text: str, position: int) -> int | None:

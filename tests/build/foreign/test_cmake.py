@@ -147,6 +147,33 @@ def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(
     assert formats(tmp_path / "lib", text, LIBRARY="OFF") == []
 
 
+def test_arguments_of_recorded_commands_are_text(tmp_path: Path) -> None:
+    texts = ["]==]) message(FATAL_ERROR run", "a;b", "", '\\n ${x} "q" #', "[==[", "]]"]
+    quoted = " ".join(f"[=====[{text}]=====]" for text in texts)
+    found = read(
+        tmp_path, f"add_library(l INTERFACE)\ntarget_compile_options(l INTERFACE {quoted})\nadd_definitions()\n"
+    )
+    assert [(each.name, each.arguments) for each in found] == [
+        ("add_library", ("l", "INTERFACE")),
+        ("target_compile_options", ("l", "INTERFACE", *texts)),
+        ("add_definitions", ()),
+    ]
+
+
+@pytest.mark.parametrize("command", ["execute_process(COMMAND", "_execute_process(COMMAND", "__execute_process(COMMAND",
+                                     "exec_program(", "_exec_program("])  # fmt: skip
+def test_no_way_to_name_the_command_runs_a_program(tmp_path: Path, command: str) -> None:
+    run = f'{command} ${{CMAKE_COMMAND}} -E touch "${{CMAKE_CURRENT_SOURCE_DIR}}/run")\n'
+    read(tmp_path, f"cmake_policy(VERSION 3.20)\n{run}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_project_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cmake, "_LONGEST_RUN", 0.05)
+    with raises(ForeignBuildError, "import-cmake", "seconds", where="CMakeLists.txt"):
+        read(tmp_path, "while(TRUE)\nendwhile()\n")
+
+
 def test_no_program_is_run_and_nothing_is_written_beside_the_project(tmp_path: Path) -> None:
     text = """
         execute_process(COMMAND ${CMAKE_COMMAND} -E touch "${CMAKE_CURRENT_SOURCE_DIR}/run" OUTPUT_VARIABLE out

@@ -114,6 +114,55 @@ def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     assert load_family(tmp_path / "out" / family.name / "family.toml").link.fast_math
 
 
+def test_options_are_split_as_by_a_shell(tmp_path: Path) -> None:
+    lists = """
+        add_library(lib INTERFACE)
+        target_compile_options(lib INTERFACE "SHELL:-Xcompiler '-Wall -Wextra' -DONE" "SHELL:-DOPEN='")
+        set(CMAKE_CUDA_FLAGS "-DTWO=\\"2")
+    """ + CALL.format("KERNEL_LINK_LIBRARIES lib")
+    assert one(tmp_path, lists).flags.options == ["-DONE", "-DOPEN='", '-DTWO="2']
+
+
+@pytest.mark.parametrize("name", ["\U0001f680", "a\x7fb", 'quo"te', "semi;colon", "back\\slash", "new\nline"])
+def test_every_name_of_a_directory_can_be_declared(tmp_path: Path, name: str) -> None:
+    lists = f"add_library(l INTERFACE)\ntarget_include_directories(l INTERFACE [==[{tmp_path}/lib/{name}]==])\n"
+    (tmp_path / "lib" / name).mkdir(parents=True)
+    family = one(tmp_path, lists + CALL.format("KERNEL_LINK_LIBRARIES l").replace("m.json", f"[==[{name}/m.json]==]"),
+                 **{f"{name}/m.json": '{"x": ["1"]}'})  # fmt: skip
+    for path, text in family_files(family, tmp_path / "out", "x").items():
+        write_family(path.parent, {path.name: text})
+    loaded = load_family(tmp_path / "out" / family.name / "family.toml")
+    assert loaded.groups[0].matrix is not None
+    assert loaded.groups[0].matrix.parent.name == name
+    # A semicolon separates two directories for CMake too.
+    assert [path.name for path in loaded.include] == ([name] if ";" not in name else [family.name])
+
+
+def test_a_name_that_toml_cannot_hold_is_an_error(tmp_path: Path) -> None:
+    family = one(tmp_path, CALL.format(""))
+    family.include = [tmp_path / "\udcff"]
+    with raises(ForeignBuildError, "import-invalid-call", "UTF-8"):
+        family_files(family, tmp_path / "out", "x")
+
+
+def test_a_matrix_as_text_has_the_rules_of_a_file(tmp_path: Path) -> None:
+    call = CALL.format("").replace("MATRIX_JSON_FILE m.json", "MATRIX_JSON_STRING [==[{}]==]")
+    for text, code in (("[1, 2", "matrix-not-json"), ("[" * 100_000, "matrix-too-large"),
+                       ('{"x": "1", "x": "2"}', "matrix-duplicate-member")):  # fmt: skip
+        with raises(MatrixError, code):
+            one(tmp_path, call.format(text))
+
+
+def test_a_matrix_of_too_many_combinations_and_a_template_of_no_text_are_errors(tmp_path: Path) -> None:
+    digits = "0123456789"
+    matrix = json.dumps({name: list(digits) for name in "abcdefgh"})
+    with raises(ForeignBuildError, "import-invalid-call", "1,000,000"):
+        one(tmp_path, CALL.format(""), **{"m.json": matrix})
+    (tmp_path / "lib" / "b.cu.in").write_bytes(b"\xff\xfe")
+    with raises(ForeignBuildError, "import-invalid-call", "b.cu.in"):
+        one(tmp_path, CALL.format("").replace("k.cu.in", "b.cu.in"))
+
+
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     lists = "add_library(lib INTERFACE)\ntarget_link_libraries(lib INTERFACE raft::raft)\n"
     lists += "target_include_directories(lib INTERFACE gone)\ntarget_compile_options(lib INTERFACE -G)\n"

@@ -37,3 +37,8 @@ def test_unknown_expressions_are_named() -> None:
 @pytest.mark.parametrize("text", ["$<", "$<BUILD_INTERFACE:x", "$<>", "$<:>", ">", "$<IF:1>", "$<AND>"])
 def test_malformed_ones_end(text: str) -> None:
     evaluate(text)
+
+
+def test_what_is_nested_too_deeply_is_unknown() -> None:
+    elements, (unknown,) = evaluate("$<1:" * 5000 + "-a" + ">" * 5000)
+    assert (elements, unknown[:8]) == ([], "$<1:$<1:")
