@@ -60,7 +60,8 @@ def cmake(
 
     Writes a family.toml for each directory of templates; matrices, templates and headers stay where they are. CMake
     evaluates the files, without a compiler and without the project's dependencies; execute_process() does
-    nothing. Import only projects that you trust: CMake may read and write any of your files. A family without kernels is used by all others.
+    nothing. Import only projects that you trust: CMake may read and write any of your files. A family without
+    kernels is used by all others.
     """
     from jitlto.build.foreign.cmake import read_project
     from jitlto.build.foreign.declarations import make_families
