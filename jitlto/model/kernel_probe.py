@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from jitlto.model.kernel_text import KernelDefinition, Parameters, find_kernels
+from jitlto.model.kernel_text import KernelDefinition, Parameters, find_kernels, plain_text
 from jitlto.model.mangling import base_name, split_top_level
 
 #: The first line of a probe, and a word in every message of a compiler about one.
@@ -52,7 +52,8 @@ template <class... A> __device__ jitlto_probe_list<A...>* jitlto_probe_deduce(vo
 __device__ void jitlto_probe_deduce(jitlto_probe_tag* (*)(jitlto_probe_tag*), long);
 """
 _ANSWER = re.compile(r'jitlto_probe_answer<.*?>::value \[with (.*)\]" was declared deprecated')
-_DEFINE = re.compile(rb"^[ \t]*#[ \t]*define[ \t]+(\w+)([^\n]*)", re.M)
+_DEFINE = re.compile(r"^[ \t]*(?:#|%:)[ \t]*(define|undef)[ \t]+([\w$]+)([^\n]*)", re.M)
+_WORD = re.compile(r"[\w$]+")
 _NUMBER = re.compile(r"(\d+)U?L*\Z", re.I)
 
 
@@ -64,7 +65,7 @@ class Question:
         kernel: The definition.
         words: Its words, by the position of their bit in the answer.
         harmless: Those that the texts define as macros that can stand for no parameter and no name.
-        doubted: Whether the texts define a macro that could.
+        doubted: Whether the texts define a macro that could, or one that could define the kernel.
     """
 
     kernel: KernelDefinition
@@ -95,7 +96,7 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
     found = dict.fromkeys(k for text in texts for k in find_kernels(text) if only in (None, k.base_name))
     if not 0 < len(found) <= _MOST_KERNELS:
         return NO_PROBE
-    macros = [match for text in texts for match in _DEFINE.findall(text)]
+    macros = [match for text in texts for match in _DEFINE.findall(plain_text(text))]
     questions = tuple(_question(kernel, macros) for kernel in found)
     scalars = "\n".join(
         f"template <> struct jitlto_probe_scalar<{name}> {{ enum : int {{ value = {number} }}; }};"
@@ -122,15 +123,22 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
     return Probe(MARK + text.encode(), questions)
 
 
-def _question(kernel: KernelDefinition, macros: Iterable[tuple[bytes, bytes]]) -> Question:
+def _question(kernel: KernelDefinition, macros: Iterable[tuple[str, str, str]]) -> Question:
     defined: dict[str, bool] = {}  # whether it is harmless
-    for word, body in macros:
-        name = word.decode()
-        if name in kernel.words:
-            plain = name not in (kernel.names or ()) and not re.search(rb"[(),#\\]", body.partition(b"//")[0])
+    doubted = False
+    undefined = set()
+    for directive, name, body in macros:
+        if directive == "undef":
+            undefined.add(name)
+        elif name in kernel.words:
+            plain = name not in (kernel.names or ()) and not re.search(r"[(),#]", body)
             defined[name] = plain and defined.get(name, True)
+        # Where a macro can define the kernel, what stands under a condition need not be its definition.
+        doubted |= kernel.is_conditional and not {"__global__", kernel.base_name}.isdisjoint(_WORD.findall(body))
     harmless = frozenset(name for name, plain in defined.items() if plain)
-    return Question(kernel, tuple(sorted(kernel.words)[:_MOST_WORDS]), harmless, len(harmless) < len(defined))
+    # A macro that is undefined, but not defined, is one of an option or another header.
+    doubted |= len(harmless) < len(defined) or not kernel.words.isdisjoint(undefined - defined.keys())
+    return Question(kernel, tuple(sorted(kernel.words)[:_MOST_WORDS]), harmless, doubted)
 
 
 def strip_probe(text: bytes) -> bytes:

@@ -33,7 +33,8 @@ _TYPES = frozenset(
 )  # fmt: skip
 _KEYWORDS = _QUALIFIERS | _ELABORATED | _TYPES
 
-_MADE_UP = re.compile(r"__T\d+\Z")  # the front end's names for parameters without one
+# The front end's names for parameters without one, and for those of a pack.
+_MADE_UP = re.compile(r"__T\d+\Z|__\d+_\d+_\d+_")
 
 #: Name and type of each parameter of a kernel; None where it is not known.
 Parameters = tuple[tuple[str | None, str | None], ...]
@@ -48,12 +49,14 @@ class KernelDefinition:
         is_c: Whether it has C linkage.
         names: The names of its parameters, None for one without; or None if they cannot be told.
         words: All words in the list of parameters that a macro could stand for.
+        is_conditional: Whether it is under a condition, and so perhaps not what is compiled.
     """
 
     name: str
     is_c: bool
     names: tuple[str | None, ...] | None
     words: frozenset[str]
+    is_conditional: bool
 
     @property
     def base_name(self) -> str:
@@ -66,14 +69,20 @@ def find_kernels(text: bytes) -> tuple[KernelDefinition, ...]:
     """Find the definitions of kernels in a source or header, in namespaces, under any condition."""
     if b"__global__" not in text:
         return ()
-    plain = re.sub(r"\\[ \t]*\r?\n", "", text.decode("utf-8", "replace"))
-    return tuple(_definitions(_TOKEN.findall(_LITERAL.sub(_without_literal, plain))))
+    return tuple(_definitions(_TOKEN.findall(plain_text(text))))
+
+
+@lru_cache(maxsize=256)
+def plain_text(text: bytes) -> str:
+    """Return a text with its continued lines joined, and without comments and the content of strings."""
+    joined = re.sub(r"\\[ \t]*\r?\n", "", text.decode("utf-8", "replace"))
+    return _LITERAL.sub(_without_literal, joined)
 
 
 def _without_literal(match: re.Match[str]) -> str:
     literal = match[0]
     if literal.startswith(("//", "/*")):
-        return " " + "\n" * literal.count("\n")
+        return " "  # a directive goes on behind a comment of several lines
     if literal.startswith("'"):
         return "0"
     return '""' if literal.endswith('"') and literal != '"C"' else literal.replace("'", "")
@@ -83,7 +92,10 @@ def _definitions(tokens: Sequence[str]) -> Iterator[KernelDefinition]:
     scopes: list[str | None] = []  # of each open brace: a namespace, 'extern "C"', or None for anything else
     branches: list[list[str | None]] = []  # the scopes at each open #if
     start = 0  # of the declaration
+    end = 0  # of an expression in brackets, or of the arguments of a macro, which may drop them
     for position, token in enumerate(tokens):
+        if position < end:
+            continue
         if token.lstrip().startswith(("#", "%:")):
             _follow_condition(token, scopes, branches)
             start = position + 1
@@ -95,11 +107,13 @@ def _definitions(tokens: Sequence[str]) -> Iterator[KernelDefinition]:
             start = position + 1
         elif token == ";":
             start = position + 1
+        elif token == "(":
+            end = _skip(tokens, position)
         elif token == "__global__" and None not in scopes:
             head = tokens[start:position]
             spaces = [scope for scope in scopes if scope and scope != 'extern "C"']
             is_c = 'extern "C"' in " ".join(head) or 'extern "C"' in scopes
-            if found := _definition(tokens, position + 1, spaces, is_c=is_c):
+            if found := _definition(tokens, position + 1, spaces, is_c=is_c, is_conditional=bool(branches)):
                 yield found
 
 
@@ -123,7 +137,9 @@ def _scope(head: Sequence[str]) -> str | None:
     return None
 
 
-def _definition(tokens: Sequence[str], position: int, spaces: Sequence[str], *, is_c: bool) -> KernelDefinition | None:
+def _definition(
+    tokens: Sequence[str], position: int, spaces: Sequence[str], *, is_c: bool, is_conditional: bool
+) -> KernelDefinition | None:
     """Read a declarator from behind ``__global__``; None if it is no definition."""
     name: list[str] = []
     while position < len(tokens):
@@ -141,7 +157,7 @@ def _definition(tokens: Sequence[str], position: int, spaces: Sequence[str], *, 
                 qualified = "::".join([*spaces, "".join(name)])
                 inner = tokens[position + 1 : end - 1]
                 words = frozenset(word for word in inner if _WORD.match(word)) - _KEYWORDS
-                return KernelDefinition(qualified, is_c, _names(inner), words)
+                return KernelDefinition(qualified, is_c, _names(inner), words, is_conditional)
             position = end  # arguments of an attribute or of a macro
         else:
             return None
@@ -168,14 +184,15 @@ def _names(tokens: Sequence[str]) -> tuple[str | None, ...] | None:
     if not tokens or list(tokens) == ["void"]:
         return ()
     parts: list[list[str]] = [[]]
-    position = 0
+    position, is_default = 0, False
     while position < len(tokens):
         if tokens[position] == ",":
             parts.append([])
-            position += 1
+            position, is_default = position + 1, False
             continue
         end = _skip(tokens, position) if tokens[position] in _CLOSING else position + 1
-        parts[-1] += tokens[position:end]
+        is_default = is_default or tokens[position] == "="
+        parts[-1] += () if is_default else tokens[position:end]
         position = end
     names = tuple(map(_name, parts))
     named = [name for name in names if name]
@@ -184,7 +201,7 @@ def _names(tokens: Sequence[str]) -> tuple[str | None, ...] | None:
 
 def _name(tokens: Sequence[str]) -> str | None:
     """Return the name in the declaration of one parameter; None if it has none, or it cannot be told."""
-    tokens = list(tokens[: tokens.index("=")]) if "=" in tokens else list(tokens)
+    tokens = list(tokens)
     while tokens[-1:] == ["]"]:  # of an array
         del tokens[len(tokens) - 1 - tokens[::-1].index("[") :]
     pointer = re.search(r"\( (?:\* (?:const )?)+([A-Za-z_$][\w$]*) (?:\[ [^]]*\] )*\) [([]", " ".join([*tokens, "["]))

@@ -32,6 +32,8 @@ def names_of(parameters: str) -> tuple[str | None, ...] | None:
         ("int (*x)[3]", "x"),
         ("int x = f(1, 2)", "x"),
         ("T<(3 > 2), 1> x", "x"),
+        ("T<(N == 2), int> x", "x"),
+        ("T<N == 2> x = {N == 2}", "x"),
         ("decltype(f(1, 2)) x", "x"),
         ("float x /* , int y */", "x"),
         ("RESTRICTED(float) x", "x"),
@@ -43,6 +45,8 @@ def names_of(parameters: str) -> tuple[str | None, ...] | None:
         ("struct S", None),
         ("ns::S", None),
         ("ns::box<int>", None),
+        ("T<N == 2>", None),
+        ("T<(N <= 2)> = 1", None),
         ("float*", None),
         ("float* const", None),
         ("int[4]", None),
@@ -95,7 +99,9 @@ __global__ void four(int z) {}
 
 
 _WORDS = st.from_regex(r"[a-z_][a-z0-9_]{0,8}", fullmatch=True).filter(lambda word: not keyword.iskeyword(word))
-_TYPES = st.sampled_from(["float", "const T*", "ns::S<a, (b > c)>", "unsigned long", "T (&)[2]", "struct S"])
+_TYPES = st.sampled_from(
+    ["float", "const T*", "ns::S<a, (b > c)>", "S<a == b, c>", "unsigned long", "T (&)[2]", "struct S"]
+)
 
 
 @pytest.mark.slow

@@ -114,11 +114,23 @@ extern "C" __global__ void other(int a) {}
         "#define P(t, n) t n\n__global__ void k(P(float*, a), int b) {}",
         "#define FIRST float* a, int\n#define NONE\n__global__ void k(FIRST b NONE) {}",
         '#define SHIFT float* a, int b\nextern "C" __global__ void k(SHIFT) {}',
+        *(
+            f"{define} N n_real\n__global__ void k(float* x, int N) {{}}\n#undef N"
+            for define in ("%:define", "# /* c */ define", "#def\\\nine", "/* c */ #define", "#/*\n*/define")
+        ),
+        "__global__ void k(float* x, int OPTION) {}\n#undef OPTION",
+        # A macro defines the kernel, and what looks like its definition is none.
+        "#define K __global__ void k(float* x, int real) {\nK }\n#if 0\n__global__ void k(float* y, int z) {}\n#endif",
+        "#define kk k\n#if 0\n__global__ void k(float* y, int z) {}\n#endif\n__global__ void kk(float* x, int real) {}",
+        """#define K __global__ void k(float* x, int n_real) {
+           #define DROP(...)
+           K }
+           DROP(__global__ void k(float* y, int z) {})""",
     ],
 )
 def test_a_macro_never_gives_a_wrong_name(macros: str) -> None:
     """NVRTC does not tell what it made of them: no name is known. nvcc's front end tells."""
-    assert all(name is None for name, _ in parameters("nvrtc", macros)["k"])
+    assert all(name is None for name, _ in parameters("nvrtc", macros).get("k", ()))
 
 
 def test_a_macro_that_hides_nothing_does_no_harm() -> None:
@@ -129,6 +141,12 @@ def test_a_macro_that_hides_nothing_does_no_harm() -> None:
 def test_a_macro_of_an_option_is_known_to_the_compiler_alone() -> None:
     text = "__global__ void k(float* x, int n) {}"
     assert [name for name, _ in parameters("nvrtc", text, "-Dn=m")["k"]] == [None, None]
+
+
+@pytest.mark.slow
+def test_the_names_that_nvcc_makes_up_for_a_pack_are_none() -> None:
+    text = "template <class... T> __global__ void k(T... a) {}\ntemplate __global__ void k<int, float>(int, float);"
+    assert parameters("nvcc", text)["k"] == ((None, "int"), (None, "float"))
 
 
 @pytest.mark.slow
