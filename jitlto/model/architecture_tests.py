@@ -22,6 +22,8 @@ CANDIDATES = tuple(Architecture(number) for number in (75, 80, 86, 89, 90, 100, 
 
 # Headers of the toolkit that define what others test by, or say which types exist.
 _DEFINES_TESTS = re.compile(r"(?:^|/)(?:nv/|crt/|cuda/std/__cccl/|cuda_runtime_api\.h|cuda_device_runtime_api\.h)")
+# Directories of the toolkit's libraries, which a family may bring along: what they test for is not its author's wish.
+_LIBRARIES = re.compile(r"(?:^|/)(?:nv|crt|cub|cuda|cute|cutlass|thrust)/")
 # Headers of numbers of 16 bits or fewer, and what a source that uses them mentions.
 _NUMBERS = (
     (re.compile(r"(?:^|/)cuda_fp16\.hp?p?$"), re.compile(rb"half|fp16|float16|__h[a-z]")),
@@ -30,18 +32,31 @@ _NUMBERS = (
 )
 # Those that only compute capability 10.0 and later convert to and from by an instruction.
 _BLACKWELL_NUMBERS = re.compile(rb"e8m0|e2m1|e2m3|e3m2|fp4|fp6")
-_ARCH = rb"(?:__CUDA(?:_MINIMUM)?_ARCH__|_CCCL_PTX_ARCH\(\)|\bCUB_PTX_ARCH\b)"
+_ARCH = rb"(?:__CUDA(?:_MINIMUM)?_ARCH__|\b_CCCL_PTX_ARCH\b(?:[ \t]*\(\))?|\bCUB_PTX_ARCH\b)"
 _NAMES = (b"__CUDA_ARCH__", b"__CUDA_MINIMUM_ARCH__", b"_CCCL_PTX_ARCH", b"CUB_PTX_ARCH", b"_SM_", b"__vi")
 _MENTION = re.compile(_ARCH)
-_AFTER = re.compile(_ARCH + rb"[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*(\d+)")
-_BEFORE = re.compile(rb"(\d+)[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*" + _ARCH)
-_PROVIDES = re.compile(rb"\bNV_PROVIDES_SM_(\d+)")
-_EXACTLY = re.compile(rb"\bNV_IS_EXACTLY_SM_(\d+)")
+# A number that stands alone: neither hexadecimal nor part of a sum.
+_AFTER = re.compile(_ARCH + rb"[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*(\d+)(?![\w.']|[ \t]*(?:[-+*/%^]|<<|>>))")
+_BEFORE = re.compile(
+    rb"(?<![\w.'])(?<![-+*/%^<>])(?<![-+*/%^<>] )(\d+)[ \t]*\)?[ \t]*(==|!=|>=|<=|<|>)[ \t]*\(?[ \t]*" + _ARCH
+)
+_TARGET = re.compile(rb"\bNV_(PROVIDES|IS_EXACTLY)_SM_(\d*)")
 _DEFINED = re.compile(rb"(?:defined[ \t]*\(?|#[ \t]*ifn?def)[ \t]*" + _ARCH)
+# All architectures of a compile: for one, its own.
+_LIST = re.compile(rb"__CUDA_ARCH_LIST__|\bNV_TARGET_(?:SM_INTEGER_LIST|MINIMUM_SM)")
 _COMMENT = re.compile(rb"//[^\n]*|/\*.*?\*/", re.S)
 # The compiler's own functions for dynamic programming are instructions from compute capability 9.0 on.
 _EXACT = re.compile(rb"NV_IS_EXACTLY_SM|[!=]=[ \t]*" + _ARCH + rb"|" + _ARCH + rb"[ \t]*\)?[ \t]*[!=]=")
 _DPX = re.compile(rb"\b__vib?(?:add|min|max)")
+# Tests for what only one architecture (a) or family (f) has.
+_FEATURES = (
+    (re.compile(rb"__CUDA_ARCH_(?:FEAT_|HAS_FEATURE__[ \t]*\([ \t]*)SM(\d+)_ALL"), "a"),
+    (re.compile(rb"__CUDA_HAS_ARCH_SPECIFIC[ \t]*\([ \t]*(\d+)"), "a"),
+    (re.compile(rb"__CUDA_HAS_ARCH_FAMILY_SPECIFIC[ \t]*\([ \t]*(\d+)"), "f"),
+    (re.compile(rb"\b__CUDA_ARCH_SPECIFIC__[ \t]*\)?(?:[ \t]*[=<>]=?[ \t]*(\d+)0\b)?"), "a"),
+    (re.compile(rb"\b__CUDA_ARCH_FAMILY_SPECIFIC__[ \t]*\)?(?:[ \t]*[=<>]=?[ \t]*(\d+)0\b)?"), "f"),
+    (re.compile(rb"\bNV_HAS_FEATURE_SM_(\d+[af])"), ""),
+)
 _MIRRORED = {b">": b"<", b"<": b">", b">=": b"<=", b"<=": b">="}
 
 
@@ -51,7 +66,7 @@ class ArchitectureTests(Struct, frozen=True):
     Args:
         architectures: All of them.
         beside_numbers: Those of a source whose code has no number of 16 bits or fewer.
-        exact: Whether a test of the family's own is for one architecture only. Otherwise a source that makes the same
+        exact: Whether the family's own tests may be for one architecture only. Otherwise a source that makes the same
             code for two architectures makes it for those between them.
     """
 
@@ -66,17 +81,24 @@ def comparable_architectures(base: Architecture, compiler: Version, linker: Vers
     return (base, *(a for a in CANDIDATES if a.number > base.number and can_link_for(known, a)))
 
 
-def find_tests(source: Source, own: Iterable[str], candidates: Sequence[Architecture]) -> ArchitectureTests:
+def find_tests(
+    source: Source, own: Iterable[str], candidates: Sequence[Architecture], options: Sequence[str] = ()
+) -> ArchitectureTests:
     """Find the tests in a source.
 
     Args:
         source: With all headers that it can reach.
         own: Names of the family's own headers among them.
         candidates: The architectures to choose from, sorted; the first is never chosen.
+        options: Of the compiler; they may define macros.
     """
-    written = (source.text, *(source.headers[name] for name in own if name in source.headers))
-    beside, numbers = [_tests(source.text)], []
+    names = frozenset(own) & source.headers.keys()
+    written = (source.text, "\n".join(options).encode(), *(source.headers[name] for name in names))
+    own_tests = [None if _LIST.search(text) else _tests(text) for text in written]
+    beside, numbers = list(own_tests), []
     for name, text in source.headers.items():
+        if name in names:
+            continue
         used = next((mentions for header, mentions in _NUMBERS if header.search(name)), None)
         if used is None and not _DEFINES_TESTS.search(name):
             beside.append(_tests(text))
@@ -87,8 +109,22 @@ def find_tests(source: Source, own: Iterable[str], candidates: Sequence[Architec
     return ArchitectureTests(
         _choose([*beside, *numbers], candidates),
         _choose(beside, candidates),
-        any(_EXACT.search(text) for text in written),
+        # Between two tests, code may be other than before and after both.
+        len(_choose(own_tests, candidates)) > 1 or any(_EXACT.search(text) for text in written),
     )
+
+
+def find_features(source: Source) -> tuple[str, ...]:
+    """Return what a source and the family's own headers test for that only one architecture or family has, sorted.
+
+    Args:
+        source: With the family's headers that it can reach.
+
+    Returns:
+        tuple: Such as ``90a`` and ``100f``; ``a`` and ``f`` for those without a number.
+    """
+    own = (text for name, text in source.headers.items() if not _LIBRARIES.search(name))
+    return tuple(sorted(frozenset[str]().union(*map(_features, (source.text, *own)))))
 
 
 def has_narrow_numbers(ptx: bytes) -> bool:
@@ -125,9 +161,21 @@ def _tests(text: bytes) -> frozenset[int] | None:
             numbers.add(number)
         if operator in (b">", b"<=", b"==", b"!="):
             numbers.add(number + 1)
-    numbers.update(10 * int(match[1]) for match in _PROVIDES.finditer(text))
-    for match in _EXACTLY.finditer(text):
-        numbers.update((10 * int(match[1]), 10 * int(match[1]) + 1))
+    for match in _TARGET.finditer(text):
+        if not match[2]:  # a macro adds the number
+            return None
+        numbers.update((10 * int(match[2]), 10 * int(match[2]) + (match[1] == b"IS_EXACTLY")))
     if _DPX.search(text):
         numbers.add(900)
     return frozenset(numbers)
+
+
+@lru_cache(maxsize=4096)
+def _features(text: bytes) -> frozenset[str]:
+    """Return the features of single architectures and families that a text tests for."""
+    if not any(name in text for name in (b"__CUDA_ARCH_", b"__CUDA_HAS_ARCH_", b"NV_HAS_FEATURE_SM_")):
+        return frozenset()
+    text = _COMMENT.sub(b" ", text)
+    return frozenset(
+        (match[1] or b"").decode() + suffix for tests, suffix in _FEATURES for match in tests.finditer(text)
+    )

@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jitlto.model.architecture_tests import CANDIDATES, comparable_architectures, find_tests, has_narrow_numbers
+from jitlto.model.architecture_tests import (
+    CANDIDATES,
+    comparable_architectures,
+    find_features,
+    find_tests,
+    has_narrow_numbers,
+)
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture, Version
 
@@ -18,6 +24,9 @@ def found(text: str, headers: dict[str, str] | None = None, own: tuple[str, ...]
     contents = {name: content.encode() for name, content in (headers or {}).items()}
     tests = find_tests(Source(text.encode(), contents), own, CANDIDATES)
     return " ".join(map(str, tests.architectures))
+
+
+ANY = "80 86 89 90 100 120"
 
 
 @pytest.mark.parametrize(
@@ -35,14 +44,24 @@ def found(text: str, headers: dict[str, str] | None = None, own: tuple[str, ...]
         ("#if __CUDA_ARCH__ >= 870", "89"),
         ("NV_IF_TARGET(NV_PROVIDES_SM_90, a;)", "90"),
         ("NV_IF_TARGET(NV_IS_EXACTLY_SM_80, a;)", "80 86"),
-        ("#define ARCH __CUDA_ARCH__", "80 86 89 90 100 120"),
+        ("#define ARCH __CUDA_ARCH__", ANY),
+        ("#if __CUDA_ARCH__ >= 8 * 100", ANY),
+        ("#if __CUDA_ARCH__ >= 0x320", ANY),
+        ("#if 80 * 10 <= __CUDA_ARCH__", ANY),
+        ("#if _CCCL_PTX_ARCH() >= 900", "90"),
+        ("#if _CCCL_PTX_ARCH >= 900", "90"),
+        ("#if CUB_PTX_ARCH < 800", "80"),
+        ("#if __CUDA_MINIMUM_ARCH__ >= 890", "89"),
+        ("constexpr int arch = _CCCL_PTX_ARCH();", ANY),
+        ("#define PROVIDES(n) NV_PROVIDES_SM_##n", ANY),
+        ("constexpr int archs[] = {__CUDA_ARCH_LIST__};", ANY),
         ("// __CUDA_ARCH__ matters\n/* __CUDA_ARCH__\n */", ""),
         ("return __viaddmax_s32(a, b, c);", "90"),
     ],
 )
 def test_code_may_differ_from_the_tested_number_on(text: str, expected: str) -> None:
     assert found(text) == expected
-    assert found("", {"own.cuh": text}) == expected
+    assert found("", {"own.cuh": text}, ("own.cuh",)) == expected
 
 
 OPERATORS = {"<": lt, "<=": le, ">": gt, ">=": ge, "==": eq, "!=": ne}
@@ -70,6 +89,39 @@ def test_headers_that_define_the_tests_are_none() -> None:
     assert found("", {"nv/target": "__CUDA_ARCH__ >= 800", "cuda/std/__cccl/ptx_isa.h": "__CUDA_ARCH__"}) == ""
 
 
+def test_headers_of_the_family_count_whatever_they_are_called() -> None:
+    for name in ("nv/target", "crt/own.cuh", "cuda/std/__cccl/own.h", "cuda_fp16.h", "cuda_runtime_api.h"):
+        assert found("", {name: "#if __CUDA_ARCH__ >= 890"}, (name,)) == "89"
+
+
+def test_lists_of_architectures_in_the_toolkit_only_name_namespaces() -> None:
+    assert found("", {"cub/util_namespace.cuh": "__CUDA_ARCH_LIST__"}) == ""
+
+
+def test_options_that_define_macros_count() -> None:
+    tests = find_tests(Source(b"#if ARCH >= 900", {}), (), CANDIDATES, ("-DARCH=__CUDA_ARCH__",))
+    assert tests.architectures == CANDIDATES[1:]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#ifdef __CUDA_ARCH_FEAT_SM90_ALL", "90a"),
+        ("#if __CUDA_ARCH_HAS_FEATURE__(SM100_ALL)", "100a"),
+        ("NV_IF_TARGET(NV_HAS_FEATURE_SM_100f, a;)", "100f"),
+        ("#if __CUDA_ARCH_SPECIFIC__ == 900 || __CUDA_ARCH_FAMILY_SPECIFIC__ >= 1000", "100f 90a"),
+        ("#if defined(__CUDA_ARCH_SPECIFIC__)", "a"),
+        ("#if defined(__CUDA_ARCH_FAMILY_SPECIFIC__)", "f"),
+        ("#if __CUDA_HAS_ARCH_SPECIFIC(90) || __CUDA_HAS_ARCH_FAMILY_SPECIFIC(120)", "120f 90a"),
+        ("// __CUDA_ARCH_FEAT_SM90_ALL\n#if __CUDA_ARCH__ >= 900", ""),
+    ],
+)
+def test_tests_for_features_of_one_architecture_are_found(text: str, expected: str) -> None:
+    assert " ".join(find_features(Source(text.encode(), {}))) == expected
+    assert " ".join(find_features(Source(b"", {"own.cuh": text.encode()}))) == expected
+    assert find_features(Source(b"", {"cutlass/arch/config.h": text.encode()})) == ()
+
+
 def test_a_test_for_one_architecture_is_exact_if_the_family_wrote_it() -> None:
     def exact(text: str, own: tuple[str, ...]) -> bool:
         return find_tests(Source(b"", {"a.h": text.encode()}), own, CANDIDATES).exact
@@ -77,6 +129,8 @@ def test_a_test_for_one_architecture_is_exact_if_the_family_wrote_it() -> None:
     assert exact("#if __CUDA_ARCH__ == 860", ("a.h",))
     assert not exact("#if __CUDA_ARCH__ == 860", ())
     assert not exact("#if __CUDA_ARCH__ >= 860", ("a.h",))
+    assert exact("#if __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 900", ("a.h",))
+    assert exact("#define ARCH __CUDA_ARCH__", ("a.h",))
 
 
 def test_numbers_of_16_bits_are_seen_in_ptx() -> None:

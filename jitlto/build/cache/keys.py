@@ -22,7 +22,7 @@ from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture, Version
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 7
+REVISION = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +94,7 @@ class CompileConfig:
         """The tests of the architecture in a source that was rendered as ``text``; by default for the candidates."""
         candidates = self.candidates if candidates is None else candidates
         own, later = self.own_closure(text).headers, tuple(candidates[1:])
-        found = find_tests(source, own, candidates)
+        found = find_tests(source, own, candidates, self.options)
         if not self.toolchain.header_roots():  # the compiler finds headers that are not in the source
             return ArchitectureTests(later, later, found.exact)
         return found

@@ -1,7 +1,8 @@
 """The architectures for which a source makes other code than for those below.
 
 Two LTO-IRs of a source are compared by what they are linked to for one target, so that only differences of the source
-count: PTX for two architectures differs by the compiler's own choices too.
+count: PTX for two architectures differs by the compiler's own choices too. Most need no link: compilers make the same
+LTO-IR of the same code for all architectures before 9.0, and for all from 10.0 on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob, Toolchain
-from jitlto.cuda import machine_code
+from jitlto.cuda import machine_code, nvfatbin
 from jitlto.cuda.machine_code import MachineCode
 from jitlto.errors import CompileError, LinkError
 from jitlto.model.architecture_tests import ArchitectureTests, has_narrow_numbers
@@ -18,7 +19,11 @@ from jitlto.model.fragment import ImageKind, SymbolKind
 from jitlto.model.versions import Architecture
 
 _LTOIR_MAGIC = b"\xedCN\x7f"
-_ARCHITECTURE = slice(26, 28)  # where LTO-IR says what it is for
+_ARCHITECTURE = slice(26, 28)  # where LTO-IR says what it is for: 750 for compute_75
+
+DOES_NOT_COMPILE = "they do not compile for a later architecture"
+DOES_NOT_LINK = "they do not link alone"
+RENAMES = "the names of their functions contain the architecture"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Variant:
     #: the architecture below.
     instructions: int
     instructions_before: int
+    is_renamed: bool = False  # whether its kernels have other names, so that it cannot stand for the source's own
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,8 @@ class Comparison:
     """The result of :func:`compare`."""
 
     variants: tuple[Variant, ...]  # sorted
-    reads: tuple[str, ...]  # headers read by the compiles, as in CompiledSource
+    reads: tuple[str, ...] = ()  # headers read by the compiles, as in CompiledSource
+    obstacle: str = ""  # why nothing could be compared
 
 
 def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource) -> CompiledSource:
@@ -46,16 +53,28 @@ def add_variants(compiler: Toolchain, job: CompileJob, compiled: CompiledSource)
     if job.tests is None or not (points := points_to_compare(job.tests, compiled)):
         return compiled
     found = compare(compiler, job, compiled, points)
-    added = ((ImageKind.LTOIR, variant.architecture, variant.ltoir) for variant in found.variants)
+    added = ((ImageKind.LTOIR, each.architecture, each.ltoir) for each in found.variants if not each.is_renamed)
     reads = sorted({*compiled.reads, *found.reads})
     return replace(compiled, images=tuple(sorted((*compiled.images, *added))), reads=tuple(reads))
 
 
 def compare(
-    compiler: Toolchain, job: CompileJob, compiled: CompiledSource, points: Sequence[Architecture]
+    compiler: Toolchain,
+    job: CompileJob,
+    compiled: CompiledSource,
+    points: Sequence[Architecture],
+    *,
+    latest: bool = False,
+    renamed: bool = False,
 ) -> Comparison:
-    """Find the architectures among ``points``, which are sorted, for which a source makes other code than below."""
-    return _Comparer(compiler, job, compiled).compare(points) if points else Comparison((), ())
+    """Find the architectures among ``points``, which are sorted, for which a source makes other code than below.
+
+    Args:
+        compiler, job, compiled, points: What to compare.
+        latest: Whether to compare the latest architecture that the source compiles for with the source's own only.
+        renamed: Whether to compare code whose kernels' names contain the architecture.
+    """
+    return _Comparer(compiler, job, compiled, latest, renamed).compare(points) if points else Comparison(())
 
 
 def points_to_compare(tests: ArchitectureTests, compiled: CompiledSource) -> tuple[Architecture, ...]:
@@ -70,9 +89,12 @@ class _Comparer:
     compiler: Toolchain
     job: CompileJob
     compiled: CompiledSource
-    _ltoir: dict[Architecture, bytes] = field(default_factory=dict, init=False)
-    _unusable: set[Architecture] = field(default_factory=set, init=False)
-    _renames: bool = field(default=False, init=False)  # whether symbols differ by architecture
+    latest: bool
+    renamed: bool
+    _ltoir: dict[Architecture, bytes] = field(default_factory=dict, init=False)  # in fatbins
+    _bare: dict[Architecture, bytes] = field(default_factory=dict, init=False)  # what was compiled here, not in fatbins
+    _unusable: dict[Architecture, str] = field(default_factory=dict, init=False)  # and why
+    _renames: set[Architecture] = field(default_factory=set, init=False)  # where kernels have other names
     _reads: set[str] = field(default_factory=set, init=False)
     _code: dict[tuple[Architecture, Architecture], MachineCode | None] = field(default_factory=dict, init=False)
 
@@ -86,13 +108,22 @@ class _Comparer:
             own, before = self._link(architecture, architecture), self._link(below[architecture], architecture)
             if own and before:
                 counts = own.instructions, before.instructions
-                variants.append(Variant(architecture, self._ltoir[architecture], *counts))
-        return Comparison(tuple(variants), tuple(sorted(self._reads)))
+                is_renamed = architecture in self._renames
+                variants.append(Variant(architecture, self._ltoir[architecture], *counts, is_renamed))
+        return Comparison(tuple(variants), tuple(sorted(self._reads)), self._obstacle(declared))
+
+    def _obstacle(self, declared: set[Architecture]) -> str:
+        """Return why no architecture was compared; empty if one was."""
+        if self._ltoir.keys() - declared - self._unusable.keys():
+            return ""
+        return next(iter(self._unusable.values()), "")
 
     def _find_differing(self, points: list[Architecture]) -> list[tuple[Architecture, Architecture]]:
         """Return the neighbours among ``points`` whose code differs; the first point is usable."""
         while len(points) > 1 and not self._is_usable(points[-1]):
-            points = points[:1] if self._renames else points[:-1]
+            points = points[:1] if self._unusable[points[-1]] == RENAMES else points[:-1]
+        if self.latest:
+            points = [points[0], *points[1:][-1:]]
         middle = len(points) // 2
         if len(points) == 1:
             return []
@@ -106,35 +137,51 @@ class _Comparer:
         return self._find_differing(points[: middle + 1]) + self._find_differing(points[middle:])
 
     def _is_usable(self, architecture: Architecture) -> bool:
-        """Return whether the source compiles for an architecture, and provides the same symbols."""
+        """Return whether the source compiles for an architecture, and links; with the same names, if they matter."""
         if architecture in self._unusable:
             return False
         if architecture not in self._ltoir:
             try:
-                self._ltoir[architecture], reads = self.compiler.compile_ltoir(self.job, architecture)
+                bare, reads = self.compiler.compile_ltoir(self.job, architecture)
             except CompileError:
-                self._unusable.add(architecture)
+                self._unusable[architecture] = DOES_NOT_COMPILE
                 return False
             self._reads.update(reads)
-            others = [other for other in self._ltoir if other != architecture]
+            self._bare[architecture], self._ltoir[architecture] = bare, nvfatbin.wrap_ltoir(bare, architecture)
+            others = self._ltoir.keys() - self._unusable.keys() - {architecture}
             if not any(self._has_same_content(other, architecture) for other in others):
-                own = self._link(architecture, architecture)
-                kernels = {symbol.name for symbol in self.compiled.provides if symbol.kind is SymbolKind.KERNEL}
-                if own is None or not kernels <= own.functions:
-                    self._unusable.add(architecture)
-                    self._renames = True
+                self._check_link(architecture)
         return architecture not in self._unusable
+
+    def _check_link(self, architecture: Architecture) -> None:
+        own = self._link(architecture, architecture)
+        kernels = {symbol.name for symbol in self.compiled.provides if symbol.kind is SymbolKind.KERNEL}
+        if own is None:
+            alone = self._link(self.compiled.target, architecture)
+            self._unusable[architecture] = DOES_NOT_LINK if alone is None else RENAMES
+        elif not kernels <= own.functions:
+            self._renames.add(architecture)
+            if not self.renamed:
+                self._unusable[architecture] = RENAMES
 
     def _is_same(self, below: Architecture, architecture: Architecture) -> bool:
         if self._has_same_content(below, architecture):
             return True
         before, own = self._link(below, architecture), self._link(architecture, architecture)
-        return before is None or own is None or before.sha256 == own.sha256
+        if before is None or own is None:
+            self._unusable[architecture] = DOES_NOT_LINK
+            return True
+        return before.sha256 == own.sha256
 
     def _has_same_content(self, one: Architecture, other: Architecture) -> bool:
         """Return whether two LTO-IRs are equal but for their architecture. (Others may mean the same, too.)"""
-        contents = [_without_architecture(self._ltoir[each]) for each in (one, other)]
-        return contents[0] is not None and contents[0] == contents[1]
+        if other not in self._bare:
+            one, other = other, one
+        bare = self._bare.get(other, b"")
+        if not bare.startswith(_LTOIR_MAGIC):
+            return False
+        # What is in a fatbin is compressed: compare in fatbins.
+        return nvfatbin.wrap_ltoir(_relabel(bare, one), one) == self._ltoir[one]
 
     def _link(self, architecture: Architecture, target: Architecture) -> MachineCode | None:
         """Return the machine code for a target of the LTO-IR for an architecture; None if it does not link."""
@@ -150,10 +197,8 @@ class _Comparer:
         return self._code[key]
 
 
-def _without_architecture(fatbin: bytes) -> bytes | None:
-    """Return the LTO-IR of a fatbin without its architecture; None if it cannot be found."""
-    start = fatbin.find(_LTOIR_MAGIC)
-    content = bytearray(fatbin[start:]) if start >= 0 else None
-    if content is not None:
-        content[_ARCHITECTURE] = bytes(2)
-    return bytes(content) if content is not None else None
+def _relabel(ltoir: bytes, architecture: Architecture) -> bytes:
+    """Return LTO-IR as if it were for a different architecture."""
+    content = bytearray(ltoir)
+    content[_ARCHITECTURE] = (10 * architecture.number).to_bytes(2, "little")
+    return bytes(content)

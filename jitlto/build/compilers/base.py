@@ -113,7 +113,7 @@ class Toolchain(Protocol):
         """Compile one job to LTO-IR for another architecture.
 
         Returns:
-            The LTO-IR in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
+            The LTO-IR, not in a fatbin, and the headers as in :attr:`CompiledSource.reads`.
 
         Raises:
             CompileError, ToolchainError: As :meth:`compile`.

@@ -124,13 +124,13 @@ class Compiler:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
                 raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
         architectures = sorted(job.architectures)
+        codes = ("lto_", "compute_") if ImageKind.LTOIR in job.images else ("compute_",)
         with temporary_directory("jitlto-nvcc-") as name:
             work = Path(name)
-            names = header_paths(job.source.headers)
-            self._trees.lay_out(work, job.source.headers)
-            write_source(work, self._top, job.source)
-            log, modules = self._ptx(work, job, names, architectures, ImageKind.LTOIR in job.images)
-            preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
+            log, reads = self._run_nvcc(work, job, architectures, codes)
+            modules = [
+                _kept(work / _KEPT, job.source, architectures, a, ".ptx").rstrip(b"\0").decode() for a in architectures
+            ]
             code, stubs = (_read_first(work / _KEPT, f"*.cudafe1.{suffix}") for suffix in ("gpu", "stub.c"))
             texts = [text.encode() for text in modules]
             images = [(ImageKind.PTX, architectures[0], texts[0])] if ImageKind.PTX in job.images else []
@@ -139,14 +139,16 @@ class Compiler:
                     ltoir = _kept(work / _KEPT, job.source, architectures, architecture, ".ltoir")
                     images.append((ImageKind.LTOIR, architecture, nvfatbin.wrap_ltoir(ltoir, architecture)))
         module = nvrtc.merge_modules(architectures, [parse_ptx(text) for text in modules])
-        made = CompiledSource.from_module(self, module, images, self._reads(job.source, names, preprocessed), log)
+        made = CompiledSource.from_module(self, module, images, reads, log)
         found = read_front_end(code, stubs, {name: len(sizes) for name, sizes in made.kernels})
         return replace(made, parameters=tuple(sorted(found.items())))
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
         """Compile one job to LTO-IR for another architecture."""
-        compiled = self.compile(replace(job, architectures=(architecture,), images=(ImageKind.LTOIR,)))
-        return compiled.images[0][2], compiled.reads
+        with temporary_directory("jitlto-nvcc-") as name:
+            work = Path(name)
+            _, reads = self._run_nvcc(work, job, [architecture], ("lto_",))
+            return _kept(work / _KEPT, job.source, [architecture], architecture, ".ltoir"), reads
 
     def external(self, name: str) -> str | None:
         """SHA-256 of a header of the toolkit or the host at the first call; None if it does not exist."""
@@ -159,15 +161,13 @@ class Compiler:
             self._hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path else None
         return self._hashes[name]
 
-    def _ptx(
-        self,
-        work: Path,
-        job: CompileJob,
-        names: Mapping[str, str],
-        architectures: Sequence[Architecture],
-        lto: bool,
-    ) -> tuple[str, list[str]]:
-        """Run nvcc once; return its log and the PTX for each architecture. With ``lto`` it writes LTO-IR too."""
+    def _run_nvcc(
+        self, work: Path, job: CompileJob, architectures: Sequence[Architecture], codes: Sequence[str]
+    ) -> tuple[str, tuple[str, ...]]:
+        """Run nvcc once, with code of these kinds for each architecture; return its log and what it read."""
+        names = header_paths(job.source.headers)
+        self._trees.lay_out(work, job.source.headers)
+        write_source(work, self._top, job.source)
         (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
@@ -181,14 +181,13 @@ class Compiler:
         # The seed depends on the text alone, like the name: headers that are not read must not change the result.
         command += [f"--frandom-seed={source}", "-Xcicc", f"--orig_src_path_name,{_HERE}/{source}"]
         for a in architectures:
-            code = f"[lto_{a},{a.compute}]" if lto else a.compute
-            command += ["-gencode", f"arch={a.compute},code={code}"]
+            command += ["-gencode", f"arch={a.compute},code=[{','.join(f'{kind}{a}' for kind in codes)}]"]
         result = self._run(command, work)
         log = _log(result.stderr + result.stdout, names)
         if result.returncode:
             raise diagnostics.make_source_error("nvcc", log, _hint(log))
-        kinds = (_kept(work / _KEPT, job.source, architectures, a, ".ptx") for a in architectures)
-        return log, [data.rstrip(b"\0").decode() for data in kinds]
+        preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
+        return log, self._reads(job.source, names, preprocessed)
 
     def _reads(self, source: Source, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
         """The headers that were read, and the searches for them.

@@ -92,7 +92,7 @@ class Compiler:
             if kernel_probe.NAME not in error.log:
                 raise
             output = self._snapshots.run(job.source, step, job.sharers)
-        return nvfatbin.wrap_ltoir(output.data, architecture), tuple(sorted(job.source.headers))
+        return output.data, tuple(sorted(job.source.headers))
 
     def _reads(self, job: CompileJob) -> tuple[str, ...]:
         """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""

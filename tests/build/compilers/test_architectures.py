@@ -7,6 +7,7 @@ import pytest
 from jitlto.build.compilers.architectures import add_variants
 from jitlto.build.compilers.base import CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
+from jitlto.cuda import machine_code
 from jitlto.model.architecture_tests import find_tests
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
@@ -32,3 +33,8 @@ def test_code_that_differs_from_an_architecture_on_has_an_image_for_it() -> None
 
 def test_a_test_that_changes_nothing_needs_no_image() -> None:
     assert architectures("__device__ int f(int x) { return __CUDA_ARCH__ >= 890 ? x + x : 2 * x; }") == [75]
+
+
+def test_equal_ltoir_is_not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine_code, "compile_alone", None)
+    assert architectures("#if __CUDA_ARCH__ >= 800\n#endif\n__device__ int f(int x) { return x + x; }") == [75]
