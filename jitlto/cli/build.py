@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 from collections.abc import Mapping
@@ -132,6 +133,7 @@ def build(**options: Any) -> None:
 
     o = _Options(**options)
     outputs = _check_usage(o)
+    gc.disable()  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
     process.prepare()  # starts while this one imports the rest
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs

@@ -44,6 +44,9 @@ _INVOLVED = re.compile(rb'/\*|R"|%:|\\[ \t\f\v]*+\r?\n')
 _PLAIN_DIRECTIVE = re.compile(rb"^[ \t\f\v]*+#[ \t\f\v]*+(\w+)([^\n]*+)", re.M)
 _DELIMITER = re.compile(rb'([^ ()\\\t\v\f\n"]{0,16})\(')
 
+# Where these are, or where NVRTC refuses a text, its directives are not all that matters.
+_UNCLEAR = re.compile(rb'\*/|\?\?[=/]|(?:#|%:)[ \t]*elifn?def|[rR]"')
+
 INCLUDES = frozenset((b"include", b"include_next", b"import"))
 CONDITIONS = frozenset((b"if", b"elif"))
 
@@ -109,6 +112,16 @@ def all_directives(text: bytes) -> Iterator[tuple[bytes, bytes]]:
     for start, end in lines:
         if match := _DIRECTIVE.match(normal, start, end):
             yield match[1], normal[match.end() : end].strip()
+
+
+def outline(text: bytes) -> bytes | None:
+    """Return the lines of a text that have directives: two texts with equal ones include and ask for the same headers.
+
+    None for a text of which that may not be true, for its lines or comments go on or the compiler may refuse it.
+    """
+    if _INVOLVED.search(text) or _UNCLEAR.search(text):
+        return None
+    return b"\n".join(match[0] for match in _PLAIN_DIRECTIVE.finditer(text))
 
 
 def logical_line(text: bytes, position: int) -> tuple[int, int]:

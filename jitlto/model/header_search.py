@@ -20,7 +20,7 @@ from typing import NamedTuple
 from jitlto.model.directives import INCLUDES, Directive, all_directives, conditions_with
 from jitlto.model.header_places import GIVEN, HeaderPlaces, Place, tree_name
 from jitlto.model.header_texts import HINT_LITERAL, NOTHING, HeaderTexts, Text
-from jitlto.model.headers import Source
+from jitlto.model.headers import HeaderSet, Source
 from jitlto.model.macro_names import HeaderRequest, Macros
 from jitlto.model.sure_includes import SureInclude, follow, leading_to
 
@@ -89,7 +89,7 @@ class HeaderSearch:
         self._reached: dict[tuple[Place, ...], dict[Place, Text]] = {}  # the sources of a build share includes
         self._led: dict[tuple[frozenset[Place], frozenset[str]], set[Place]] = {}
         self._visible: dict[str, bytes] | None = None
-        self._completed: dict[frozenset[str], Mapping[str, bytes]] = {}
+        self._completed: dict[frozenset[str], HeaderSet] = {}
         self._closures: dict[tuple[frozenset[Place], frozenset[_Request]], tuple[_Names | None, dict[str, bytes]]] = {}
 
     def find(self, name: str) -> bytes | None:
@@ -178,10 +178,13 @@ class HeaderSearch:
         """
         if not self._as_written:
             return source
-        if self._visible is None:
-            self._visible = self._places.read_visible(self._own)
-        headers = self._visible | dict(source.headers)
-        return Source(source.text, self._completed.setdefault(frozenset(headers), headers))
+        names = frozenset(source.headers)
+        if names not in self._completed:
+            if self._visible is None:
+                self._visible = self._places.read_visible(self._own)
+            made = HeaderSet(self._visible | dict(source.headers))
+            self._completed[names] = self._completed.setdefault(frozenset(made), made)
+        return Source(source.text, self._completed[names])
 
     def held(self, names: Iterable[str]) -> str:
         """Return a digest of which of the roots have a file of each name."""

@@ -13,6 +13,15 @@ _PLAIN_INCLUDE = re.compile(rb"[ \t]*#[ \t]*include[ \t]+[<\"][^>\"]+[>\"][ \t]*
 _BLANK = re.compile(rb"[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*|#[ \t]*pragma[ \t]+once[ \t]*)?")
 
 
+class HeaderSet(dict[str, bytes]):
+    """Headers by name, with their contents, which many sources share. It is not changed once it is made."""
+
+    @cached_property
+    def hashes(self) -> bytes:
+        """The SHA-256 of each name and of each content, sorted by name."""
+        return b"".join(_hashes(self))
+
+
 @dataclass(frozen=True)
 class Source:
     """A source with all headers that it can reach, by name and content: all that a compiler process needs.
@@ -28,12 +37,16 @@ class Source:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of text, names and contents: of all that the compiler reads."""
-        return hashlib.sha256(b"".join([_sha256(self.text), *_hashes(self.headers)])).hexdigest()
+        return hashlib.sha256(_sha256(self.text) + _join_hashes(self.headers)).hexdigest()
 
 
 def digest_headers(headers: Mapping[str, bytes]) -> str:
     """SHA-256 over the names and contents of headers, in hexadecimal."""
-    return hashlib.sha256(b"".join(_hashes(headers))).hexdigest()
+    return hashlib.sha256(_join_hashes(headers)).hexdigest()
+
+
+def _join_hashes(headers: Mapping[str, bytes]) -> bytes:
+    return headers.hashes if isinstance(headers, HeaderSet) else b"".join(_hashes(headers))
 
 
 def _hashes(headers: Mapping[str, bytes]) -> Iterator[bytes]:
@@ -44,7 +57,7 @@ def _hashes(headers: Mapping[str, bytes]) -> Iterator[bytes]:
 
 @lru_cache(maxsize=4096)
 def _sha256(content: bytes) -> bytes:
-    # The sources of a build share their headers.
+    # The headers of a build are in several sets.
     return hashlib.sha256(content).digest()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from jitlto.model.kernel_text import KernelDefinition, Parameters, find_kernels, plain_text
 from jitlto.model.mangling import base_name, split_top_level
@@ -96,14 +97,14 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
     found = dict.fromkeys(k for text in texts for k in find_kernels(text) if only in (None, k.base_name))
     if not 0 < len(found) <= _MOST_KERNELS:
         return NO_PROBE
-    macros = [match for text in texts for match in _DEFINE.findall(plain_text(text))]
+    macros = [match for text in texts for match in _find_macros(text)]
     questions = tuple(_question(kernel, macros) for kernel in found)
-    scalars = "\n".join(
-        f"template <> struct jitlto_probe_scalar<{name}> {{ enum : int {{ value = {number} }}; }};"
-        for number, name in enumerate(_SCALARS, _FIRST + 1)
-    )
     text = _ANSWERS
     if any(question.kernel.is_c for question in questions):
+        scalars = "\n".join(
+            f"template <> struct jitlto_probe_scalar<{name}> {{ enum : int {{ value = {number} }}; }};"
+            for number, name in enumerate(_SCALARS, _FIRST + 1)
+        )
         text += _TYPES.format(scalars=scalars, first=_FIRST)
     for number, question in enumerate(questions):
         bits = []
@@ -121,6 +122,11 @@ def make_probe(texts: Iterable[bytes], only: str | None = None) -> Probe:
             asked = f"jitlto_probe<{number}, ({mask}), decltype(jitlto_probe_deduce(::{name}, 0))>"
         text += f'static_assert({asked}::value, "");\n'
     return Probe(MARK + text.encode(), questions)
+
+
+@lru_cache(maxsize=256)  # the sources of a build share their headers
+def _find_macros(text: bytes) -> list[tuple[str, str, str]]:
+    return _DEFINE.findall(plain_text(text))
 
 
 def _question(kernel: KernelDefinition, macros: Iterable[tuple[str, str, str]]) -> Question:

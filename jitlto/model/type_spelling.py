@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from jitlto.model.mangling import split_top_level
 from jitlto.model.types import STD, find_scalar
@@ -22,6 +23,7 @@ def is_same_type(a: str, b: str) -> bool:
     return left == right or left.endswith(f"::{right}") or right.endswith(f"::{left}")
 
 
+@lru_cache(maxsize=4096)  # the kernels of a build share their types
 def canonical_spelling(type_name: str) -> str:
     """Return a C++ parameter type in canonical spelling: ``const`` behind what it qualifies, canonical scalar names."""
     return _spelling(type_name, parameter=True)

@@ -161,7 +161,7 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW
-            with open(os.open(path, flags), "rb") as file:  # noqa: PTH123 - a descriptor
+            with open(os.open(path, flags), "rb", buffering=0) as file:  # noqa: PTH123 - a descriptor
                 status = os.fstat(file.fileno())
                 # Another user who replaces the directory cannot create entries that belong to this user.
                 if not stat.S_ISREG(status.st_mode) or status.st_uid != self._owner or status.st_mode & 0o022:
@@ -186,11 +186,14 @@ class CacheDir:
         path = self._path(kind, key)
         try:
             self._make(kind, key[:2])
-            if path.is_dir() and not path.is_symlink():
+            data = _MAGIC + _sha256(payload) + payload
+            try:
+                _replace(path, data)
+            except IsADirectoryError:
                 import shutil  # imported lazily: takes 3 ms, and this should never happen
 
                 shutil.rmtree(path)  # not an entry: those are files
-            _replace(path, _MAGIC + _sha256(payload) + payload)
+                _replace(path, data)
             if self._written is not None:
                 self._written += len(payload)
         except OSError as error:
@@ -277,19 +280,23 @@ class CacheDir:
 
     def _make(self, *names: str) -> None:
         """Create directories below this one; PermissionError if one is a link or another user's directory."""
-        make_private(str(self.directory))  # it may have been removed
-        directory, status = self.directory, self.directory.stat()
+        directory = str(self.directory)
+        make_private(directory)  # it may have been removed
+        status = os.stat(directory)  # noqa: PTH116 - texts, as a build makes thousands of entries
         for name in (*names, None):
             if status.st_uid != self._owner or not stat.S_ISDIR(status.st_mode):
                 raise PermissionError(f"{directory} is not this user's own directory")
             if name is not None:
-                directory /= name
-                with contextlib.suppress(FileExistsError):
-                    directory.mkdir(mode=0o700)
-                status = directory.lstat()
+                directory = f"{directory}/{name}"
+                try:
+                    status = os.lstat(directory)
+                except FileNotFoundError:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(directory, 0o700)  # noqa: PTH102
+                    status = os.lstat(directory)
 
-    def _path(self, kind: str, key: str) -> Path:
-        return self.directory.joinpath(kind, key[:2], key[2:])
+    def _path(self, kind: str, key: str) -> str:
+        return f"{self.directory}/{kind}/{key[:2]}/{key[2:]}"  # a text: a build looks for thousands
 
 
 def _sha256(payload: bytes) -> bytes:
@@ -298,10 +305,10 @@ def _sha256(payload: bytes) -> bytes:
     return hashlib.sha256(payload).digest()
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: str, data: bytes) -> None:
     import tempfile  # imported lazily: takes 5 ms, and readers do not need it
 
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+    descriptor, name = tempfile.mkstemp(dir=path.rpartition("/")[0], prefix=_TEMPORARY)
     try:
         with open(descriptor, "wb") as file:  # noqa: PTH123 - a descriptor
             file.write(data)

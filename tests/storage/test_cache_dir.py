@@ -105,7 +105,7 @@ def test_a_directory_that_cannot_be_used_is_a_warning_and_no_store(
 
 
 def test_a_non_file_in_place_of_an_entry_is_an_immediate_miss(store: CacheDir) -> None:
-    path = store._path("units", KEYS[0])
+    path = Path(store._path("units", KEYS[0]))
     path.parent.mkdir(parents=True)
     os.mkfifo(path)
     assert store.get("units", KEYS[0]) is None
@@ -129,7 +129,7 @@ def test_a_full_store_is_reported_once_and_harmless(store: CacheDir, caplog: pyt
 def test_damage_is_reported_once(store: CacheDir, caplog: pytest.LogCaptureFixture) -> None:
     for key in KEYS[:2]:
         store.put("units", key, b"payload")
-        store._path("units", key).write_bytes(b"damaged")
+        Path(store._path("units", key)).write_bytes(b"damaged")
     with ThreadPoolExecutor(8) as pool:
         assert not any(pool.map(lambda n: store.get("units", KEYS[n % 2]), range(100)))
     assert caplog.text.count("is damaged") == 2
@@ -193,7 +193,7 @@ def test_one_process_at_a_time_has_a_claim_and_death_ends_it(store: CacheDir) ->
 def test_the_longest_unused_entries_go_first(store: CacheDir) -> None:
     for number, key in enumerate(KEYS[:10]):
         store.put("units", key, bytes(1000))
-        os.utime(store._path("units", key), (number * 10_000, number * 10_000))
+        os.utime(Path(store._path("units", key)), (number * 10_000, number * 10_000))
     assert store.get("units", KEYS[0]) is not None  # which makes it the last used
     assert store.prune(5 * 1100) == 5
     assert [n for n in range(10) if store.get("units", KEYS[n])] == [0, 6, 7, 8, 9]
@@ -203,7 +203,7 @@ def test_the_longest_unused_entries_go_first(store: CacheDir) -> None:
 
 def test_entries_that_fit_stay_and_stale_temporary_files_are_removed(store: CacheDir) -> None:
     store.put("units", KEYS[0], b"payload")
-    left = store._path("units", KEYS[0]).with_name(".jitlto-half")
+    left = Path(store._path("units", KEYS[0])).with_name(".jitlto-half")
     left.write_bytes(b"half")
     assert store.prune() == 0
     os.utime(left, (0, 0))

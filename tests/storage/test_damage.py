@@ -111,7 +111,7 @@ def sample(mini_path: Path) -> Sample:
 def test_a_damaged_cache_entry_is_a_miss_that_heals(sample: Sample, tmp_path: Path) -> None:
     store = CacheDir(tmp_path / "cache", 1 << 30)
     cache = KernelCache(store)
-    paths = {plan.digest: store._path(ENTRIES, plan.digest) for plan in sample.plans}
+    paths = {plan.digest: Path(store._path(ENTRIES, plan.digest)) for plan in sample.plans}
     for plan in sample.plans:
         store.put(ENTRIES, plan.digest, sample.entry(plan))
     whole = {digest: path.read_bytes() for digest, path in paths.items()}

@@ -179,10 +179,10 @@ def store(tmp_path: Path) -> CacheDir:
 
 
 def test_a_link_is_not_an_entry_and_its_target_stays(store: CacheDir, tmp_path: Path) -> None:
-    whole = store._path("units", KEY).read_bytes()
+    whole = Path(store._path("units", KEY)).read_bytes()
     victim = tmp_path / "victim"
     victim.write_bytes(whole)
-    planted = store._path("units", OTHER_KEY)
+    planted = Path(store._path("units", OTHER_KEY))
     planted.parent.mkdir()
     planted.symlink_to(victim)
     assert store.get("units", OTHER_KEY) is None
@@ -198,7 +198,7 @@ def test_a_link_is_not_an_entry_and_its_target_stays(store: CacheDir, tmp_path: 
 
 @as_root
 def test_an_entry_of_another_user_or_that_others_may_write_is_a_miss(store: CacheDir) -> None:
-    path = store._path("units", KEY)
+    path = Path(store._path("units", KEY))
     assert store.get("units", KEY) == b"payload"
     os.chown(path, THEIRS, -1)
     assert store.get("units", KEY) is None
@@ -212,10 +212,10 @@ def test_an_entry_of_another_user_or_that_others_may_write_is_a_miss(store: Cach
 @as_root
 def test_a_hard_link_to_a_file_of_another_user_is_a_miss(store: CacheDir, tmp_path: Path) -> None:
     theirs = tmp_path / "theirs"
-    shutil.copy(store._path("units", KEY), theirs)
+    shutil.copy(Path(store._path("units", KEY)), theirs)
     os.chown(theirs, THEIRS, THEIRS)
-    store._path("units", KEY).unlink()
-    os.link(theirs, store._path("units", KEY))
+    Path(store._path("units", KEY)).unlink()
+    os.link(theirs, Path(store._path("units", KEY)))
     assert store.get("units", KEY) is None
     whole = theirs.read_bytes()
     store.put("units", KEY, b"mine")

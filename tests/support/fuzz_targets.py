@@ -413,7 +413,7 @@ def _raw_entry(ground: Ground, data: bytes) -> None:
     """An entry whose bytes are anything."""
     key = "0" * 64
     ground.store.put("units", key, b"payload")
-    path = ground.store._path("units", key)
+    path = Path(ground.store._path("units", key))
     path.write_bytes(edited(path.read_bytes(), data))
     assert ground.store.get("units", key) in (None, b"payload")
 

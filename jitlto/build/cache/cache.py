@@ -32,12 +32,13 @@ class Cache:
 
     def __init__(self, store: CacheDir) -> None:
         self.store = store
+        self._headers: dict[str, bytes] = {}  # manifests that the store has; most sources share theirs
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
         """Return the compiled form of a source, if its headers are unchanged."""
         for sha in self._manifests(source_key):
-            manifest = self.store.get("headers", sha)
-            if manifest is None or keys.sha256(manifest) != sha or not compile_config.is_current(sha, manifest):
+            manifest = self._manifest(sha)
+            if manifest is None or not compile_config.is_current(sha, manifest):
                 continue
             data = self.store.get("compiled", keys.entry_key(source_key, sha))
             if data is not None and (compiled := decode_compiled(data)) is not None:
@@ -47,7 +48,9 @@ class Cache:
     def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> None:
         """Store the compiled form of a source that was compiled with the headers of ``manifest``."""
         sha = keys.sha256(manifest)
-        self.store.put("headers", sha, manifest)
+        if self._headers.get(sha) != manifest:
+            self.store.put("headers", sha, manifest)
+            self._headers[sha] = manifest
         self.store.put("compiled", keys.entry_key(source_key, sha), encode_compiled(compiled))
         manifests = [sha, *(other for other in self._manifests(source_key) if other != sha)]
         self.store.put("sources", source_key, "\n".join(manifests[:_MOST_MANIFESTS]).encode())
@@ -74,6 +77,14 @@ class Cache:
     def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:
         """Store the inputs of a fragment, by name."""
         self.store.put("history", keys.sha256(str(key).encode()), json.dumps(fields).encode())
+
+    def _manifest(self, sha: str) -> bytes | None:
+        if sha not in self._headers:
+            manifest = self.store.get("headers", sha)
+            if manifest is None or keys.sha256(manifest) != sha:
+                return None
+            self._headers[sha] = manifest
+        return self._headers[sha]
 
     def _manifests(self, source_key: str) -> list[str]:
         data = self.store.get("sources", source_key)

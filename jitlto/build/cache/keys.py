@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from jitlto.build.compilers.base import Toolchain
 from jitlto.build.compilers.search_path import SEARCHED, searched_names
 from jitlto.model.architecture_tests import ArchitectureTests, find_tests
+from jitlto.model.directives import outline
 from jitlto.model.fragment import ImageKind
 from jitlto.model.header_search import HeaderSearch
-from jitlto.model.headers import Source
+from jitlto.model.headers import HeaderSet, Source
 from jitlto.model.versions import Architecture, Version
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
@@ -27,7 +28,11 @@ REVISION = 8
 
 @dataclass(frozen=True, eq=False)
 class CompileConfig:
-    """The compiler, options and headers of one family. Closures are computed once per distinct source."""
+    """The compiler, options and headers of one family.
+
+    Headers are looked for once for all sources with equal directives, and each set of them is one mapping, which is
+    then hashed and sent to a worker once.
+    """
 
     toolchain: Toolchain
     search: HeaderSearch  # finds the headers that are sent with a source
@@ -40,22 +45,17 @@ class CompileConfig:
     candidates: tuple[Architecture, ...] = ()
     linker: Version | None = None  # nvJitLink, by which code is compared, if there are candidates
     _current: dict[str, bool] = field(default_factory=dict, repr=False)
-    _closures: dict[tuple[bool, str], Source] = field(default_factory=dict, repr=False)
-    _sure: dict[str, frozenset[str]] = field(default_factory=dict, repr=False)
-    _header_sets: dict[frozenset[str], Mapping[str, bytes]] = field(default_factory=dict, repr=False)
+    _reached: dict[tuple[bool, bytes], HeaderSet] = field(default_factory=dict, repr=False)
+    _rewritten: dict[tuple[bool, bytes], Source] = field(default_factory=dict, repr=False)
+    _header_sets: dict[tuple[bool, frozenset[str]], HeaderSet] = field(default_factory=dict, repr=False)
+    _sure: dict[bytes, frozenset[str]] = field(default_factory=dict, repr=False)
+    _manifests: dict[tuple[bytes, tuple[str, ...]], bytes] = field(default_factory=dict, repr=False)
 
     def closure(self, source: str, extra: Sequence[str] = ()) -> Source:
-        """The source with all headers that it can reach, and those of ``extra``, which it includes through a macro.
-
-        Sources with the same headers share one mapping, which is then sent to a worker once.
-        """
+        """The source with all headers that it can reach, and those of ``extra``, which it includes through a macro."""
         if extra:
             return self.search.closure(source.encode(), extra)
-        if (found := self._closures.get((False, source))) is None:
-            walked = self.search.closure(source.encode())
-            headers = self._header_sets.setdefault(frozenset(walked.headers), walked.headers)
-            found = self._closures[False, source] = Source(walked.text, headers)
-        return found
+        return self._closure(source.encode(), is_own=False)
 
     def complete(self, source: Source) -> Source:
         """A source of :meth:`closure` with every header that the compiler may find by itself."""
@@ -63,14 +63,29 @@ class CompileConfig:
 
     def own_closure(self, source: str) -> Source:
         """The source with those headers of the family that it can reach."""
-        if (found := self._closures.get((True, source))) is None:
-            found = self._closures[True, source] = self.own.closure(source.encode())
+        return self._closure(source.encode(), is_own=True)
+
+    def _closure(self, text: bytes, *, is_own: bool) -> Source:
+        like = outline(text)
+        if like is not None and (headers := self._reached.get((is_own, like))) is not None:
+            return Source(text, headers)
+        if (found := self._rewritten.get((is_own, text))) is None:
+            walked = (self.own if is_own else self.search).closure(text)
+            names = frozenset(walked.headers)
+            headers = self._header_sets.setdefault((is_own, names), HeaderSet(walked.headers))
+            found = Source(walked.text, headers)
+            if like is not None and walked.text == text:
+                self._reached[is_own, like] = headers
+            else:
+                self._rewritten[is_own, text] = found
         return found
 
     def surely_included(self, source: str) -> frozenset[str]:
         """The family's interfaces, and what leads to them, among the headers that a source includes unconditionally."""
-        if (found := self._sure.get(source)) is None:
-            found = self._sure[source] = self.own.surely_included(source.encode(), self.interfaces)
+        text = source.encode()
+        like = text if (lines := outline(text)) is None else lines
+        if (found := self._sure.get(like)) is None:
+            found = self._sure[like] = self.own.surely_included(text, self.interfaces)
         return found
 
     def fields(self, source: str) -> dict[str, str]:
@@ -108,9 +123,16 @@ class CompileConfig:
 
         ``+ name`` and ``- name`` record only whether a header exists, because that decides which file an include finds.
         """
+        text, reads = source.encode(), tuple(reads)
+        like = text if (lines := outline(text)) is None else lines
+        if (found := self._manifests.get((like, reads))) is None:
+            found = self._manifests[like, reads] = self._make_manifest(text, reads)
+        return found
+
+    def _make_manifest(self, text: bytes, reads: Sequence[str]) -> bytes:
         own = [name for name in reads if not name.startswith("<")]
         lines = [f"{self._state(name)} {name}" for name in reads]
-        looked_up = self.search.looked_up(source.encode(), own) - set(own)
+        looked_up = self.search.looked_up(text, own) - set(own)
         lines += [f"{'-' if self.search.find(name) is None else '+'} {name}" for name in looked_up]
         return "\n".join(sorted(lines)).encode("utf-8", "surrogateescape")
 

@@ -125,9 +125,39 @@ def test_a_history_comes_back_with_names_that_are_not_utf8(cache: Cache) -> None
         assert cache.history(KEY) is None
 
 
-def test_headers_are_walked_once_for_equal_sources(tmp_path: Path) -> None:
+def test_headers_are_walked_once_for_sources_with_equal_directives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a.cuh").write_text("one")
     made = config(tmp_path)
-    assert made.closure(SOURCE) is made.closure(SOURCE)
-    assert made.own_closure(SOURCE) is made.own_closure(SOURCE)
-    assert made.closure(SOURCE + "//").headers is made.closure(SOURCE).headers
+    first = made.closure(SOURCE), made.own_closure(SOURCE)
+    monkeypatch.setattr(HeaderSearch, "closure", None)
+    for again in (SOURCE, f"{SOURCE}// another\n"):
+        assert [made.closure(again).headers, made.own_closure(again).headers] == [each.headers for each in first]
+        assert made.closure(again).headers is first[0].headers
+        assert made.closure(again).text == again.encode()
+
+
+@given(
+    st.lists(
+        st.sampled_from([
+            '#include "a.cuh"', "#include <b.cuh>", "#define A <b.cuh>", "#include A", "#if __has_include(<b.cuh>)",
+            "#ifdef X", "#else", "#endif", "int x;", "/*", "*/", "// c", "#include \\", 'R"(', ')"', "#undef A", "",
+        ]),
+        max_size=6,
+    ),
+    st.lists(st.sampled_from(["int y;", "", "// d", "  float z;", "a ? b : c;"]), max_size=4),
+)  # fmt: skip
+def test_other_lines_change_no_header(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], others: list[str]
+) -> None:
+    root = tmp_path_factory.mktemp("root")
+    (root / "a.cuh").write_text("#include <b.cuh>\n")
+    (root / "b.cuh").write_text("#pragma once\n")
+    known = config(root)
+    for text in ("\n".join(lines), "\n".join([*others, *lines]), "\n".join([*lines, *others])):
+        fresh = config(root)
+        assert known.closure(text) == fresh.search.closure(text.encode())
+        assert known.own_closure(text) == fresh.own.closure(text.encode())
+        assert known.surely_included(text) == fresh.own.surely_included(text.encode(), fresh.interfaces)
+        assert known.manifest(text, ["a.cuh"]) == fresh.manifest(text, ["a.cuh"])

@@ -775,7 +775,7 @@ def test_links_and_other_things_in_the_place_of_files_harm_nothing(
     tmp_path: Path, directory: Path, plan: Plan, caplog: pytest.LogCaptureFixture, place: str, target: str
 ) -> None:
     store = CacheDir(directory, LARGE)
-    entry = store._path(kernel_cache.ENTRIES, plan.digest)
+    entry = Path(store._path(kernel_cache.ENTRIES, plan.digest))
     path = {
         "entry": entry, "its folder": entry.parent, "entries": directory / kernel_cache.ENTRIES,
         "lock": directory / "locks" / f"{plan.digest[:3]}.lock", "locks": directory / "locks",
@@ -879,7 +879,7 @@ def test_the_bound_holds_and_what_was_used_longest_ago_goes_first(directory: Pat
     for number, plan in enumerate(plans):
         process.ask(plan)
         assert process.store.usage().size <= bound
-        path = process.store._path(kernel_cache.ENTRIES, plan.digest)
+        path = Path(process.store._path(kernel_cache.ENTRIES, plan.digest))
         os.utime(path, (number * 10_000, number * 10_000))
         if number == 2:
             assert process.ask(plans[0]).layer == "disk"  # which makes it the last used
@@ -975,7 +975,7 @@ def test_lock_files_do_not_accumulate(directory: Path) -> None:
 def test_pruning_leaves_what_another_process_is_writing(directory: Path) -> None:
     store, key = CacheDir(directory, 100), hashlib.sha256(b"x").hexdigest()
     store.put(kernel_cache.ENTRIES, key, bytes(500))
-    half = store._path(kernel_cache.ENTRIES, key).with_name(".half")
+    half = Path(store._path(kernel_cache.ENTRIES, key)).with_name(".half")
     half.write_bytes(bytes(500))
     assert store.prune() == 1
     assert store.clear() == 0
