@@ -35,10 +35,11 @@ def check_uses(families: Mapping[str, FamilyRecord]) -> None:
         families: By name, with all that they use.
 
     Raises:
-        FamilyError: If a group has the name of a used one, an include of a used interface finds another header, or one
-            depends on a macro that is not the same for both.
+        FamilyError: If a group has the name of a used one, an include of a used interface finds another header, one
+            depends on a macro that is not the same for both, or two replace a deprecated value differently.
     """
     for name, family in families.items():
+        replaced = {each[:2]: (name, each.use) for each in family.deprecated}
         owners = {group.name: name for group in family.groups}
         headers = dict(family.headers)
         for used in map(families.__getitem__, family.uses):
@@ -46,6 +47,12 @@ def check_uses(families: Mapping[str, FamilyRecord]) -> None:
                 if (owner := owners.setdefault(group.name, used.name)) != used.name:
                     what = f"{name} uses {used.name}, and both {owner} and {used.name} have a group {group.name!r}"
                     raise FamilyError(what, code="family-use", hint="rename one of them")
+            for each in used.deprecated:
+                owner, use = replaced.setdefault(each[:2], (used.name, each.use))
+                if use != each.use:
+                    what = f"{name} uses {used.name}, and {owner} and {used.name} replace the deprecated value "
+                    what += f"{each.parameter}={each.value} by {use or 'nothing'} and {each.use or 'nothing'}"
+                    raise FamilyError(what, code="family-deprecated", hint="declare it in one of them")
             for header, text in used.headers:
                 if headers.get(header) != text:
                     what = f"{name} uses {used.name}, but finds another header {header!r}, an interface of {used.name}"

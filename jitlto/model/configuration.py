@@ -52,15 +52,25 @@ def normalize_configuration(
         except TypeError as error:
             what = f"invalid value for parameter {name!r}: {error}"
             raise PlanError(what, code="plan-invalid-value", where=family) from None
-        # The name of a dtype is ours, not the caller's: it is worth no more than the type's other names.
-        exact = isinstance(value, str) or find_scalar(text) is None
-        result[name] = text if exact and text in known[name] else _match_value(name, text, known[name], family)
+        exact = is_exact_name(value, text) and text in known[name]
+        result[name] = text if exact else _match_value(name, text, known[name], family)
     return result
 
 
 def unknown_link_mode(link_mode: str) -> PlanError:
     """Return the error for a link mode that is none of :data:`LINK_MODES`."""
     return PlanError(f"unknown link mode {abbreviate(link_mode)}", code="plan-link-mode", hint="use lto or ptx")
+
+
+def find_same_values(text: str, values: Iterable[str]) -> list[str]:
+    """Return the values that name the type that ``text`` names, in C++ or in NumPy."""
+    spelled = from_numpy_name(text)
+    return [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
+
+
+def is_exact_name(value: object, text: str) -> bool:
+    """Return whether the text of a value is the caller's own: that of a dtype is worth no more than its other names."""
+    return isinstance(value, str) or find_scalar(text) is None
 
 
 def _match_value(name: str, text: str, values: Sequence[str], family: str) -> str:
@@ -71,7 +81,7 @@ def _match_value(name: str, text: str, values: Sequence[str], family: str) -> st
         AmbiguousConfigurationError: If several of the family's values name its type.
     """
     spelled = from_numpy_name(text)
-    same = [v for v in values if is_same_value(text, v) or (spelled and is_same_value(spelled, v))]
+    same = find_same_values(text, values)
     if len(same) > 1:
         what = f"several values of {name} name the type {spelled or text}"
         hint = f"give one as text: {describe_choice(name, same)}"

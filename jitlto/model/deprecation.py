@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from jitlto.model.configuration import find_same_values, is_exact_name
 from jitlto.model.types import cpp_name
 
 
@@ -52,15 +53,33 @@ def replace_deprecated(
         warned: The values of which it has been warned; added to.
     """
     result = dict(configuration)
-    for each in deprecated:
-        if each.parameter not in configuration or _text(configuration[each.parameter]) != each.value:
+    for name, value in configuration.items():
+        entries = {each.value: each for each in reversed(deprecated) if each.parameter == name}
+        found = _find_value(value, known.get(name, ()), entries) if entries else None
+        if found is None or found not in entries:
             continue
-        if each.use and each.value not in known.get(each.parameter, ()):
-            result[each.parameter] = each.use
+        each = entries[found]
+        if each.use and each.value not in known.get(name, ()):
+            result[name] = each.use
         if each not in warned:
             warned.add(each)
             warnings.warn(each.describe(family), DeprecatedValueWarning, stacklevel=_callers_level())
     return result
+
+
+def _find_value(value: object, known: Sequence[str], deprecated: Iterable[str]) -> str | None:
+    """Return the value that a caller means: one that fragments have, or else a deprecated one; None if it is not sure.
+
+    As everywhere, a name that is given as text means itself before it means another name of the same type.
+    """
+    try:
+        text = cpp_name(value)
+    except TypeError:  # which planning reports
+        return None
+    if is_exact_name(value, text) and (text in known or text in deprecated):
+        return text
+    same = find_same_values(text, known) or find_same_values(text, deprecated)
+    return same[0] if len(same) == 1 else None
 
 
 def _callers_level() -> int:
@@ -69,10 +88,3 @@ def _callers_level() -> int:
     while frame.f_back and frame.f_globals.get("__name__", "").startswith(__name__.partition(".")[0] + "."):
         level, frame = level + 1, frame.f_back
     return level
-
-
-def _text(value: object) -> str | None:
-    try:
-        return cpp_name(value)
-    except TypeError:  # which planning reports
-        return None

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         parameters: Mapping[str, tuple[str, ...]]
         entrypoints: tuple[str, ...]
 
+        def accepted_values(self, name: str) -> Sequence[str]: ...
+
         def launcher(
             self,
             *,
@@ -75,7 +77,7 @@ class Dispatcher:
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
-        self._typed = any(_has_equal_numbers(family.parameters[name]) for name in names)
+        self._typed = any(_has_equal_numbers(family.accepted_values(name)) for name in names)
         self._family = family
         self._fixed = dict(fixed)
         # Copied, so that callers can change their dict later.

@@ -229,6 +229,10 @@ class KernelFamily:
         planner = self.planner(entry, **self._current(configuration))
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
 
+    def accepted_values(self, name: str) -> tuple[str, ...]:
+        """Return the values of a parameter that callers may give: its fragments' and deprecated ones."""
+        return (*self.parameters[name], *(each.value for each in self._deprecated if each.parameter == name))
+
     def _current(self, configuration: dict[str, object]) -> dict[str, object]:
         """Return a caller's configuration without deprecated values that no fragment has; warn of deprecated ones."""
         if not self._deprecated or not configuration:

@@ -83,6 +83,9 @@ def read_deprecated(table: TomlTable) -> tuple[DeprecatedValue, ...]:
             if not (entry.use or entry.message) or entry.use == value:
                 what = f"deprecated value {parameter}={value} names neither another value to use nor a message"
                 raise values.error(what, 'write {use = "...", message = "..."}', case="deprecated")
+            if entry.use in values.values:
+                what = f"deprecated value {parameter}={value}: {entry.use}, which it names, is deprecated too"
+                raise values.error(what, "name the value that callers should give in the end", case="deprecated")
             found.append(DeprecatedValue(parameter, value, entry.use, entry.message))
             if not "".join(found[-1]).isprintable():
                 what = f"deprecated value {parameter}={value!r}: a character cannot be printed"

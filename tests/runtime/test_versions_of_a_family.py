@@ -5,10 +5,13 @@ from __future__ import annotations
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from jitlto.build.pipeline import build
+from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.errors import FamilyError, NotCachedError, UnknownValueError
+from jitlto.model.deprecation import DeprecatedValue, replace_deprecated
 from jitlto.runtime import session
 from jitlto.runtime.discovery.lookup_cache import Contents
 from jitlto.runtime.family import KernelFamily
@@ -20,7 +23,7 @@ from jitlto.storage.database import FragmentDatabase
 from tests.conftest import BuildFamily
 from tests.support.commands import jitlto
 from tests.support.errors import raises
-from tests.support.families import MINI, write_family
+from tests.support.families import MINI, SHARED, write_family
 
 VERSION = 'name = "mini"\nversion = "2.1"'
 RENAMED = """
@@ -149,3 +152,53 @@ def test_commands_print_the_warning(second_path: Path) -> None:
     done = jitlto(*arguments)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("warning: op_name=twice of mini is deprecated") == 1
+
+
+@pytest.mark.parametrize("used", ['a = "twice"\ntwice = "square"', 'twice = "square"\nsquare = "twice"'])
+def test_a_replacement_is_not_deprecated_itself(tmp_path: Path, used: str) -> None:
+    toml = MINI["family.toml"] + f"[deprecated.op_name]\n{used}\n"
+    with raises(FamilyError, "family-deprecated", "op_name"):
+        declaration.load_family(write_family(tmp_path, MINI | {"family.toml": toml}))
+
+
+def test_families_that_replace_a_value_differently_do_not_use_each_other(tmp_path: Path) -> None:
+    for name, use in (("common", "twice"), ("search", "half")):
+        toml = SHARED[f"{name}/family.toml"] + f'[deprecated.scale_name]\ndouble = "{use}"\n'
+        write_family(tmp_path / name, {"family.toml": toml})
+    write_family(tmp_path, {name: text for name, text in SHARED.items() if not (tmp_path / name).exists()})
+    with raises(FamilyError, "family-deprecated", "scale_name=double", "twice", "half"):
+        RenderedFamilies([declaration.load_family(tmp_path / "search" / "family.toml")])
+
+
+def replaced(value: object, known: list[str], **uses: str) -> tuple[object, bool]:
+    """What a value becomes, and whether there is a warning."""
+    entries = tuple(DeprecatedValue("p", name, use, "") for name, use in uses.items())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        return replace_deprecated(entries, {"p": value}, {"p": known}, "f", set())["p"], bool(caught)
+
+
+def test_a_deprecated_type_is_meant_by_all_its_names() -> None:
+    assert replaced(np.int64, ["double"], int64_t="double") == ("double", True)
+    assert replaced("long long", ["double"], int64_t="double") == ("double", True)
+    assert replaced("int64", ["double"], int64_t="double") == ("double", True)
+    # It is still there, under this or under another name.
+    assert replaced(np.int64, ["double", "int64_t"], int64_t="double") == (np.int64, True)
+    assert replaced(np.int64, ["double", "long long"], int64_t="double") == (np.int64, False)
+    assert replaced("int64_t", ["double", "long long"], int64_t="double") == ("double", True)
+    # A name that is given as text means itself first.
+    assert replaced("float32", ["float", "double"], float32="double") == ("double", True)
+    assert replaced(np.float32, ["float", "double"], float32="double") == (np.float32, False)
+
+
+def test_a_dispatcher_tells_deprecated_numbers_apart(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To Python 1, 1.0 and True are equal; to a family they are three values."""
+    entries = (DeprecatedValue("op_name", "1", "twice", ""), DeprecatedValue("op_name", "1.0", "square", ""))
+    monkeypatch.setattr(mini, "_deprecated", entries)
+    asked: list[object] = []
+    monkeypatch.setattr(mini, "launcher", lambda **values: asked.append(values["op_name"]))
+    monkeypatch.setattr("jitlto.runtime.dispatcher.kind", lambda: 1)
+    dispatch = mini.dispatcher("op_name", data_type="float")
+    for value in (1, 1.0, 1):
+        dispatch(value)
+    assert list(map(str, asked)) == ["1", "1.0"]
