@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from jitlto import config
-from jitlto.cli.families import find_family, plan_options
+from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import json_option, parse_configuration
+from jitlto.cli.parameters import json_option
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
 from jitlto.model.versions import Architecture
@@ -169,10 +169,9 @@ def why(
     Searches where a program would: the packs beside the database, then the cache of linked kernels. Exit status 0 for
     a miss too.
     """
-    configuration = parse_configuration(settings)
     from jitlto.runtime.cache_lookup import look_up
 
-    plan = find_family(name, database).planner(entry, **configuration).plan(arch=arch, link_mode=link_mode)
+    plan = find_planner(name, database, entry, settings).plan(arch=arch, link_mode=link_mode)
     found = look_up(plan)
     hit, nearest, kernel = found.hit, found.nearest, plan.link_key.kernel
     if as_json:

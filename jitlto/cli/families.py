@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 import click
 
 from jitlto.cli.output import print_json
-from jitlto.cli.parameters import PATH, Target
+from jitlto.cli.parameters import PATH, Target, parse_configuration
 from jitlto.model.text import format_bytes
 
 if TYPE_CHECKING:  # not imported at run time, so that usage errors and other commands start fast
     from jitlto.runtime.family import KernelFamily
+    from jitlto.runtime.launch.launcher import Launcher
+    from jitlto.runtime.planning.planner import Planner
     from jitlto.storage.database import FragmentDatabase
 
 #: Metavariable of a database.
@@ -63,6 +65,22 @@ def find_family(text: str, database: Path | None) -> KernelFamily:
     if package:
         raise click.UsageError(f"--db and the package {package!r} exclude each other")
     return load(name, database)
+
+
+def find_planner(
+    name: str, database: Path | None, entry: str | None, settings: Iterable[str]
+) -> Planner[Launcher]:
+    """Return a planner for ``NAME=VALUE`` settings, of which ``entry=GROUP`` is the same as the option ``--entry``.
+
+    Raises:
+        click.UsageError: If the settings are invalid, or name two entrypoints.
+        JitltoError: If the family is not found, or has no such parameter, value or entrypoint.
+    """
+    configuration = parse_configuration(settings)
+    named = configuration.pop("entry", entry)
+    if entry not in (None, named):
+        raise click.UsageError(f"--entry {entry} and entry={named} exclude each other")
+    return find_family(name, database).planner(named, **configuration)
 
 
 def locate(target: Path) -> tuple[Path, str | None]:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from jitlto.cli.families import find_family, plan_options
+from jitlto.cli.families import find_planner, plan_options
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
-from jitlto.cli.parameters import FILE, PATH, parse_configuration
+from jitlto.cli.parameters import FILE, PATH
 from jitlto.cuda.nvdisasm import disassemble
 from jitlto.model.versions import Architecture
 from jitlto.runtime.planning.plan import Plan
@@ -46,8 +46,7 @@ def plan(
     check_outputs({"-o": output}, (database, *sources))
     if output is not None:
         check_writable(output)
-    configuration = parse_configuration(settings)
-    planner = find_family(name, database).planner(entry, **configuration)
+    planner = find_planner(name, database, entry, settings)
     for source in sources:
         try:
             planner.add_source(files.read(source).decode(), str(source))

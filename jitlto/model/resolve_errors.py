@@ -48,16 +48,19 @@ def undecided(
 def undecided_entrypoint(
     candidates: Sequence[Fragment], bound: Mapping[str, str], settled: Iterable[str], providers: Providers
 ) -> AmbiguousConfigurationError:
-    """Return the error for entrypoints of several groups, with the parameters that are open for any of these."""
+    """Return the error for entrypoints of several groups, with the parameters that are open for each of these."""
     groups: dict[str, list[Fragment]] = {}
     for fragment in candidates:
         groups.setdefault(fragment.key.group, []).append(fragment)
-    further = _further(groups.values(), set(settled), providers)
-    _, choices = _describe_choices(_differences(each, bound) for each in (*groups.values(), *further))
+    ways = []
+    for name, group in sorted(groups.items()):
+        further = _further([group], set(settled), providers)
+        _, choices = _describe_choices(_differences(each, bound) for each in (group, *further))
+        ways.append(f"entry={name}" + (f" and {choices}" if choices else ""))
     return AmbiguousConfigurationError(
         f"several entrypoints agree: {', '.join(sorted(groups))}",
         code="plan-ambiguous-entrypoint",
-        hint="choose one: entry=<group>" + (f"; with it, as far as it has them, give {choices}" if choices else ""),
+        hint="give " + ", or ".join(ways),
     )
 
 

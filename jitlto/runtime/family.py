@@ -204,7 +204,7 @@ class KernelFamily:
                 group = {"entry": kernel.resolution.entry.key.group} if several else {}
                 yield group | dict(kernel.configuration)
 
-    def planner(self, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
+    def planner(self, /, entry: str | None = None, **configuration: object) -> Planner[Launcher]:
         """Return a planner, to which fragments and the caller's own device code can be added.
 
         Args:

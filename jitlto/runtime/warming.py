@@ -131,7 +131,8 @@ def family_jobs(
 
     Args:
         family: The family.
-        settings: Parameters and their allowed values, separated by commas; values of a repeated name add up.
+        settings: Parameters and their allowed values, separated by commas; values of a repeated name add up. The name
+            ``entry`` stands for entrypoints.
         targets: Target architectures; None stands for the current device.
 
     Raises:
@@ -146,7 +147,8 @@ def family_jobs(
         if not isinstance(kernel, enumeration.Kernel):
             continue
         # A parameter on which a kernel does not depend agrees with every value.
-        if any(kernel.configuration.get(name) not in (None, *values) for name, values in allowed.items()):
+        own = {"entry": kernel.resolution.entry.key.group, **kernel.configuration}
+        if any(own.get(name) not in (None, *values) for name, values in allowed.items()):
             continue
         if kernel.user_symbols:
             waiting += 1
@@ -165,11 +167,12 @@ def family_jobs(
 
 def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -> Mapping[str, set[str]]:
     allowed: dict[str, set[str]] = {}
+    known = {**family.parameters, "entry": family.entrypoints}
     for parameter, text in settings:
         # A comma may be part of a value, as in a template's arguments.
-        several = [text] if text in family.parameters.get(parameter, ()) else text.split(",")
+        several = [text] if text in known.get(parameter, ()) else text.split(",")
         for value in several:
-            spelled = normalize_configuration({parameter: value}, family.parameters, family.name)
+            spelled = normalize_configuration({parameter: value}, known, family.name)
             allowed.setdefault(parameter, set()).update(spelled.values())
     return allowed
 

@@ -171,6 +171,17 @@ def test_plan_says_what_a_kernel_is_made_of_and_links_it(mini_path: Path) -> Non
     assert found.returncode == 0
 
 
+def test_an_entrypoint_is_chosen_by_option_or_as_configurations_name_it(mini_path: Path) -> None:
+    base = ("--db", mini_path, "--arch", "sm_90")
+    ways = ((), ("entry=kern",), ("--entry", "kern"))
+    assert len({succeeds("plan", "mini", *TWICE, *way, *base, "--dump", "json") for way in ways}) == 1
+    succeeds("cache", "why", "mini", *TWICE, "entry=kern", *base)
+    fails(jitlto("plan", "mini", *TWICE, "entry=kren", *base), 1, "[plan-unknown-entrypoint]", "'kren'")
+    fails(jitlto("plan", "mini", *TWICE, "entry=kern", "--entry", "kren", *base), 2, "kern", "kren")
+    for name in ("arch", "self", "link_options"):
+        fails(jitlto("plan", "mini", *TWICE, f"{name}=1", *base), 1, "[plan-unknown-parameter]", f"'{name}'")
+
+
 def test_plan_dumps_json_ptx_and_cubin(mini_path: Path, tmp_path: Path) -> None:
     base = ("plan", "mini", *TWICE, "--db", mini_path, "--arch", "sm_90", "--dump")
     described = json.loads(jitlto(*base, "json").stdout)

@@ -150,6 +150,8 @@ def test_the_open_parameters_are_named_with_the_entrypoints_to_choose_from() -> 
     with raises(AmbiguousConfigurationError, "plan-ambiguous-entrypoint", "n (1, 2)", "mode (exact, fast)") as caught:
         resolve(index, {"data_type": "float", "veclen": "1", "metric": "l1", "t": "y"})
     assert "kern, other" in caught.value.what and "third" not in str(caught.value)
+    # Each entrypoint with its own open parameters.
+    assert caught.value.hint == "give entry=kern, or entry=other and mode (exact, fast); n (1, 2)"
 
 
 def test_open_parameters_of_several_functions_are_named_together() -> None:

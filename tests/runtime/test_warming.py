@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from jitlto.errors import JitltoError
+from jitlto.errors import JitltoError, UnknownValueError
 from jitlto.model.versions import Architecture
 from jitlto.runtime.cache_lookup import look_up
 from jitlto.runtime.family import KernelFamily
@@ -24,6 +24,9 @@ def test_settings_select_kernels_and_repeated_names_add_up(mini: KernelFamily) -
     assert count() == 4
     assert count(("data_type", "float")) == 2
     assert count(("data_type", "float,double")) == count(("data_type", "float"), ("data_type", "double")) == 4
+    assert count(("entry", "kern"), ("data_type", "float")) == 2
+    with raises(UnknownValueError, "plan-unknown-value", "'kern'"):
+        count(("entry", "kren"))
 
 
 def test_a_combination_of_values_that_no_kernel_has_is_an_error(
