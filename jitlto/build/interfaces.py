@@ -89,7 +89,8 @@ def _check_types(
 
     It does if nothing defines that, or another fragment of its group: a plan could then take that one instead. Another
     instance of a template is no mistake: callers may bring the one that is missing. In a family that this one uses, nor
-    is an overload that only others call.
+    is an overload that only others call. A fragment that also defines something required is accepted, unless one
+    fragment requires both.
     """
     required: dict[str, list[Fragment]] = defaultdict(list)
     for fragment in fragments:
@@ -102,15 +103,23 @@ def _check_types(
             alike[_instance(name)].append(name)
     for fragment in fragments:
         group = family.group(fragment.key.group)
-        if group is None or not group.interface or any(symbol.name in required for symbol in fragment.provides):
+        if group is None or not group.interface:
             continue
+        provided = {symbol.name for symbol in fragment.provides}
+        useful = provided & required.keys()
         for symbol in fragment.provides:
-            for name in alike.get(_instance(symbol.name), ()):
+            names = alike.get(_instance(symbol.name), ())
+            for name in names if provided.isdisjoint(names) else ():
                 is_own = fragment.key.family == family.name
                 others = [o for o in providers.get(name, ()) if is_own and o.key.group == group.name]
-                requirer = next((r for r in required[name] if agrees(r.key, dict(fragment.key.parameters))), None)
+                requirers = (r for r in required[name] if agrees(r.key, dict(fragment.key.parameters)))
+                requirer = next((r for r in requirers if not useful or _requires_any(r, useful)), None)
                 if requirer is not None and (others or name not in providers):
                     raise _mismatch(group.interface, fragment, symbol.name, requirer, name, others)
+
+
+def _requires_any(fragment: Fragment, names: set[str]) -> bool:
+    return any(symbol.name in names for symbol in fragment.requires)
 
 
 def _mismatch(
@@ -165,7 +174,8 @@ def _explain_contradiction(error: CompileError, rendered: RenderedSource, config
     contradiction, interface = _CONTRADICTION.search(error.log), rendered.group.interface
     if contradiction is None or not interface:
         return None
-    words = set(re.findall(r"\w+", error.log[contradiction.start() :]))
+    message, _, _ = error.log[contradiction.start() :].partition("\n\n")  # with the line of the source
+    words = set(re.findall(r"\w+", message))
     source = config.own_closure(rendered.source)
     for statement in re.findall(r"[^;{}]*;", _code(source.headers.get(os.path.normpath(interface), b""))):
         declared = _DECLARED.search(statement)

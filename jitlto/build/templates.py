@@ -110,7 +110,9 @@ def _iterate_keys(
         for name in group.key:
             if name not in combination:
                 what = f"no key parameter {name!r} in {describe_combination(combination)} of {group.matrix}"
-                hint = suggest(name, combination, "remove it from key, or add it to every branch of the matrix")
+                hint = "remove it from key, or add it to every branch of the matrix"
+                if near := suggest(name, combination):
+                    hint = f"{near} correct key or the matrix"
                 raise FamilyError(what, code="family-missing-key-parameter", where=where, hint=hint)
             value = combination[name]
             if value != value.strip() and (name, value) not in seen:

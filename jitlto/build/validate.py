@@ -198,10 +198,13 @@ def check_deprecated(family: FamilyRecord, keys: Iterable[FragmentKey], where: s
                 values[name].add(value)
     for each in family.deprecated:
         wanted = each.use or each.value
-        if wanted not in values[each.parameter]:
+        if wanted not in values.get(each.parameter, ()):
             what = f"deprecated value {each.parameter}={each.value}: no fragment has {each.parameter}={wanted}"
-            known = ", ".join(sorted(values[each.parameter])) or "none"
-            hint = suggest(wanted, values[each.parameter], f"the values of {each.parameter} are {known}")
+            if each.parameter in values:
+                known = values[each.parameter]
+                hint = suggest(wanted, known, f"the values of {each.parameter} are {', '.join(sorted(known))}")
+            else:
+                hint = suggest(each.parameter, values, f"the parameters are {', '.join(sorted(values)) or 'none'}")
             raise FamilyError(what, code="family-deprecated", where=where, hint=hint)
 
 

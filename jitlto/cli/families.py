@@ -67,9 +67,7 @@ def find_family(text: str, database: Path | None) -> KernelFamily:
     return load(name, database)
 
 
-def find_planner(
-    name: str, database: Path | None, entry: str | None, settings: Iterable[str]
-) -> Planner[Launcher]:
+def find_planner(name: str, database: Path | None, entry: str | None, settings: Iterable[str]) -> Planner[Launcher]:
     """Return a planner for ``NAME=VALUE`` settings, of which ``entry=GROUP`` is the same as the option ``--entry``.
 
     Raises:

@@ -185,6 +185,8 @@ def parse_architectures(table: TomlTable, archs: Iterable[str] | Literal["auto"]
     """Parse and sort the key ``archs``; for ``auto``, return the base that is always among them."""
     if archs == "auto":
         return (_BASE,)
+    if "auto" in archs:
+        raise table.error("invalid archs: 'auto' is not an architecture", 'write archs = "auto", without a list')
     try:
         parsed = sorted({Architecture.parse(arch) for arch in archs})
     except JitltoError as error:
@@ -290,6 +292,9 @@ def _uses(
             raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', case="use")
         path = Path(os.path.normpath(table.path.parent / given))
         path = path / "family.toml" if path.is_dir() else path
+        if not path.exists():
+            hint = f'give the path of its family.toml, such as "../{used}/family.toml"'
+            raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
         if os.path.realpath(path) in users:
             raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
         family = _load(path, users)
@@ -402,5 +407,7 @@ def _find_file(table: TomlTable, key: str, name: str | None, folder: str) -> Pat
     for path in candidates:
         if os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
             return path
-    hint = "looked for " + " and ".join(str(path) for path in candidates)
+    below = project_root(table.path) / folder
+    near = suggest(name, [str(path.relative_to(below)) for path in below.rglob("*")])
+    hint = f"{near} looked for {' and '.join(map(str, candidates))}".strip()
     raise table.error(f"{key} {name!r} does not exist", hint, case="missing-file")

@@ -78,10 +78,13 @@ class TomlTable:
             key = place.rstrip("`")
         if what.startswith("Invalid enum value"):
             hints = get_type_hints(kind)[key]
-            choices = [c for part in (hints, *get_args(hints)) if get_origin(part) is Literal for c in get_args(part)]
+            parts = (hints, *get_args(hints))
+            choices = [f'"{c}"' for part in parts if get_origin(part) is Literal for c in get_args(part)]
+            choices += [f'a list: ["{self.values[key]}"]' for part in parts if get_origin(part) is tuple]
             raise self.error(f"invalid {key} {self.values[key]!r}", f"write {' or '.join(choices)}")
         what = re.sub(r"`(\w+)[^`]*`", lambda match: _TYPES.get(match[1], match[1]), what)
-        raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}")
+        quote = what.startswith("Expected a string, got a") and what.endswith(("integer", "float", "boolean"))
+        raise self.error(f"invalid {key}: {what[:1].lower()}{what[1:]}", "write it in quotes" if quote else None)
 
     def error(self, what: str, hint: str | None = None, *, case: str = "invalid-value") -> JitltoError:
         """Return an error that names the file and this table; its code is the class's and the case."""

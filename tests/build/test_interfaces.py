@@ -174,6 +174,29 @@ def test_also_beside_a_definition_of_the_right_one(build_family: BuildFamily) ->
 
 
 @pytest.mark.slow
+def test_also_beside_another_function_of_the_interface_that_is_right(build_family: BuildFamily) -> None:
+    files = family(f"{FLOAT}\n__device__ float zero();", f"{FINE}\n__device__ float zero() {{ return 0; }}")
+    files["kern.cu.jinja"] = files["kern.cu.jinja"].replace("(*x)", "(*x) + zero()")
+    files |= {"activation.json": '{"name": ["relu", "twice"]}'}
+    right, wrong = (
+        "__device__ float zero() { return 1; }",
+        "__device__ float activation(float x, int) { return 2 * x; }",
+    )
+    overload = "__device__ float activation(float x) { return 2 * x; }"
+    with raises(BuildError, "build-interface-mismatch", "activation(float, int)", "act/activation[name=twice]"):
+        build_family(files | {"twice.cuh": f"{right}\n{wrong}\n"})
+    assert build_family(files | {"twice.cuh": f"{right}\n{wrong}\n{overload}\n"}).advice == ()
+
+
+@pytest.mark.slow
+def test_the_hint_names_the_function_that_contradicts_and_no_other(build_family: BuildFamily) -> None:
+    files = family(f"{FLOAT}\n__device__ float zero();", f"{FINE}\n__device__ int zero() {{ return 0; }}")
+    with raises(CompileError, "compile", hint="int zero()") as caught:
+        build_family(files)
+    assert "activation(float" not in str(caught.value.hint)
+
+
+@pytest.mark.slow
 def test_another_instance_of_a_template_is_not(build_family: BuildFamily) -> None:
     instance = "template __device__ int activation<int>(int);"
     report = build_family(family(TEMPLATE, TEMPLATE[:-1] + " { return x; }", instance=instance))

@@ -83,6 +83,8 @@ def test_a_placeholder_of_cmake_in_jinja_is_an_error_where_it_stands(tmp_path: P
     names = ["@data_type@", "group kern", "data_type=float", 'syntax = "cmake"']
     text = '// @data_type@\nauto text = "@data_type@";\n\nusing T = @data_type@;\n'
     failure(tmp_path, "render-placeholder", *names, where="kern.cu.jinja:4", kern__cu__jinja=text)
+    text = '// one\n# include "@data_type@.cuh"\n'
+    failure(tmp_path, "render-placeholder", "@data_type@", where="kern.cu.jinja:2", kern__cu__jinja=text)
     files = {"kern__cu__jinja": "\n{% include 'part.jinja' %}\n", "part__jinja": "int i;\n@name@ j;\n"}
     failure(tmp_path, "render-placeholder", "@name@", where="part.jinja:2", **files)
 

@@ -127,7 +127,7 @@ def test_what_a_process_notes_for_the_next_tells_of_deprecated_values(renamed: K
     ("deprecated", "code", "names", "hint"),
     [
         ('[deprecated.op_name]\ntwice = "doubleit"\n', "family-deprecated", ["twice", "doubleit"], "double_it"),
-        ('[deprecated.op_nam]\ntwice = "double_it"\n', "family-deprecated", ["op_nam"], "none"),
+        ('[deprecated.op_nam]\ntwice = "double_it"\n', "family-deprecated", ["op_nam"], "'op_name'"),
         ('[deprecated.op_name.twice]\nmessage = "gone"\n', "family-deprecated", ["op_name=twice"], "double_it"),
         ("[deprecated.op_name.twice]\n", "family-deprecated", ["op_name=twice"], "use"),
         ('[deprecated.op_name]\ntwice = {ues = "x"}\n', "family-unknown-key", ["'ues'"], "'use'"),

@@ -115,7 +115,16 @@ MISTAKES = [
     ('name = "mini"', 'name = "mini"\nstd = 17', "family", "invalid-value", "std", None),
     ('name = "mini"', 'name = "mini"\nstd = 1979-05-27', "family", "invalid-value", "std", None),
     ('name = "mini"', 'name = "mini"\narchs = []', "family", "invalid-value", "archs", "75"),
-    ('name = "mini"', 'name = "mini"\narchs = [75]', "family", "invalid-value", "archs[0]", None),
+    ('name = "mini"', 'name = "mini"\narchs = [75]', "family", "invalid-value", "archs[0]", "quotes"),
+    (
+        'name = "mini"',
+        'name = "mini"\narchs = "90"',
+        "family",
+        "invalid-value",
+        "archs '90'",
+        '"auto" or a list: ["90"]',
+    ),
+    ('name = "mini"', 'name = "mini"\narchs = ["auto"]', "family", "invalid-value", "'auto'", 'archs = "auto"'),
     ('name = "mini"', 'name = "mini"\narchs = ["sm_x"]', "family", "invalid-value", "'sm_x'", "sm_90"),
     (
         'name = "mini"',
@@ -123,11 +132,18 @@ MISTAKES = [
         "family",
         "invalid-value",
         "toolchain 'gcc'",
-        "nvrtc or nvcc",
+        '"nvrtc" or "nvcc"',
     ),
     ('name = "mini"', 'name = "mini"\nimages = ["ptx"]', "family", "invalid-value", "images ['ptx']", "ltoir"),
     ('name = "mini"', 'name = "mini"\nimages = ["sass"]', "family", "invalid-value", "images ['sass']", "ltoir"),
-    ('name = "mini"', 'name = "mini"\nsyntax = "mako"', "family", "invalid-value", "syntax 'mako'", "jinja or cmake"),
+    (
+        'name = "mini"',
+        'name = "mini"\nsyntax = "mako"',
+        "family",
+        "invalid-value",
+        "syntax 'mako'",
+        '"jinja" or "cmake"',
+    ),
     ("[entrypoint.kern]", "[device.kern]", "device.kern", "unknown-key", "params", None),
     ("[entrypoint.kern]", '["entrypoint"."a b"]', "entrypoint.a b", "invalid-value", "'a b'", None),
     ("[entrypoint.kern]", "[entrypont.kern]", "", "unknown-key", "'entrypont'", "did you mean 'entrypoint'?"),
@@ -185,6 +201,16 @@ def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) ->
         declaration.load_family(path)
     assert str(path.parent / "no.json") in str(caught.value.hint)
     assert str(tmp_path / "matrices" / "no.json") in str(caught.value.hint)
+    (tmp_path / "matrices" / "mini").mkdir(parents=True)
+    (tmp_path / "matrices" / "mini" / "no.json").touch()
+    with raises(FamilyError, "family-missing-file", hint="did you mean 'mini/no.json'?"):
+        declaration.load_family(path)
+
+
+def test_a_used_family_that_does_not_exist_is_an_error_of_the_family_that_uses_it(tmp_path: Path) -> None:
+    path = write_family(tmp_path, MINI | {"family.toml": TOML + '[use]\ncommon = "../comon"\n'})
+    with raises(FamilyError, "family-missing-file", "common", "comon", where=f"{path} [use]"):
+        declaration.load_family(path)
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,8 @@ def _parse(text: str, name: str, lenient: bool) -> object:
             line = text.count("\n", 0, comma)
             what, hint = "trailing comma", "remove it: in JSON none follows the last member or element"
             place = f":{line + 1}:{comma - text.rfind(chr(10), 0, comma)}"
+        elif text.startswith(("//", "/*", "#"), why.pos):
+            hint = "remove the comment: JSON has none"
         raise error(f"invalid JSON: {what}", hint, place=place) from why
     except RecursionError as why:
         hint = "flatten arrays within arrays, and objects within objects"

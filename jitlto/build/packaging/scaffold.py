@@ -8,6 +8,7 @@ the same name, and the family's own files those of the sample.
 from __future__ import annotations
 
 import keyword
+import os.path
 import re
 import shutil
 import sys
@@ -58,7 +59,8 @@ def write_package(name: str, directory: Path, cuda: int, family: Path | None = N
             is in a place that a project does not have.
         FamilyError: If the declaration of the family is invalid.
     """
-    declared = declaration.load_family(family) if family else None
+    # Without "..", which would hide that a file is below a directory.
+    declared = declaration.load_family(Path(os.path.normpath(family.absolute()))) if family else None
     sources = place_sources(declared) if declared else {}
     # A newer CUDA links what an older one has compiled (as PTX across majors), but not vice versa.
     majors = [major for major in _CUDA_MAJORS if major >= cuda]
@@ -72,7 +74,7 @@ def write_package(name: str, directory: Path, cuda: int, family: Path | None = N
         "either": " or ".join(f"`cu{major}`" for major in majors),
     }
     values["family"] = declared.name if declared else values["package"]
-    values["folder"] = declared.path.absolute().parent.name if declared else values["package"]
+    values["folder"] = declared.path.parent.name if declared else values["package"]
     try:
         files.check_path(directory)
         if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):

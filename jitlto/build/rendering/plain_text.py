@@ -17,6 +17,7 @@ _TOKEN = re.compile(
 )
 
 _PLACEHOLDER = re.compile(r"@[A-Za-z_]\w*@")
+_INCLUDE = re.compile(r"[ \t]*#[ \t]*include[ \t]*")
 
 
 def digest(text: str) -> str:
@@ -25,10 +26,20 @@ def digest(text: str) -> str:
 
 
 def find_placeholder(text: str) -> tuple[str, int] | None:
-    """Return the first CMake placeholder of a source, ``@name@``, and its line; comments and literals do not count."""
+    """Return the first CMake placeholder of a source, ``@name@``, and its line.
+
+    Comments and literals do not count, but names of headers do.
+    """
     if not _PLACEHOLDER.search(text):  # as in nearly all
         return None
-    code = _TOKEN.sub(lambda match: "\n" * match[0].count("\n") or " ", text)
+
+    def blank(match: re.Match[str]) -> str:
+        begin = text.rfind("\n", 0, match.start()) + 1
+        if match["kept"] is not None and _INCLUDE.fullmatch(text, begin, match.start()):
+            return match[0]
+        return "\n" * match[0].count("\n") or " "
+
+    code = _TOKEN.sub(blank, text)
     found = _PLACEHOLDER.search(code)
     return (found[0], code.count("\n", 0, found.start()) + 1) if found else None
 

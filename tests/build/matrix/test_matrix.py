@@ -380,6 +380,12 @@ def test_a_trailing_comma_is_named_with_its_place(tmp_path: Path, content: str, 
         matrix.load_matrix(written(tmp_path, content))
 
 
+@pytest.mark.parametrize("comment", ["// types", "/* types */", "# types"])
+def test_a_comment_is_named(tmp_path: Path, comment: str) -> None:
+    with raises(MatrixError, "matrix-not-json", where=":1:2", hint="comment"):
+        matrix.load_matrix(written(tmp_path, f'{{{comment}\n"a": "x"}}'))
+
+
 @pytest.mark.parametrize("lenient", [False, True])
 @pytest.mark.parametrize(
     ("content", "place", "code"),

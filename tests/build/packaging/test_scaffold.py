@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import keyword
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -141,6 +143,18 @@ def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place:
     copied = {path.name for path in (tmp_path / "new").rglob("*") if path.is_file()}
     assert not copied & {"square.cuh", "map_kernel.json"}
     assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
+
+
+def test_an_existing_family_may_be_given_by_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = tmp_path / "fragments" / "search"
+    for folder in ("fragments", "matrices", "templates"):
+        shutil.copytree(ROOT / folder / "search", tmp_path / folder / "search")
+    (tmp_path / "elsewhere").mkdir()
+    for number, (place, path) in enumerate([(family, "."), (family, "../search"), (tmp_path / "elsewhere", family)]):
+        monkeypatch.chdir(place)
+        path = os.path.relpath(path)
+        scaffold.write_package("my-kernels", tmp_path / f"new{number}", 12, Path(path) / "family.toml")
+        assert (tmp_path / f"new{number}" / "matrices" / "search" / "apply_filter.json").is_file()
 
 
 def test_a_family_with_headers_elsewhere_is_refused(tmp_path: Path) -> None:
