@@ -99,7 +99,8 @@ class RenderedFamilies:
 
     def toolchain_identities(self) -> dict[str, str]:
         """The identity of each family's compiler."""
-        return {request.key.family: request.config.toolchain.identity for request in self.requests}
+        configs = {request.key.family: request.config for request in self.requests}
+        return {family: config.toolchain.identify(config.images) for family, config in configs.items()}
 
     def shard_items(self, recorded: Mapping[str, int]) -> list[shards.ShardItem]:
         """Each fragment with its compile and cost, for balancing with :mod:`~jitlto.build.shards`.

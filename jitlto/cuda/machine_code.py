@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
+from jitlto.model.elf import PROGBITS, read_sections
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 
 _INSTRUCTION = 16  # bytes, since compute capability 7.0
 _NOP = 0x918  # the low 12 bits
 _ENTRY = "jitlto_refers"
-_PROGBITS = 1
 _SOME = "16"  # bytes of an array whose size is left open
 
 
@@ -85,24 +85,18 @@ def _declare(symbol: Symbol) -> str:
 
 
 def _parameter(layout: str, name: str) -> str:
-    size, _, alignment = layout.partition("@")
-    if not alignment and size in ("4", "8"):
-        return f".param .b{8 * int(size)} {name}"
-    return f".param .align {alignment or size} .b8 {name}[{size}]"
+    if not layout.startswith("b"):
+        return f".param .b{8 * int(layout)} {name}"
+    return f".param .align 16 .b8 {name}[{layout[1:]}]"  # nvJitLink does not compare alignments
 
 
 def _read_code(cubin: bytes) -> dict[str, bytes]:
     """Return the machine code of each function of a cubin."""
-    (offset,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count, names = struct.unpack_from("<HHH", cubin, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQII", cubin, offset + number * size) for number in range(count)]
-    strings = sections[names][4]
-    code = {}
-    for name, kind, _, _, start, length, _, _ in sections:
-        title = cubin[strings + name : cubin.index(b"\0", strings + name)].decode("utf-8", "replace")
-        if kind == _PROGBITS and title.startswith(".text."):
-            code[title.removeprefix(".text.")] = cubin[start : start + length]
-    return code
+    return {
+        section.name.removeprefix(".text."): section.data
+        for section in read_sections(cubin)
+        if section.kind == PROGBITS and section.name.startswith(".text.")
+    }
 
 
 def _count(code: bytes) -> int:

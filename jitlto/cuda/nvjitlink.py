@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from functools import cache
@@ -14,6 +13,7 @@ from msgspec import Struct
 
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target
+from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_symbols
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -58,9 +58,8 @@ _OTHER_ARCHITECTURE = (
     "future architecture",
     "SM version specified by .target is higher",
 )
-# Of a cubin, which is an ELF-64 file, little endian; the last type of a symbol is NVIDIA's own, for variables.
-_SYMTAB, _UNDEFINED = 2, 0
-_OBJECT, _FUNCTION, _CUDA_OBJECT = 1, 2, 13
+#: The beginnings of ptxas's own symbols: .nv.reservedSmem.offset0 and the like, and unified function and data tables.
+PTXAS_SYMBOLS = (".", "__UFT", "__UDT", "__cuda_sm")
 
 
 @cache
@@ -101,7 +100,14 @@ def find_installed(packages: Iterable[str]) -> str | None:
     return path if any(Path(path).is_relative_to(place) for place in packages) else None
 
 
-def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str], *, ptx: bool = False) -> Linked:
+def link(
+    inputs: Sequence[LinkInput],
+    target: Architecture,
+    flags: Sequence[str],
+    *,
+    ptx: bool = False,
+    relocatable: bool = False,
+) -> Linked:
     """Link inputs for an architecture.
 
     Args:
@@ -110,6 +116,8 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         flags: Further flags of nvJitLink.
         ptx: Return the PTX that link-time optimisation makes, not the cubin; all inputs must be LTO-IR. Undefined
             symbols are no error then: they stay ``.extern``.
+        relocatable: Return a cubin that could be linked with others, with all functions and undefined symbols. Since
+            nvJitLink 13.0.
 
     Raises:
         UnresolvedSymbolError: If no input defines a function or variable. (nvJitLink only warns about a missing
@@ -122,7 +130,7 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
     check_target(target, linker)
     from cuda.bindings import nvjitlink  # imported lazily: `version` reports its absence
 
-    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else [])]
+    options = [f"-arch={target.sm}", *flags, *(["-ptx"] if ptx else []), *(["-r"] if relocatable else [])]
     try:
         handle = nvjitlink.create(len(options), options)
     except nvjitlink.nvJitLinkError as error:
@@ -142,8 +150,9 @@ def link(inputs: Sequence[LinkInput], target: Architecture, flags: Sequence[str]
         nvjitlink.destroy(handle)
     if ptx:
         return Linked(bytes(buffer).rstrip(b"\0"), log)
-    # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
-    _check_none_undefined(find_undefined(bytes(buffer)), log)
+    if not relocatable:
+        # After a link that failed in ptxas, nvJitLink lets undefined functions pass (seen in 12.9 and 13.5).
+        _check_none_undefined(find_undefined(bytes(buffer)), log)
     return Linked(bytes(buffer), log)
 
 
@@ -218,27 +227,12 @@ def find_undefined(cubin: bytes) -> list[str]:
         LinkError: If it cannot be read as one.
     """
     try:
-        return _undefined(cubin)
-    except (struct.error, ValueError, IndexError, OverflowError) as error:
+        symbols = read_symbols(cubin)
+    except ValueError as error:
         what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
         raise LinkError(what, code="link-invalid-cubin", hint=hint) from error
-
-
-def _undefined(cubin: bytes) -> list[str]:
-    (offset,) = struct.unpack_from("<Q", cubin, 0x28)
-    size, count = struct.unpack_from("<HH", cubin, 0x3A)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, offset + number * size) for number in range(count)]
-    names = set()
-    for _, kind, _, _, start, length, strings, _, _, _ in sections:
-        if kind != _SYMTAB:
-            continue
-        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", cubin[start : start + length]):
-            if section == _UNDEFINED and info & 0xF in (_OBJECT, _FUNCTION, _CUDA_OBJECT):
-                begin = sections[strings][4] + name
-                names.add(cubin[begin : cubin.index(b"\0", begin)].decode("utf-8", "replace"))
-    # ptxas's own: .nv.reservedSmem.offset0 and the like, and the unified function and data tables.
-    own = (".", "__UFT", "__UDT")
-    return sorted(name for name in names if not name.startswith(own) and not is_toolkit_symbol(name))
+    names = {s.name for s in symbols if not s.is_defined and s.kind in (OBJECT, FUNCTION, CUDA_OBJECT)}
+    return sorted(name for name in names if not name.startswith(PTXAS_SYMBOLS) and not is_toolkit_symbol(name))
 
 
 def _check_duplicates(inputs: Sequence[LinkInput]) -> None:

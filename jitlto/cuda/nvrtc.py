@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from jitlto.cuda import toolkit
+from jitlto.cuda import ltoir_symbols, toolkit
 from jitlto.cuda.diagnostics import find_further_header, find_hint, make_source_error
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.header_search import HeaderSearch
@@ -59,7 +59,7 @@ class Compiled:
     Args:
         ltoir: Bare LTO-IR, not in a fatbin.
         ptx: Relocatable PTX for the lowest architecture; empty if it was not requested.
-        module: The same, or code that is optimised less, parsed.
+        module: The same, or what is known of the LTO-IR.
         version: NVRTC's.
         warnings: The compiler's log.
         identity: SHA-256 of everything that it was made from. NVRTC writes the working directory into LTO-IR, so equal
@@ -88,7 +88,8 @@ def compile_source(
         source: With all its headers.
         architectures: At least one.
         options: Further compiler options, e.g. ``--std=c++17``.
-        ptx: Whether to make PTX to keep. Without it symbols are read from code that takes less time to make.
+        ptx: Whether to make PTX to keep. Without it nvJitLink reads the symbols from the LTO-IR where it can, see
+            :mod:`jitlto.cuda.ltoir_symbols`, and otherwise they are read from code that takes less time to make.
         run: Used instead of :func:`run_step`.
 
     Raises:
@@ -104,14 +105,15 @@ def compile_source(
 
     outputs = run_all("ltoir")
     ltoir = {a: output.data for a, output in zip(ordered, outputs, strict=True)}
-    if ptx or version < _FAST_COMPILE:
-        texts = run_all("ptx")
-    else:
+    texts: list[Output] = []
+    modules = None if ptx else ltoir_symbols.read_modules(ltoir, version)
+    if modules is None:
         try:
-            texts = run_all("symbols")
-        except CompileError:  # the author's options contain that one
+            texts = run_all("ptx" if ptx or version < _FAST_COMPILE else "symbols")
+        except CompileError:  # the author's options contain that of the step
             texts = run_all("ptx")
-    module = merge_modules(ordered, [parse_ptx(text.data.decode()) for text in texts])
+        modules = [parse_ptx(text.data.decode()) for text in texts]
+    module = merge_modules(ordered, modules)
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
     identity = hashlib.sha256("\0".join(made_from).encode()).hexdigest()
     return Compiled(ltoir, texts[0].data.decode() if ptx else "", module, version, outputs[0].log, identity)

@@ -116,8 +116,9 @@ class Symbol(Struct, frozen=True, order=True):
     Args:
         name: The mangled name, as the linker sees it.
         kind: Function, kernel or variable.
-        layout: Sizes and alignments in bytes, as the compiler's PTX gives them: ``(4)(4,12@4)`` for a function (result,
-            then parameters), ``const 16@4`` for a variable; ``?`` for a size the declaration leaves open.
+        layout: Sizes in bytes: ``(4)(4,b12)`` for a function (result, then parameters; ``b`` for a structure passed by
+            value), as nvJitLink compares them; size and alignment, ``const 16@4``, for a variable; ``?`` for a size
+            that the declaration leaves open.
         weak: Whether a kernel may have several definitions, of which the linker keeps one.
     """
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import Symbol, SymbolKind
@@ -169,9 +170,10 @@ def _statements(text: str) -> list[tuple[str, str | None]]:
 def _declaration(head: str, body: str | None) -> Declaration | None:
     if match := _FUNCTION.match(head):
         linkage, keyword, result, name, parameters = match.groups()
-        sizes = _parameters(parameters)
-        layout = "".join(f"({','.join(map(_layout, _parameters(part)))})" for part in (result, parameters))
+        taken = _parameters(parameters)
+        layout = "".join(f"({','.join(map(_layout, part))})" for part in (_parameters(result), taken))
         kind = SymbolKind.KERNEL if keyword == "entry" else SymbolKind.FUNCTION
+        sizes = tuple((each.size, each.alignment) for each in taken)
         return Declaration(name, linkage or "", kind, "", layout, sizes, body or "", body is not None)
     if match := _VARIABLE.match(head):
         linkage, space, align, vector, _, bits, name, dimensions = match.groups()
@@ -187,16 +189,22 @@ def _declaration(head: str, body: str | None) -> Declaration | None:
     return None
 
 
-def _parameters(text: str | None) -> tuple[tuple[int, int], ...]:
-    sizes = []
+class _Parameter(NamedTuple):
+    size: int
+    alignment: int
+    is_array: bool
+
+
+def _parameters(text: str | None) -> list[_Parameter]:
+    parameters = []
     for part in (text or "").split(","):
         if match := _PARAMETER.search(part.strip()):
             align, vector, _, bits, _, count = match.groups()
             element = int(bits or 64) // 8 * int(vector or 1)
-            sizes.append((element * int(count or 1), int(align or element)))
-    return tuple(sizes)
+            size = element if count is None else element * int(count or 0)  # that of variable arguments is left open
+            parameters.append(_Parameter(size, int(align or element), count is not None))
+    return parameters
 
 
-def _layout(size_and_alignment: tuple[int, int]) -> str:
-    size, alignment = size_and_alignment
-    return str(size) if size == alignment else f"{size}@{alignment}"
+def _layout(parameter: _Parameter) -> str:
+    return f"b{parameter.size}" if parameter.is_array else str(parameter.size)

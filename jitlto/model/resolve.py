@@ -125,8 +125,8 @@ def agrees(key: FragmentKey, configuration: Mapping[str, str]) -> bool:
 def is_compatible(required: Symbol, provided: Symbol) -> bool:
     """Return whether ``provided``, a definition, can stand for a declaration, as far as sizes and alignments tell.
 
-    Layouts give the number of bytes passed and their alignment, not their meaning: ``int`` and ``float`` look
-    alike. A declaration may leave an array's size open and ask for less alignment than the definition has.
+    Layouts give the number of bytes passed, not their meaning: ``int`` and ``float`` look alike. The declaration of a
+    variable may leave an array's size open and ask for less alignment than the definition has.
     """
     if (required.kind is SymbolKind.VARIABLE) != (provided.kind is SymbolKind.VARIABLE):
         return False

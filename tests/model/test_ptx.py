@@ -79,7 +79,7 @@ def test_what_a_module_provides(module: Callable[[], Module]) -> None:
         ("wide", SymbolKind.VARIABLE, "global 16@16", False),
         ("_Z8providedfxPK3Pod", SymbolKind.FUNCTION, "(4)(4,8,8)", False),
         ("_Z7genericIiET_S0_", SymbolKind.FUNCTION, "(4)(4)", True),
-        ("_Z4kernPf3Pod4Wide5ThreecS1_", SymbolKind.KERNEL, "()(8,8@4,16,12@4,1,16)", False),
+        ("_Z4kernPf3Pod4Wide5ThreecS1_", SymbolKind.KERNEL, "()(8,b8,b16,b12,1,b16)", False),
     }
 
 
@@ -88,7 +88,7 @@ def test_what_a_module_requires(module: Callable[[], Module]) -> None:
     requires = module().requires
     assert {(s.name, s.kind, s.layout) for s in requires} == {
         ("_Z8requiredf", SymbolKind.FUNCTION, "(4)(4)"),
-        ("_Z5shape3Pod4Wide5Threec", SymbolKind.FUNCTION, "(12@4)(8@4,16,12@4,4)"),
+        ("_Z5shape3Pod4Wide5Threec", SymbolKind.FUNCTION, "(b12)(b8,b16,b12,4)"),
         ("plain", SymbolKind.FUNCTION, "()(4)"),
         ("far", SymbolKind.VARIABLE, "global 4@4"),
         ("table", SymbolKind.VARIABLE, "const ?@4"),

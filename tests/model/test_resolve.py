@@ -582,7 +582,7 @@ variables = st.builds(
 functions = st.builds(
     lambda result, parameters: Symbol("f", SymbolKind.FUNCTION, f"({result})({parameters})"),
     st.sampled_from(["", "4", "8"]),
-    st.sampled_from(["", "4", "4,8", "12@4"]),
+    st.sampled_from(["", "4", "4,8", "b12"]),
 )
 
 

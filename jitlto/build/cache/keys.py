@@ -95,7 +95,7 @@ class CompileConfig:
             "options": " ".join(self.options),
             "architectures": " ".join([*map(str, self.architectures), *self._added()]),
             "images": " ".join(self.images),
-            "compiler": self.toolchain.identity,
+            "compiler": self.toolchain.identify(self.images),
         }
 
     def _added(self) -> list[str]:

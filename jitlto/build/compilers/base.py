@@ -28,7 +28,7 @@ class CompileJob:
     """One source to compile, and how."""
 
     toolchain: str  # nvrtc or nvcc
-    identity: str  # of the client's compiler; a worker with a different one rejects the job
+    identity: str  # of the client's compiler for these images; a worker with a different one rejects the job
     source: Source
     architectures: tuple[Architecture, ...]  # at least one, sorted
     options: tuple[str, ...]
@@ -93,6 +93,10 @@ class Toolchain(Protocol):
     @property
     def identity(self) -> str:
         """Everything that may change its output: version, build, and the host compiler if one is used. No paths."""
+        ...
+
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        """Return the identity, with that of any other library that these images need."""
         ...
 
     def header_roots(self) -> Sequence[Path]:

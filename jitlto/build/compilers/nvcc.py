@@ -109,6 +109,10 @@ class Compiler:
         self._search = SearchPath(self._roots, host_directories(verbose))
         self._hashes: dict[str, str | None] = {}
 
+    def identify(self, images: Sequence[ImageKind]) -> str:  # noqa: ARG002 - it needs nothing else for any of them
+        """The identity."""
+        return self.identity
+
     def header_roots(self) -> Sequence[Path]:
         """Empty, because nvcc finds the headers of the toolkit and the host itself."""
         return []

@@ -11,7 +11,7 @@ from pathlib import Path
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.header_trace import TRACES_HEADERS, traced_headers
 from jitlto.build.compilers.snapshot import Snapshots
-from jitlto.cuda import nvfatbin, nvrtc, toolkit
+from jitlto.cuda import ltoir_symbols, nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
 from jitlto.errors import CompileError
 from jitlto.model import kernel_probe
@@ -42,6 +42,11 @@ class Compiler:
     def identity(self) -> str:
         """The release and the build id of the library."""
         return f"nvrtc {self.version} {toolkit.build_id('nvrtc')}"
+
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        """The identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers of kernels."""
+        reads = ImageKind.PTX not in images and ltoir_symbols.can_read(self.version)
+        return f"{self.identity} with nvJitLink" if reads else self.identity
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's and CCCL's headers."""

@@ -84,7 +84,7 @@ class CompileRequest:
         """The job that compiles the source, with all headers that the compiler may find."""
         config, tool = self.config, self.config.toolchain
         how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identity, source, *how, sharers, self.probe(), tests)
+        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
 
     def find(self, cache: Cache) -> CompiledSource | None:
         """The compiled source, if the cache has it."""

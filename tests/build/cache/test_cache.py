@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,9 @@ class Fake:
     """A toolchain that finds no header by itself."""
 
     name, version, identity = "fake", Version(1, 0), "fake 1.0"
+
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        return self.identity
 
     def header_roots(self) -> list[Path]:
         return []

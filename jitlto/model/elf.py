@@ -1,0 +1,96 @@
+"""Reader for the ELF-64 files that nvJitLink makes: sections, and symbols with their prototypes.
+
+Source: System V ABI, chapters «Object Files» and «Symbol Table». NVIDIA's own: symbols of type 13 are variables, bits
+of a symbol's ``other`` mark kernels and state spaces, and the section ``.nv.prototype`` pairs symbols with texts such
+as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for none, ``i`` for 4 bytes, ``l`` for 8 and
+``bN`` for a structure of N.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+#: Types of sections: code and data, and a table of symbols.
+PROGBITS, SYMTAB = 1, 2
+#: Types of symbols; the last is NVIDIA's, for variables.
+OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
+_LOCAL, _WEAK = 0, 2
+_KERNEL = 0x10
+_SPACES = {0x20: "global", 0x40: "shared", 0x80: "const"}
+_HEADER = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_MALFORMED = (struct.error, ValueError, IndexError, OverflowError)
+
+
+class ElfSection(NamedTuple):
+    """A section: its name, type and content, and the number of the section that it refers to."""
+
+    name: str
+    kind: int
+    data: bytes
+    link: int
+
+
+class ElfSymbol(NamedTuple):
+    """A symbol of the table ``.symtab``; functions have a prototype, variables a state space and a size in bytes."""
+
+    name: str
+    kind: int
+    is_local: bool
+    is_weak: bool
+    is_defined: bool
+    is_kernel: bool
+    prototype: str
+    space: str
+    size: int
+
+
+def read_sections(data: bytes) -> list[ElfSection]:
+    """Return the sections of a file.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    try:
+        (offset,) = struct.unpack_from("<Q", data, 0x28)
+        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+        headers = [_HEADER.unpack_from(data, offset + number * size) for number in range(count)]
+        strings = _content(data, headers[names])
+        return [
+            ElfSection(_text(strings, header[0]), header[1], _content(data, header), header[6]) for header in headers
+        ]
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
+
+
+def read_symbols(data: bytes) -> list[ElfSymbol]:
+    """Return the symbols of a file, those of sections among them.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
+    sections = read_sections(data)
+    symbols = []
+    try:
+        for table in (section for section in sections if section.kind == SYMTAB):
+            strings = sections[table.link].data
+            pairs = next((each.data for each in sections if each.name == ".nv.prototype"), b"")
+            prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
+            for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
+                binding, prototype = info >> 4, prototypes.get(number, "")
+                kind, bits = info & 0xF, (binding == _LOCAL, binding == _WEAK, section != 0)
+                is_kernel = kind == FUNCTION and bool(other & _KERNEL)
+                space = "" if kind == FUNCTION else _SPACES.get(other & 0xE0, "")
+                symbols.append(ElfSymbol(_text(strings, name), kind, *bits, is_kernel, prototype, space, size))
+    except _MALFORMED as error:
+        raise ValueError(f"malformed ELF file: {error}") from error
+    return symbols
+
+
+def _content(data: bytes, header: tuple[int, ...]) -> bytes:
+    return data[header[4] : header[4] + header[5]]
+
+
+def _text(strings: bytes, start: int) -> str:
+    return strings[start : strings.index(b"\0", start)].decode("utf-8", "replace")
