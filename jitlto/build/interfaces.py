@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.interface_macros import lines_of
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Symbol
+from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import agrees
 
@@ -41,12 +42,14 @@ def check_interfaces(
     """Check that types are the same on both sides of every interface, which names and layouts alone do not show.
 
     Args:
-        includes: The headers that the source of each fragment includes, in no ``#if``. The requirements of others are
+        includes: The headers that the source of each fragment includes, in no ``#if``, and the macros before them
+            (:class:`~jitlto.build.interface_macros.InterfaceMacros`). The requirements of others are
             not checked: they are of complete databases, and were checked when these were built.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface or of an interface that it does not
-            include, or defines a function of other types than its interface declares.
+            include, or defines a function of other types than its interface declares; or the two sides of an interface
+            define another macro before it.
     """
     providers: dict[str, list[Fragment]] = defaultdict(list)
     one_by_group: dict[str, dict[str, Fragment]] = defaultdict(dict)  # whose interface all the others have too
@@ -58,6 +61,7 @@ def check_interfaces(
         for symbol in fragment.requires if fragment.key in includes else ():
             for provider in one_by_group[symbol.name].values():
                 _check_included(family, fragment, symbol, provider, includes[fragment.key])
+    _check_macros(family, fragments, providers, includes)
     _check_types(family, fragments, providers)
 
 
@@ -80,6 +84,44 @@ def _check_included(
         what += f" but does not include its interface {header}"
         hint = f'#include "{header}", in no #if, instead of declaring it again, so that its types are checked'
         raise BuildError(what, code="build-interface-not-included", hint=hint)
+
+
+def _check_macros(
+    family: FamilyRecord,
+    fragments: Sequence[Fragment],
+    providers: Mapping[str, Sequence[Fragment]],
+    includes: Mapping[FragmentKey, frozenset[str]],
+) -> None:
+    """Check that macros on which an interface depends are the same on both of its sides, callers' code included."""
+    depending = [key for key, found in includes.items() if any("\n" in line for line in found)]
+    if not depending:
+        return
+    groups = {group.name: group for group in family.groups if group.interface}
+    for fragment in fragments:
+        mine = includes.get(fragment.key, frozenset())
+        for symbol in fragment.requires if fragment.key in includes else ():
+            for provider in providers[symbol.name]:
+                group = groups.get(provider.key.group)
+                if group is None or provider.key not in includes or not _may_meet(fragment, provider):
+                    continue
+                header = group.interface or ""
+                if differing := lines_of(header, mine) ^ lines_of(header, includes[provider.key]):
+                    what = f"only one of {fragment.key} and {provider.key} has `{min(differing)}` before {header}"
+                    raise _macro_error(what, header)
+        for group in groups.values() if fragment.role is Role.ENTRYPOINT else ():
+            header = group.interface or ""
+            if group.supplied and (lines := lines_of(header, mine)):
+                what = f"{fragment.key} has `{min(lines)}` before {header}, and callers' code for {group.name} has not"
+                raise _macro_error(what, header)
+
+
+def _may_meet(fragment: Fragment, provider: Fragment) -> bool:
+    return agrees(provider.key, dict(fragment.key.parameters))
+
+
+def _macro_error(what: str, header: str) -> BuildError:
+    hint = f"{header} uses the macro: define it there, or with -D under [family], so that it means the same to both"
+    return BuildError(what, code="build-interface-macro", hint=hint)
 
 
 def _check_types(

@@ -20,6 +20,7 @@ from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.execution.scheduler import CompileRequest, Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, group_failures
+from jitlto.build.interface_macros import InterfaceMacros
 from jitlto.build.interfaces import check_interfaces
 from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
@@ -98,7 +99,7 @@ def build(
     requests = sources.select(shard, recorded or {})
     observer.started([request.key for request in requests], cache.costs() if cache else None)
     observer.phase("compile")
-    made = _Assembled()
+    made, macros = _Assembled(), InterfaceMacros()
     outcome, notes = _compile(
         requests, begin, jobs, executor, cache, observer, made.add, keep_going=keep_going, compare_archs=compare_archs
     )
@@ -106,7 +107,8 @@ def build(
     _check_failures(sources, requests, outcome)
     for position in sorted(outcome.sources):
         request = requests[position]
-        made.includes[request.key] = request.config.surely_included(request.rendered.source)
+        included = request.config.surely_included(request.rendered.source)
+        made.includes[request.key] = included | macros.find(request.rendered, request.config, included)
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))

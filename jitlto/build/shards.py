@@ -129,12 +129,16 @@ def make_part_record(
     Args:
         contents: The :func:`digest_source` of every fragment of the whole build.
         families: All families of the whole build.
-        includes: The headers that the source of each fragment of this shard includes, in no ``#if``.
+        includes: The headers that the source of each fragment of this shard includes, in no ``#if``, and the macros
+            before interfaces among them.
         toolchains: The identity of each family's compiler.
         advice: Warnings about the matrices.
     """
     interfaces = {family.name: set(map(os.path.normpath, family.interfaces)) for family in families}
-    reached = ((key, tuple(sorted(names & interfaces[key.family]))) for key, names in includes.items())
+    reached = (
+        (key, tuple(sorted(name for name in names if name.partition("\n")[0] in interfaces[key.family])))
+        for key, names in includes.items()
+    )
     lines = sorted(f"{key} {digest}" for key, digest in contents.items())
     return PartRecord(
         shard.number,

@@ -124,8 +124,9 @@ class PartRecord(Struct, frozen=True):
         whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
         keys: Every fragment of the whole build, sorted.
         toolchains: Each family's name and the identity of its compiler; sorted.
-        includes: The family's interface headers that each fragment's source includes in no ``#if``, by normalised name;
-            sorted, without the fragments that include none.
+        includes: The family's interface headers that each fragment's source includes in no ``#if``, by normalised name,
+            and in a line behind a name each macro before it on which it depends; sorted, without the fragments that
+            include none.
         advice: The build's advice on the families' matrices.
     """
 

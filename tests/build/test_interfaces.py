@@ -317,3 +317,63 @@ def test_what_nobody_requires_is_refused_only_where_it_stands_for_what_is_requir
                 fragment("kern", requires=OP_F), fragment("op", other, t="b"), *more,
                 supplied="__device__ float stop(float);",
             )  # fmt: skip
+
+
+WIDE = """struct argument {
+#ifdef WIDE
+  double other;
+#endif
+  float x;
+};
+__device__ float activation(const argument& a);"""
+CALL_WIDE = "argument a; a.x = *x; *x = activation(a);"
+WIDE_FAMILY = family(WIDE, "", call=CALL_WIDE) | {
+    "activation.cu.jinja": f"{INCLUDE}__device__ float activation(const argument& a) {{ return a.x; }}\n"
+}
+BEFORE = {
+    "group": {"family.toml": TOML.replace("[device", 'options = ["-DWIDE"]\n[device') + DECLARED},
+    "template": {"kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
+    "provider": {"activation.cu.jinja": "#define WIDE 1\n" + WIDE_FAMILY["activation.cu.jinja"]},
+    "header": {"kern.cu.jinja": '#include "wide.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"], "wide.cuh": "#define WIDE\n"},
+    "behind": {"kern.cu.jinja": '#define WIDE\n#include "one.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"],
+               "one.cuh": INCLUDE},
+    "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + DECLARED,
+                 "kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", BEFORE)
+def test_a_macro_before_an_interface_that_depends_on_it_is_the_same_for_both_sides(
+    build_family: BuildFamily, place: str
+) -> None:
+    """Otherwise both compile, link and read different structures."""
+    with raises(BuildError, "build-interface-macro", "WIDE", "activation.cuh"):
+        build_family(WIDE_FAMILY | BEFORE[place])
+
+
+@pytest.mark.slow
+def test_so_it_is_where_parts_are_merged(tmp_path: Path) -> None:
+    declared = load_family(write_family(tmp_path / "act", WIDE_FAMILY | BEFORE["template"]))
+    parts = [build([declared], tmp_path / f"{n}.fragdb", jobs=1, shard=Shard(n, 2)).path for n in (1, 2)]
+    with raises(BuildError, "build-interface-macro", "WIDE", "activation.cuh"):
+        merge_databases(parts, tmp_path / "all.fragdb")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "files",
+    [
+        BEFORE["template"] | BEFORE["provider"] | {"kern.cu.jinja": "#define  WIDE 1\n" + WIDE_FAMILY["kern.cu.jinja"]},
+        {"family.toml": TOML.replace("[entry", 'options = ["-DWIDE"]\n[entry', 1) + DECLARED},
+        # It comes too late, names nothing there, or is the interface's own.
+        {"kern.cu.jinja": WIDE_FAMILY["kern.cu.jinja"] + "#define WIDE\n"},
+        {"kern.cu.jinja": "#define OTHER\n" + WIDE_FAMILY["kern.cu.jinja"]},
+        {
+            "kern.cu.jinja": "#define N 3\n" + WIDE_FAMILY["kern.cu.jinja"],
+            "activation.cuh": f"#pragma once\n#define N 3\n{WIDE}",
+        },
+    ],
+)
+def test_macros_on_which_nothing_depends_do_no_harm(build_family: BuildFamily, files: dict[str, str]) -> None:
+    assert build_family(WIDE_FAMILY | files).advice == ()
