@@ -8,6 +8,7 @@ import os.path
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
@@ -15,6 +16,8 @@ from jitlto.errors import BuildError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import check_type
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,10 @@ class Shard:
 
     def __str__(self) -> str:
         return f"{self.number}/{self.count}"
+
+    def share(self, items: Sequence[T]) -> list[T]:
+        """Return this job's share of items that cost about the same: every item is in exactly one."""
+        return list(items[self.number - 1 :: self.count])
 
 
 @dataclass(frozen=True, slots=True)

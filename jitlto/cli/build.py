@@ -17,9 +17,9 @@ import click
 from jitlto.cli.outcome import print_error
 from jitlto.cli.output import print_built, print_json
 from jitlto.cli.output_files import check_outputs, family_sources, write_output
-from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, PathType, jobs_option, json_option
+from jitlto.cli.parameters import DATABASE_FILE, DIRECTORY, FILE, PathType, jobs_option, json_option, shard_option
 from jitlto.cli.progress import progress
-from jitlto.errors import BuildError, JitltoError
+from jitlto.errors import BuildError
 from jitlto.model.partial_key import describe_nearest, find_key
 from jitlto.model.text import pluralize
 from jitlto.storage import declaration
@@ -74,15 +74,6 @@ def render(name: str, output: Path, as_json: bool) -> None:
         click.echo(f"{pluralize(len(listing), 'source')} in {output}")
 
 
-def _shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
-    from jitlto.build.shards import Shard
-
-    try:
-        return None if value is None else Shard.parse(value)
-    except JitltoError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @click.command(
     epilog="""\b
 Example:
@@ -103,7 +94,7 @@ Example:
 @click.option("--cache-dir", type=DIRECTORY, help="The cache directory, instead of JITLTO_CACHE_DIR.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the build cache.")
 @click.option("-k", "--keep-going", is_flag=True, help="Continue after failures, and report them by cause at the end.")
-@click.option("--shard", metavar="I/N", callback=_shard, help="Build part I of N, for `jitlto merge`.")
+@shard_option("Build part I of N, for `jitlto merge`.")
 @click.option("--plan-shards", metavar="N", type=click.IntRange(min=1), help="Print the jobs of a build in N parts.")
 @click.option(
     "--costs", type=FILE, multiple=True,

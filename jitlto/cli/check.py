@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_cause, print_json
-from jitlto.cli.parameters import PATH, TargetList, jobs_option, json_option, targets_option
+from jitlto.cli.parameters import PATH, TargetList, jobs_option, json_option, shard_option, targets_option
 from jitlto.cli.progress import progress
 from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture
 from jitlto.storage.check_result import FamilyCheck, LinkCheck
+
+if TYPE_CHECKING:
+    from jitlto.build.shards import Shard
 
 
 @click.command(epilog="Example: jitlto check search.fragdb --link sm_90 --cover 2")
@@ -33,6 +37,8 @@ from jitlto.storage.check_result import FamilyCheck, LinkCheck
 )
 @click.option("--no-compare", is_flag=True, help="Do not compare the inline functions of fragments, which takes time.")
 @click.option("--mode", type=click.Choice(["lto", "ptx"]), help="Image kind to link [default: lto].")
+@shard_option("Make share I of N of the links and comparisons; the check holds if all shares do.")
+@click.option("--no-cache", is_flag=True, help="Link and compare again what an earlier check has proved.")
 @jobs_option("links")
 @json_option
 def check(
@@ -43,6 +49,8 @@ def check(
     cover: int | None,
     no_compare: bool,
     mode: str | None,
+    shard: Shard | None,
+    no_cache: bool,
     jobs: int | None,
     as_json: bool,
 ) -> None:
@@ -54,6 +62,9 @@ def check(
     The check passes if exactly one fragment with a matching layout provides each symbol that a kernel requires, and
     every device fragment is used. With --link, every kernel must also link. With --cover N, only some kernels are
     linked: enough that any N parameter values that occur together in a kernel occur together in one of these.
+
+    What links and agrees is stored by content in the user's cache, and not linked again until a fragment, an option or
+    nvJitLink changes. With --shard I/N, each of N jobs plans all kernels and makes its share of the links.
     """
     if not archs and (cover or mode):
         raise click.UsageError("--cover and --mode need --link")
@@ -71,6 +82,8 @@ def check(
                 strength=cover,
                 mode=mode or "lto",
                 compare=not no_compare,
+                shard=shard,
+                use_cache=not no_cache,
                 workers=jobs,
                 on_proof=(lambda _: None) if as_json else _print_proof,
                 on_links=lambda count: tally.started(range(count)),
@@ -78,8 +91,11 @@ def check(
             )
         if as_json:
             print_json(result)
-        elif result.link:
+            return result.holds
+        if result.link:
             _print_links(result.link)
+        if shard:
+            click.echo(f"share {shard} of the links and comparisons: the check holds if all {shard.count} do")
         return result.holds
 
     conclude(run)
@@ -115,6 +131,9 @@ def _print_links(link: LinkCheck) -> None:
         of = pluralize(links.linked, "kernel")
         if links.cover is not None:
             of = f"{links.linked} of {links.kernels} kernels, covering all {links.tuples} {links.tuple_name}"
+        elif links.linked < links.kernels:
+            of = f"{links.linked} of {links.kernels} kernels"
         state = f"{failed} of {links.linked * len(link.archs)} links fail" if failed else "all link"
+        state += f" ({links.known} as known from an earlier check)" if links.known else ""
         click.echo(f"{links.family}: linked {of}, for {', '.join(link.archs)}: {state}")
     click.echo(f"nvJitLink {link.nvjitlink}, {link.mode}, {link.seconds:.1f} s")

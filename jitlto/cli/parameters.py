@@ -9,13 +9,16 @@ import os
 from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
 from jitlto.errors import JitltoError
 from jitlto.model.versions import Architecture
 from jitlto.storage.files import SUFFIX, check_path
+
+if TYPE_CHECKING:
+    from jitlto.build.shards import Shard
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -117,6 +120,20 @@ def jobs_option(what: str) -> Callable[[F], F]:
         type=click.IntRange(min=1),
         help=f"Number of parallel {what} [default: limited by cores and memory].",
     )
+
+
+def shard_option(text: str) -> Callable[[F], F]:
+    """Return the option ``--shard`` of a command that several jobs share, with its help."""
+    return click.option("--shard", metavar="I/N", callback=_parse_shard, help=text)
+
+
+def _parse_shard(_: click.Context, __: click.Parameter, value: str | None) -> Shard | None:
+    from jitlto.build.shards import Shard  # loads msgspec, 10 ms, which most commands need not wait for
+
+    try:
+        return None if value is None else Shard.parse(value)
+    except JitltoError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def targets_option(flag: str, what: str, target: TargetList) -> Callable[[F], F]:

@@ -72,6 +72,7 @@ class FamilyLinks(msgspec.Struct, frozen=True):
         cover, tuples: The strength of the covering array, and how many combinations of values it covers; None if all
             were linked.
         completed_by_callers: How many kernels cannot be linked without callers' code.
+        known: How many of the links an earlier check had made, so that they were not made again.
     """
 
     family: str
@@ -82,6 +83,7 @@ class FamilyLinks(msgspec.Struct, frozen=True):
     tuples: Count | None
     failures: tuple[Cause, ...]
     completed_by_callers: Count = 0
+    known: Count = 0
 
     @property
     def tuple_name(self) -> str:
@@ -101,13 +103,18 @@ class LinkCheck(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The result for the database with this digest; ``link`` is None if nothing was linked."""
+    """The result for the database with this digest; ``link`` is None if nothing was linked.
+
+    Args:
+        shard: The share of the links and comparisons that was made, as ``2/4``; empty for all of them.
+    """
 
     digest: str
     holds: bool
     families: tuple[FamilyCheck, ...]
     link: LinkCheck | None
     database: str = ""
+    shard: str = ""
 
     def links_of(self, family: str) -> FamilyLinks | None:
         """Return the links of a family, if it was linked."""

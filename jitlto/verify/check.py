@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 
+from jitlto.build.shards import Shard
 from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError
 from jitlto.model.enumeration import Kernel
@@ -16,6 +18,7 @@ from jitlto.verify.compare import FamilyComparison, compare_families
 from jitlto.verify.covering_array import choose_cover
 from jitlto.verify.findings import Finding, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
+from jitlto.verify.proofs import Proofs, Scope
 from jitlto.verify.prove import FamilyProof, prove
 
 
@@ -28,6 +31,8 @@ def check(
     strength: int | None = None,
     mode: str = "lto",
     compare: bool = True,
+    shard: Shard | None = None,
+    use_cache: bool = True,
     workers: int | None = None,
     on_proof: Callable[[FamilyCheck], object] = lambda _: None,
     on_links: Callable[[int], object] = lambda _: None,
@@ -41,6 +46,9 @@ def check(
         targets: The architectures to link for; without any, nothing is linked.
         strength: Link only a covering array of this strength instead of all kernels.
         mode: ``lto`` or ``ptx``.
+        compare: Whether to compare inline functions.
+        shard: Make this share of the links and comparisons only. The check holds if all shares of it do.
+        use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
         workers: The number of parallel links.
         on_proof: Called with the result of each family's proof, before anything is linked.
         on_links: Called with the number of links.
@@ -60,13 +68,15 @@ def check(
         require_readable(fragments, mode, str(database.path))
     proven: dict[str, FamilyProof] = {}
     proofs = [_prove(family.name, database, complete, proven) for family in families]
-    compared = compare_families(families, proofs, workers, on_links, on_link) if compare else [None] * len(families)
+    known = Proofs(families[0].session.kernel_cache.store if use_cache else None)
+    scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
+    compared = compare_families(families, proofs, scope) if compare else [None] * len(families)
     checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]
     for each in checks:
         on_proof(each)
-    link = _link(families, proofs, targets, strength, mode, workers, on_links, on_link) if targets else None
+    link = _link(families, proofs, targets, strength, mode, scope) if targets else None
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
-    return CheckResult(database.digest, holds, tuple(checks), link, str(database.path))
+    return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
 
 
 def _prove(name: str, database: FragmentDatabase, complete: bool, proven: dict[str, FamilyProof]) -> FamilyProof:
@@ -102,35 +112,33 @@ def _link(
     targets: Sequence[Architecture],
     strength: int | None,
     mode: str,
-    workers: int | None,
-    on_links: Callable[[int], object],
-    on_link: Callable[[int], object],
+    scope: Scope,
 ) -> LinkCheck:
     begin = time.perf_counter()
     # The other kernels cannot be linked without callers' code.
     complete = [[kernel for kernel in proof.kernels if not kernel.user_symbols] for proof in proofs]
     chosen = [(kernels, None) if strength is None else _covering(kernels, strength) for kernels in complete]
-    jobs = [
-        LinkJob(family, kernel, target, mode)
-        for family, (kernels, _) in zip(families, chosen, strict=True)
-        for target in targets
-        for kernel in kernels
-    ]
-    on_links(len(jobs))
+    every = [(family, kernel) for family, (kernels, _) in zip(families, chosen, strict=True) for kernel in kernels]
+    share = scope.shard.share(every)
+    mine = {family.name: [kernel for own, kernel in share if own is family] for family in families}
+    jobs = [LinkJob(f, kernel, target, mode) for f in families for target in targets for kernel in mine[f.name]]
     failures: list[tuple[int, str, Finding]] = []
-    for position, job, error in link_all(jobs, workers):
-        on_link(position)
+    known = Counter(job.family.name for job in jobs)
+    for position, job, error in scope.run(link_all, jobs, lambda job: scope.proofs.link_key(job, "link")):
+        known[job.family.name] -= 1
         if error is not None:
             subject = str(job.kernel.resolution.entry.key)
             found = link_failure(error, subject, job.kernel.configuration, job.arch.sm)
             failures.append((position, job.family.name, found))
     failures.sort(key=lambda failure: failure[0])
     links = []
-    for family, proof, kernels, (selected, tuples) in zip(families, proofs, complete, chosen, strict=True):
-        own = [finding for _, name, finding in failures if name == family.name]
-        causes = group_findings(own, family.database.planned(family.name)[1])
+    for family, proof, kernels, (_, tuples) in zip(families, proofs, complete, chosen, strict=True):
+        name = family.name
+        own = [finding for _, failed, finding in failures if failed == name]
+        causes = group_findings(own, family.database.planned(name)[1])
         waiting = len(proof.kernels) - len(kernels)
-        links.append(FamilyLinks(family.name, not own, len(selected), len(kernels), strength, tuples, causes, waiting))
+        counts = len(mine[name]), len(kernels), strength, tuples
+        links.append(FamilyLinks(name, not own, *counts, causes, waiting, known[name]))
     archs, seconds = tuple(target.sm for target in targets), round(time.perf_counter() - begin, 3)
     return LinkCheck(archs, mode, str(nvjitlink.version()), tuple(links), seconds)
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations, permutations
 
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
 from jitlto.errors import JitltoError
 from jitlto.model.compatibility import can_link_for, can_read, linkable_architectures
-from jitlto.model.fragment import FragmentKey, ImageKind, SymbolKind
+from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, SymbolKind
 from jitlto.model.mangling import demangle
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
@@ -20,6 +22,7 @@ from jitlto.runtime.user_code.inputs import read_ltoir
 from jitlto.verify.covering_array import choose_cover
 from jitlto.verify.findings import Finding, Kind, link_failure, message_of
 from jitlto.verify.link_all import LinkJob, require_readable
+from jitlto.verify.proofs import Scope
 from jitlto.verify.prove import FamilyProof
 
 
@@ -47,11 +50,12 @@ class Comparison:
 def compare_families(
     families: Sequence[KernelFamily],
     proofs: Sequence[FamilyProof],
-    workers: int | None,
-    on_links: Callable[[int], object],
-    on_link: Callable[[int], object],
+    scope: Scope,
 ) -> list[FamilyComparison]:
-    """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family."""
+    """Compare the inline functions of every two fragments that meet in a kernel, for each architecture of a family.
+
+    Of several shares, each compares some kernels' fragments; ``pairs`` is the number of all.
+    """
     comparisons: list[Comparison] = []
     failures: list[tuple[int, str, Finding]] = []
     pairs: dict[str, int] = {}
@@ -68,10 +72,13 @@ def compare_families(
             jobs = [LinkJob(family, kernel, target, "lto") for kernel in proof.kernels]
             chosen, pairs[family.name] = choose_comparisons(jobs)
             comparisons += chosen
-        failures += _find_hidden(family, proof)
-    on_links(len(comparisons))
-    for position, comparison, error in run_parallel(_compare, comparisons, workers):
-        on_link(position)
+        failures += _find_hidden(family, proof, scope)
+
+    def key(comparison: Comparison) -> str | None:
+        strong = sorted(_strong_names(comparison))
+        return scope.proofs.link_key(comparison.job, "comparison", comparison.positions, strong)
+
+    for position, comparison, error in scope.run(partial(run_parallel, _compare), scope.shard.share(comparisons), key):
         if error is not None:
             failures.append((position, comparison.job.family.name, _finding(comparison.job, error)))
     failures.sort(key=lambda failure: failure[0])
@@ -131,7 +138,7 @@ def _compare(comparison: Comparison) -> None:
         LinkInput(InputKind.FATBIN, plan.database.read(image), fragment.key.text)
         for fragment, image in zip(fragments, plan.images, strict=True)
     ]
-    strong = strong_names(symbol for fragment in fragments for symbol in (*fragment.provides, *fragment.requires))
+    strong = _strong_names(comparison)
     pairs = list(combinations(comparison.positions, 2))
     target = plan.link_target.linked_for
     conflict = find_conflict(inputs, comparison.positions, pairs, target, plan.options, strong)
@@ -139,7 +146,12 @@ def _compare(comparison: Comparison) -> None:
         raise conflict.error()
 
 
-def _find_hidden(family: KernelFamily, proof: FamilyProof) -> Iterator[tuple[int, str, Finding]]:
+def _strong_names(comparison: Comparison) -> set[str]:
+    fragments = comparison.job.kernel.resolution.fragments
+    return strong_names(symbol for fragment in fragments for symbol in (*fragment.provides, *fragment.requires))
+
+
+def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iterator[tuple[int, str, Finding]]:
     """Find functions that are inline in one fragment and not in another: the link keeps the latter in every order."""
     _, fragments = family.database.planned(family.name)
     strong = {
@@ -149,20 +161,33 @@ def _find_hidden(family: KernelFamily, proof: FamilyProof) -> Iterator[tuple[int
     wanted = {name: symbol for symbols in strong.values() for name, symbol in symbols.items()}
     store = family.session.kernel_cache.store
     linker = nvjitlink.version()
-    hidden: dict[FragmentKey, set[str]] = {}
-    for fragment in fragments:
-        own = {symbol.name for symbol in (*fragment.provides, *fragment.requires)}
-        if wanted.keys() <= own:
-            continue
-        found: set[str] = set()
-        for image in fragment.images_of(ImageKind.LTOIR):
-            if can_read(image, linker):
-                item = LinkInput(InputKind.FATBIN, family.database.read(image), fragment.key.text)
-                module = read_ltoir(item, list(wanted.values()), store, "-O0")
-                if module is not None:
-                    found |= {n for n in wanted if n in module.declarations and module.declarations[n].defined}
-        if found - own:
-            hidden[fragment.key] = found - own
+    hidden: dict[FragmentKey, set[str]] = defaultdict(set)
+    own = {f.key: {symbol.name for symbol in (*f.provides, *f.requires)} for f in fragments}
+    asked = [
+        (fragment, image)
+        for fragment in scope.shard.share(fragments)
+        if not wanted.keys() <= own[fragment.key]
+        for image in fragment.images_of(ImageKind.LTOIR)
+        if can_read(image, linker)
+    ]
+
+    def find(item: tuple[Fragment, Image]) -> set[str] | None:
+        fragment, image = item
+        content = LinkInput(InputKind.FATBIN, family.database.read(image), fragment.key.text)
+        module = read_ltoir(content, list(wanted.values()), store, "-O0")
+        defined = {name for name, each in module.declarations.items() if each.defined} if module else set()
+        return defined & wanted.keys() - own[fragment.key] or None
+
+    def key(item: tuple[Fragment, Image]) -> str:
+        fragment, image = item
+        names = sorted(wanted.keys() - own[fragment.key])
+        return scope.proofs.key("hidden", image.sha256, str(image.architecture), str(linker), sorted(wanted), names)
+
+    for _, (fragment, _), found in scope.run(partial(run_parallel, find), asked, key):
+        if isinstance(found, JitltoError):
+            raise found
+        if isinstance(found, set):
+            hidden[fragment.key] |= found
     reported: set[tuple[FragmentKey, FragmentKey]] = set()
     for kernel in proof.kernels if hidden else ():
         for one, other in permutations(kernel.resolution.fragments, 2):

@@ -26,6 +26,7 @@ class LinkJob:
     mode: str
 
     def plan(self) -> Plan:
+        """Return the kernel's plan."""
         options = self.family.record.link_options(self.kernel.resolution.fragments)
         return Plan(
             self.family.name,
