@@ -14,7 +14,7 @@ from functools import cache
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import PTXAS_SYMBOLS, InputKind, LinkInput
 from jitlto.errors import LinkError, ToolchainError
-from jitlto.model.elf import FUNCTION, ElfSymbol, read_symbols
+from jitlto.model.elf import FUNCTION, ElfFile, ElfSymbol
 from jitlto.model.fragment import SymbolKind
 from jitlto.model.ptx import ANCHOR, Declaration, Module, is_toolkit_symbol, parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -78,7 +78,7 @@ def _read_module(item: LinkInput, architecture: Architecture) -> Module | None:
     stub = [] if nvjitlink.version() >= _NEEDS_NO_STUB else [LinkInput(InputKind.PTX, _STUB.encode(), "stub")]
     cubin = nvjitlink.link([item, *stub], architecture, _FLAGS, relocatable=True).data
     known = {name: d for name, d in listed.items() if d.kind is SymbolKind.VARIABLE}
-    for symbol in read_symbols(cubin):
+    for symbol in ElfFile.from_bytes(cubin).symbols:
         name = symbol.name
         if symbol.is_local or symbol.space == "shared" or name.startswith(PTXAS_SYMBOLS):
             continue

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import InputKind, LinkInput
-from jitlto.model.elf import PROGBITS, read_sections
+from jitlto.model.elf import PROGBITS, ElfFile
 from jitlto.model.fragment import Symbol, SymbolKind
 from jitlto.model.versions import Architecture, Version
 
@@ -94,7 +94,7 @@ def _read_code(cubin: bytes) -> dict[str, bytes]:
     """Return the machine code of each function of a cubin."""
     return {
         section.name.removeprefix(".text."): section.data
-        for section in read_sections(cubin)
+        for section in ElfFile.from_bytes(cubin).sections
         if section.kind == PROGBITS and section.name.startswith(".text.")
     }
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from jitlto.errors import ArchitectureError, JitltoError, LinkError, UnresolvedSymbolError, VersionError
 from jitlto.model.compatibility import check_target
-from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, read_symbols
+from jitlto.model.elf import CUDA_OBJECT, FUNCTION, OBJECT, ElfFile
 from jitlto.model.mangling import demangle
 from jitlto.model.ptx import is_toolkit_symbol, parse_ptx
 from jitlto.model.versions import Architecture, Version
@@ -227,7 +227,7 @@ def find_undefined(cubin: bytes) -> list[str]:
         LinkError: If it cannot be read as one.
     """
     try:
-        symbols = read_symbols(cubin)
+        symbols = ElfFile.from_bytes(cubin).symbols
     except ValueError as error:
         what, hint = "nvJitLink made a malformed cubin", "use another version of nvJitLink"
         raise LinkError(what, code="link-invalid-cubin", hint=hint) from error

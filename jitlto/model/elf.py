@@ -9,10 +9,12 @@ as ``#vib8``, which nvJitLink compares: the result, then parameters, ``v`` for n
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
-#: Types of sections: code and data, and a table of symbols.
-PROGBITS, SYMTAB = 1, 2
+# Types of sections: code and data, and a table of symbols.
+PROGBITS, _SYMTAB = 1, 2
 #: Types of symbols; the last is NVIDIA's, for variables.
 OBJECT, FUNCTION, CUDA_OBJECT = 1, 2, 13
 _LOCAL, _WEAK = 0, 2
@@ -46,46 +48,49 @@ class ElfSymbol(NamedTuple):
     size: int
 
 
-def read_sections(data: bytes) -> list[ElfSection]:
-    """Return the sections of a file.
+@dataclass(frozen=True, slots=True)
+class ElfFile:
+    """A file, read as far as its sections."""
 
-    Raises:
-        ValueError: If it is malformed.
-    """
-    try:
-        (offset,) = struct.unpack_from("<Q", data, 0x28)
-        size, count, names = struct.unpack_from("<HHH", data, 0x3A)
-        headers = [_HEADER.unpack_from(data, offset + number * size) for number in range(count)]
-        strings = _content(data, headers[names])
-        return [
-            ElfSection(_text(strings, header[0]), header[1], _content(data, header), header[6]) for header in headers
-        ]
-    except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
+    sections: tuple[ElfSection, ...]
 
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ElfFile:
+        """Read a file.
 
-def read_symbols(data: bytes) -> list[ElfSymbol]:
-    """Return the symbols of a file, those of sections among them.
+        Raises:
+            ValueError: If it is malformed.
+        """
+        try:
+            (offset,) = struct.unpack_from("<Q", data, 0x28)
+            size, count, names = struct.unpack_from("<HHH", data, 0x3A)
+            headers = [_HEADER.unpack_from(data, offset + number * size) for number in range(count)]
+            strings = _content(data, headers[names])
+            return cls(tuple(ElfSection(_text(strings, h[0]), h[1], _content(data, h), h[6]) for h in headers))
+        except _MALFORMED as error:
+            raise ValueError(f"malformed ELF file: {error}") from error
 
-    Raises:
-        ValueError: If it is malformed.
-    """
-    sections = read_sections(data)
-    symbols = []
-    try:
-        for table in (section for section in sections if section.kind == SYMTAB):
-            strings = sections[table.link].data
-            pairs = next((each.data for each in sections if each.name == ".nv.prototype"), b"")
-            prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
-            for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
-                binding, prototype = info >> 4, prototypes.get(number, "")
-                kind, bits = info & 0xF, (binding == _LOCAL, binding == _WEAK, section != 0)
-                is_kernel = kind == FUNCTION and bool(other & _KERNEL)
-                space = "" if kind == FUNCTION else _SPACES.get(other & 0xE0, "")
-                symbols.append(ElfSymbol(_text(strings, name), kind, *bits, is_kernel, prototype, space, size))
-    except _MALFORMED as error:
-        raise ValueError(f"malformed ELF file: {error}") from error
-    return symbols
+    @property
+    def symbols(self) -> list[ElfSymbol]:
+        """The symbols, those of sections among them.
+
+        Raises:
+            ValueError: If a table is malformed.
+        """
+        try:
+            return [symbol for table in self.sections if table.kind == _SYMTAB for symbol in self._read_table(table)]
+        except _MALFORMED as error:
+            raise ValueError(f"malformed ELF file: {error}") from error
+
+    def _read_table(self, table: ElfSection) -> Iterator[ElfSymbol]:
+        strings = self.sections[table.link].data
+        pairs = next((each.data for each in self.sections if each.name == ".nv.prototype"), b"")
+        prototypes = {number: _text(strings, start) for number, start in struct.iter_unpack("<II", pairs)}
+        for number, (name, info, other, section, _, size) in enumerate(_SYMBOL.iter_unpack(table.data)):
+            kind, binding, prototype = info & 0xF, info >> 4, prototypes.get(number, "")
+            bits = (binding == _LOCAL, binding == _WEAK, section != 0, kind == FUNCTION and bool(other & _KERNEL))
+            space = "" if kind == FUNCTION else _SPACES.get(other & 0xE0, "")
+            yield ElfSymbol(_text(strings, name), kind, *bits, prototype, space, size)
 
 
 def _content(data: bytes, header: tuple[int, ...]) -> bytes:
