@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -54,7 +55,7 @@ def source_name(key: FragmentKey) -> str:
 @click.option("-o", "--output", type=DIRECTORY, required=True, help="The directory to write to.")
 @click.option("--json", "as_json", is_flag=True, help="Print the files as JSON: key, path, combination.")
 def render(name: str, output: Path, as_json: bool) -> None:
-    """Render FAMILY's templates into DIR, one .cu file for each combination.
+    """Render the templates of FAMILY, and of families that it uses, into DIR: a .cu file for each combination.
 
     FAMILY is a name (looked up under ./fragments and among the shipped families) or a path.
     """
@@ -63,7 +64,8 @@ def render(name: str, output: Path, as_json: bool) -> None:
     family = declaration.load_family(declaration.find_family(name))
     sources = family_sources([family])
     listing = []
-    for rendered in render_family(family):
+    families = (family, *family.all_used().values())  # no two of which have a group of one name
+    for rendered in chain.from_iterable(map(render_family, families)):
         path = output / rendered.group.name / source_name(rendered.key)
         check_outputs({"-o": path}, sources)
         write_output(path, rendered.text.encode(), make_directory=True)

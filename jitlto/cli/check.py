@@ -104,11 +104,12 @@ def check(
 def _print_proof(result: FamilyCheck) -> None:
     agree = ", inline functions agree" if result.compared else ""
     state = f"every kernel plans, every fragment is used{agree}" if result.holds else "FAILED"
-    click.echo(
-        f"{result.family}: {pluralize(result.fragments, 'fragment')}, {pluralize(result.kernels, 'kernel')}: {state}"
-    )
+    kernels = pluralize(result.kernels, "kernel") if result.kernels else "no kernels"
+    if result.holds and not result.kernels and any(note.kind == "empty" for note in result.notes):
+        state = "its groups are for families that use it"
+    click.echo(f"{result.family}: {pluralize(result.fragments, 'fragment')}, {kernels}: {state}")
     for kind in dict.fromkeys(note.kind for note in result.notes):
-        notes = [note for note in result.notes if note.kind == kind]
+        notes = [note for note in result.notes if note.kind == kind != "empty"]
         for note in notes[:SHOWN]:
             click.echo(f"  note: {note.message}")
         if len(notes) > SHOWN:
@@ -123,9 +124,9 @@ def _print_links(link: LinkCheck) -> None:
             print_cause(links.family, cause)
     for links in link.families:
         if not links.kernels:
-            waiting = pluralize(links.completed_by_callers, "kernel")
-            state = f"; {waiting} need a caller's own code to link" if links.completed_by_callers else ""
-            click.echo(f"{links.family}: linked nothing{state}")
+            if links.completed_by_callers:
+                waiting = pluralize(links.completed_by_callers, "kernel")
+                click.echo(f"{links.family}: linked nothing; {waiting} need a caller's own code to link")
             continue
         failed = sum(cause.count for cause in links.failures)
         of = pluralize(links.linked, "kernel")

@@ -23,7 +23,7 @@ from jitlto.model.exclusions import cover
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
-from jitlto.model.resolve import Index
+from jitlto.model.resolve import Index, agrees
 from jitlto.model.text import pluralize
 from jitlto.model.types import is_same_value
 from jitlto.runtime.family import KernelFamily
@@ -97,7 +97,7 @@ def prove(
 def _dead_end(index: Index, end: DeadEnd) -> Finding:
     error = end.error
     hint = error.hint
-    if isinstance(error, MissingProviderError):
+    if isinstance(error, MissingProviderError) and not any(agrees(key, dict(end.configuration)) for key in index.gaps):
         near = _near_provided(index, error.what)
         hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
@@ -218,23 +218,23 @@ def _gaps(
         for fragment in kernel.resolution.fragments:
             members[entry.group][fragment.key.group].add(fragment.key)
     failing = [end.configuration.items() for end in ends]
-    excluded: Counter[str] = Counter()
+    excluded: dict[str, list[str]] = defaultdict(list)
     gaps = []
     for group in sorted(own):
         for pair in sorted({*product(own[group], free[group])} - together[group]):
             if any(combination >= {*pair} for combination in failing):
                 continue
             (a, x), (b, y) = pair
+            both = f"{a}={x} with {b}={y}"
             if any(_excludes(record.group(name), keys, dict(pair)) for name, keys in members[group].items()):
-                excluded[group] += 1
+                excluded[group].append(both)
             else:
-                gaps.append(
-                    Finding(Kind.GAP, f"no kernel of {group} has {a}={x} with {b}={y}", None, group, dict(pair))
-                )
-    notes = [
-        Finding(Kind.EXCLUDED, f"the family excludes {pluralize(n, 'pair')} of values from {group}", None, group)
-        for group, n in sorted(excluded.items())
-    ]
+                gaps.append(Finding(Kind.GAP, f"no kernel of {group} has {both}", None, group, dict(pair)))
+    notes = []
+    for group, pairs in excluded.items():
+        named = ", ".join(pairs[:3]) + ", ..." * (len(pairs) > 3)
+        what = f"the family excludes {pluralize(len(pairs), 'pair')} of values from {group}: {named}"
+        notes.append(Finding(Kind.EXCLUDED, what, None, group))
     return notes, gaps
 
 

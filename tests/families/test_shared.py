@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.declaration import FamilyDeclaration, load_family
 from jitlto.verify.check import check
+from tests.support.commands import succeeds
 from tests.support.errors import raises
 from tests.support.families import SHARED, write_family
 
@@ -46,6 +48,18 @@ def made(tree: Path, cache: Cache, *names: str, output: str = "", shard: str | N
     path = tree / f"{output or '-'.join(names)}.fragdb"
     part = Shard.parse(shard) if shard else None
     return build([family(tree, name) for name in names], path, jobs=1, cache=cache, shard=part)
+
+
+def test_groups_of_a_used_family_are_rendered_with_those_that_use_it(tree: Path, tmp_path: Path) -> None:
+    listed = json.loads(succeeds("render", tree / "search", "-o", tmp_path, "--json"))
+    assert {each["key"].partition("[")[0] for each in listed} == {"common/scale", "search/search_kernel"}
+    assert all(Path(each["path"]).read_text() for each in listed)
+
+
+@pytest.mark.slow
+def test_a_check_says_what_a_family_without_kernels_is_for(both: FragmentDatabase) -> None:
+    (line,) = [line for line in succeeds("check", both.path).splitlines() if line.startswith("common:")]
+    assert "no kernels" in line and "every kernel plans" not in line
 
 
 @pytest.mark.slow
@@ -165,7 +179,7 @@ def test_mistakes_in_the_table_use(tmp_path: Path, changes: dict[str, str], name
 
 def test_a_used_family_that_does_not_exist(tmp_path: Path) -> None:
     write_family(tmp_path, {name: text for name, text in SHARED.items() if not name.startswith("common")})
-    with raises(FamilyError, "family-unreadable", where="common/family.toml"):
+    with raises(FamilyError, "family-missing-file", "common/family.toml", where="search/family.toml [use]"):
         family(tmp_path, "search")
 
 

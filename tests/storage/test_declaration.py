@@ -207,12 +207,6 @@ def test_a_missing_file_is_answered_with_the_places_looked_in(tmp_path: Path) ->
         declaration.load_family(path)
 
 
-def test_a_used_family_that_does_not_exist_is_an_error_of_the_family_that_uses_it(tmp_path: Path) -> None:
-    path = write_family(tmp_path, MINI | {"family.toml": TOML + '[use]\ncommon = "../comon"\n'})
-    with raises(FamilyError, "family-missing-file", "common", "comon", where=f"{path} [use]"):
-        declaration.load_family(path)
-
-
 @pytest.mark.parametrize(
     ("option", "instead"),
     [

@@ -34,9 +34,17 @@ def build_pack(package: PackageConfig, database: Path) -> Path | None:
     """
     if package.pack is None:
         return None
+    recorded = recording(package)
+    if recorded is None and not package.pack_architectures:
+        raise ProjectError(
+            f"pack = {package.pack!r} is not a file, and the kernels of a family need pack_archs",
+            code="project-pack",
+            where=str(package.path),
+            hint='correct the path of the recording, or add pack_archs = ["sm_90"], or whatever your users have',
+        )
     pack = database.with_suffix(SUFFIX)
     command = [
-        *(sys.executable, "-P", "-m", "jitlto", "warm", str(recording(package) or package.pack)),
+        *(sys.executable, "-P", "-m", "jitlto", "warm", str(recorded or package.pack)),
         *("--db", str(database), "-o", str(pack)),
         *(word for target in package.pack_architectures for word in ("--arch", target.sm)),
     ]

@@ -369,8 +369,12 @@ def test_a_wheel_holds_the_kernels_that_pack_names(tmp_path: Path) -> None:
     found = load("mini", added["package/fragments.fragdb"])
     digests = {found.plan(arch="sm_90", **each).digest for each in found.configurations()}
     assert set(packs.Pack(added["package/fragments.pack"]).digests) == digests
+    config = project.load_package(path).config
     with raises(ProjectError, "project-pack", "nosuch", where=str(path)):
-        pack.build_pack(replace(project.load_package(path).config, pack="nosuch"), added["package/fragments.fragdb"])
+        pack.build_pack(replace(config, pack="nosuch"), added["package/fragments.fragdb"])
+    for name in ("mini", "nosuch.jsonl"):
+        with raises(ProjectError, "project-pack", name, where=str(path), hint="pack_archs"):
+            pack.build_pack(replace(config, pack=name, pack_architectures=()), added["package/fragments.fragdb"])
 
 
 def test_a_recording_is_part_of_the_sdist(tmp_path: Path) -> None:
