@@ -14,10 +14,12 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
 from jitlto.model.directives import all_directives, outline, read_directives
 from jitlto.model.kernel_text import plain_text
+from jitlto.model.versions import Architecture
 
 _DEFINITION = re.compile(r"([A-Za-z_$][\w$]*)(.*)", re.S)
 # Where an interface declares no type, the names and layouts of its symbols tell what it means.
 _TYPE = re.compile(r"\b(?:struct|union|enum|typedef|using)\b|\bclass\s+\w+[^;<>,(){}]*(?::[^;(){}]*)?\{")
+_ARCHITECTURE = re.compile(r"__CUDA_ARCH__\s*[<>=!*/+-]|[<>=*/+-]\s*__CUDA_ARCH__")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _BLANKS = re.compile(r"\s+")
 _OPTION = re.compile(r"(?:-D|--define-macro[= ])\s*(\w+)(?:=(.*))?|(?:-U|--undefine-macro[= ])\s*(\w+)", re.S)
@@ -33,7 +35,7 @@ class InterfaceMacros:
     def find(self, rendered: RenderedSource, config: CompileConfig, included: Iterable[str]) -> frozenset[str]:
         """Return a line for each macro of which an interface has the name and that is defined before it.
 
-        What the options of the whole family define is left out.
+        What the options of the whole family define is left out. ``__CUDA_ARCH__`` is a macro too.
 
         Args:
             rendered, config: A source.
@@ -57,12 +59,15 @@ class InterfaceMacros:
             *(each for name, other in before.items() if own.get(name) != other for each in _definitions(other)),
             *_definitions(prefix),
         }
-        plain = "\n".join(map(plain_text, own.values())) if definitions else ""
+        has_architecture = any(b"__CUDA_ARCH__" in other for other in own.values())
+        plain = "\n".join(map(plain_text, own.values())) if definitions or has_architecture else ""
         if _TYPE.search(plain):
             words = set(_WORD.findall(plain))
             # The interface may define the same itself.
             definitions -= {each for other in own.values() for each in _definitions(other)}
             yield from (f"{header}\n{line}" for name, line in definitions if name in words)
+            if _ARCHITECTURE.search(plain):
+                yield f"{header}\n{architecture_line(config.architectures)}"
 
     def _before(self, text: bytes, config: CompileConfig, header: str) -> tuple[Mapping[str, bytes], bytes]:
         """Return the family's headers that a source can read before an interface, and its own text until there."""
@@ -80,6 +85,11 @@ class InterfaceMacros:
         if key not in self._closures:
             self._closures[key] = config.own_closure(f'#include "{header}"\n').headers
         return self._closures[key]
+
+
+def architecture_line(architectures: Iterable[Architecture]) -> str:
+    """Return the line for ``__CUDA_ARCH__``."""
+    return f"archs = {[str(each) for each in architectures]}".replace("'", '"')
 
 
 def lines_of(header: str, found: Iterable[str]) -> frozenset[str]:

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from jitlto.build.cache.keys import CompileConfig
-from jitlto.build.interface_macros import lines_of
+from jitlto.build.interface_macros import architecture_line, lines_of
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, CompileError
 from jitlto.model.family_record import FamilyRecord
@@ -106,12 +106,14 @@ def _check_macros(
                     continue
                 header = group.interface or ""
                 if differing := lines_of(header, mine) ^ lines_of(header, includes[provider.key]):
-                    what = f"only one of {fragment.key} and {provider.key} has `{min(differing)}` before {header}"
+                    line = min(differing)
+                    what = f"only one of {fragment.key} and {provider.key} has `{line}`, on which {header} depends"
                     raise _macro_error(what, header)
         for group in groups.values() if fragment.role is Role.ENTRYPOINT else ():
             header = group.interface or ""
-            if group.supplied and (lines := lines_of(header, mine)):
-                what = f"{fragment.key} has `{min(lines)}` before {header}, and callers' code for {group.name} has not"
+            lines = lines_of(header, mine) - {architecture_line(family.architectures)} if group.supplied else ()
+            if lines:
+                what = f"{fragment.key} has `{min(lines)}`, on which {header} depends, and callers' code has not"
                 raise _macro_error(what, header)
 
 
@@ -120,7 +122,7 @@ def _may_meet(fragment: Fragment, provider: Fragment) -> bool:
 
 
 def _macro_error(what: str, header: str) -> BuildError:
-    hint = f"{header} uses the macro: define it there, or with -D under [family], so that it means the same to both"
+    hint = f"define it in {header}, or declare it under [family] (as -D or archs), so that it means the same to both"
     return BuildError(what, code="build-interface-macro", hint=hint)
 
 

@@ -337,6 +337,8 @@ BEFORE = {
     "header": {"kern.cu.jinja": '#include "wide.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"], "wide.cuh": "#define WIDE\n"},
     "behind": {"kern.cu.jinja": '#define WIDE\n#include "one.cuh"\n' + WIDE_FAMILY["kern.cu.jinja"],
                "one.cuh": INCLUDE},
+    "architecture": {"family.toml": TOML.replace("[device", 'archs = ["90"]\n[device') + DECLARED,
+                     "activation.cuh": "#pragma once\n" + WIDE.replace("#ifdef WIDE", "#if __CUDA_ARCH__ >= 900")},
     "supplied": {"family.toml": TOML.partition("matrix = \"activ")[0] + DECLARED,
                  "kern.cu.jinja": "#define WIDE\n" + WIDE_FAMILY["kern.cu.jinja"]},
 }  # fmt: skip
@@ -348,7 +350,7 @@ def test_a_macro_before_an_interface_that_depends_on_it_is_the_same_for_both_sid
     build_family: BuildFamily, place: str
 ) -> None:
     """Otherwise both compile, link and read different structures."""
-    with raises(BuildError, "build-interface-macro", "WIDE", "activation.cuh"):
+    with raises(BuildError, "build-interface-macro", "archs" if place == "architecture" else "WIDE", "activation.cuh"):
         build_family(WIDE_FAMILY | BEFORE[place])
 
 
@@ -366,6 +368,11 @@ def test_so_it_is_where_parts_are_merged(tmp_path: Path) -> None:
     [
         BEFORE["template"] | BEFORE["provider"] | {"kern.cu.jinja": "#define  WIDE 1\n" + WIDE_FAMILY["kern.cu.jinja"]},
         {"family.toml": TOML.replace("[entry", 'options = ["-DWIDE"]\n[entry', 1) + DECLARED},
+        {
+            "family.toml": TOML.replace("[entry", 'archs = ["75", "90"]\n[entry', 1) + DECLARED,
+            "activation.cuh": BEFORE["architecture"]["activation.cuh"],
+        },
+        {"family.toml": BEFORE["architecture"]["family.toml"]},
         # It comes too late, names nothing there, or is the interface's own.
         {"kern.cu.jinja": WIDE_FAMILY["kern.cu.jinja"] + "#define WIDE\n"},
         {"kern.cu.jinja": "#define OTHER\n" + WIDE_FAMILY["kern.cu.jinja"]},
