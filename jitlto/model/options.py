@@ -20,6 +20,12 @@ _FILES = frozenset(
         *("include-path", "Xptxas", "ptxas-options"),
     ]
 )
+# Options for nvcc's programs alone, which NVRTC does not take.
+_OF_NVCC = frozenset(["Xcompiler", "Xfatbin", "Xlinker", "Xarchive", "Xnvlink"])
+# Options for the front end and the optimiser behind NVRTC can read and write any file: these cannot.
+_HARMLESS = re.compile(
+    r"-Xcudafe[= ]--?(?:diag_(?:suppress|remark|warn|warning|error)=[\w,]+|display_error_number|no_warnings)"
+)
 # Options that make ptxas read or write a file (`ptxas --help`), and those that make it only print (help, version),
 # which end in an internal error of nvJitLink.
 _PTXAS_FILES = frozenset(
@@ -238,8 +244,10 @@ def _option_name(option: str) -> str:
 
 def touches_files(option: str) -> bool:
     """Return whether a compile option names a file or directory, or does not begin with a dash."""
-    name = _option_name(option)
-    return not option.startswith("-") or name in _FILES or name.startswith("I") or _has_absolute_path(option)
+    name = _option_name(option).replace("_", "-")
+    passed_on = name.startswith("X") and name not in _OF_NVCC and not _HARMLESS.fullmatch(option)
+    names_file = name in _FILES or name.startswith("I") or _has_absolute_path(option)
+    return not option.startswith("-") or passed_on or names_file
 
 
 def ptxas_touches_files(option: str) -> bool:

@@ -150,3 +150,15 @@ def test_a_compile_option_is_one_line_of_some_length(option: str) -> None:
     assert found is not None
     assert len(found[0]) < 500
     assert describe_invalid_option("-DX=" + "x" * 29_000) is None
+
+
+@pytest.mark.parametrize("option", ["-Xcudafe=--diag_suppress=177,2361", "-Xcudafe=--display_error_number"])
+def test_options_for_diagnostics_reach_the_front_end(option: str) -> None:
+    assert describe_invalid_option(option) is None
+
+
+@pytest.mark.parametrize(
+    "option", ["-Xcudafe=--list=x", "-Xcudafe=--preinclude=x", "-Xcudafe", "-Xnvvm=-x", "-Xcicc=x"]
+)
+def test_others_do_not_for_they_read_and_write_files(option: str) -> None:
+    assert describe_invalid_option(option) is not None

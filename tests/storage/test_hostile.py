@@ -396,7 +396,9 @@ def test_a_record_under_a_different_name_is_rejected(copy: Path) -> None:
     ["-I/etc", "-I.", "--include-path=.", "-include=x.h", "--pre-include=x.h", "--create-pch=x.pch",
      "-create-pch=x.pch", "-use-pch=x", "-pch-dir=.", "-pch", "--pch", "--pch\0x", "-time=x.csv",
      "--fdevice-time-trace=x.json",
-     '-DX="/etc/passwd"', "-DX=</etc/passwd>", "-Xptxas=--options-file=x", "--ptxas-options=-optf=x", "x.cu", ""],
+     '-DX="/etc/passwd"', "-DX=</etc/passwd>", "-Xptxas=--options-file=x", "--ptxas-options=-optf=x", "x.cu", "",
+     "-Xcudafe=--preinclude=/etc/passwd", "-Xcudafe=--list=/tmp/x", "-Xcudafe", "-Xnvvm=-info-output-file=/tmp/x",
+     "-Xcudafe=--diag_suppress=1,--list=x", "--create_pch=x"],
 )  # fmt: skip
 def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str) -> None:
     replaced(copy, "family", lambda record: record["options"].append(option))
