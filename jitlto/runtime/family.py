@@ -13,14 +13,14 @@ from types import NoneType
 from typing import TYPE_CHECKING
 
 from jitlto.cuda import device
-from jitlto.errors import DatabaseError, LinkError
+from jitlto.errors import DatabaseError, JitltoError, LinkError
 from jitlto.model.text import check_type
 from jitlto.model.types import EXACT, cpp_name, is_exact, is_same_value
 from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.events import Kind
-from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, raise_copy
+from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
 from jitlto.runtime.session import Session
 from jitlto.storage.files import digest_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
     from jitlto.model.versions import Architecture
-    from jitlto.runtime.discovery.lookup_cache import Chosen
+    from jitlto.runtime.discovery.lookup_cache import Chosen, Contents
     from jitlto.runtime.dispatcher import Dispatcher
     from jitlto.runtime.launch.launcher import Launcher
     from jitlto.runtime.linking.cache_entry import LinkedKernel
@@ -154,6 +154,11 @@ class KernelFamily:
         return self._file.database or self._file.open()
 
     @property
+    def contents(self) -> Contents:
+        """The summary of the database."""
+        return self._file.contents
+
+    @property
     def in_place(self) -> bool:
         """True if the file that it was loaded from still holds the same database."""
         return digest_of(self._file.location) == self._file.contents.digest
@@ -267,8 +272,9 @@ class KernelFamily:
     ) -> Launcher:
         """Return the launcher of a configuration on the current device: linked at the first call, then looked up.
 
-        If an earlier process of this user made the same request, its kernel is found without planning
-        (``jitlto.runtime.discovery.lookup_cache``), and :attr:`Launcher.plan` is planned on first use.
+        If a pack answers the request, or an earlier process of this user made it, its kernel is found without planning
+        (``jitlto.runtime.linking.packed_requests``, ``jitlto.runtime.discovery.lookup_cache``), and
+        :attr:`Launcher.plan` is planned on first use.
 
         Raises:
             PlanError, LinkError, NoDeviceError: If it cannot be planned, linked or loaded. A failed link is remembered
@@ -299,6 +305,10 @@ class KernelFamily:
         if cache is not None:
             key = self._request_key(entry, link_mode, link_options, configuration, capability)
             chosen = cache.find_chosen(key) if key else None
+            if chosen is not None:
+                launcher = self._find(chosen, entry, link_mode, link_options, configuration)
+        if launcher is None and not self.session.is_recording and has_packs(self._file.location):
+            chosen = self._packed(entry, link_mode, link_options, configuration, capability)
             if chosen is not None:
                 launcher = self._find(chosen, entry, link_mode, link_options, configuration)
         if launcher is None:
@@ -332,6 +342,34 @@ class KernelFamily:
                 if sum(is_same_value(values[name], other) for other in known) > 1:
                     return None
         return request_key(self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability)
+
+    def _packed(
+        self,
+        entry: str | None,
+        link_mode: str,
+        link_options: Mapping[str, object],
+        configuration: Mapping[str, object],
+        capability: tuple[int, int],
+    ) -> Chosen | None:
+        """Return the kernel that answers a request from the packs beside the database; None if none has the answer."""
+        from jitlto.runtime.linking import packed_requests
+
+        known = self.parameters
+        values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
+        if len(values) < len(configuration):  # some have other spellings, or are wrong
+            from jitlto.model.configuration import normalize_configuration
+
+            try:
+                values = normalize_configuration(configuration, known, self.name)
+            except JitltoError:
+                return None  # which planning reports
+        linker = packed_requests.installed_nvjitlink()
+        if linker is None:
+            return None
+        group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
+        digest, database = self._file.contents.digest, self._file.location
+        scope = packed_requests.Scope(digest, self.name, group, link_mode, link_options, capability, linker)
+        return packed_requests.find_chosen(database, scope, values)
 
     def dispatcher(
         self,

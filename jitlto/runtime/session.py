@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from jitlto import config
 from jitlto.cuda import device
 from jitlto.runtime import events as runtime_events
-from jitlto.runtime.discovery.lookup_cache import LookupCache
+from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.events import Events
-from jitlto.runtime.linking.kernel_cache import KernelCache, SingleFlight
+from jitlto.runtime.linking.kernel_cache import KernelCache, SingleFlight, has_packs
 from jitlto.storage.cache_dir import open_cache_dir
 
 if TYPE_CHECKING:
@@ -94,7 +94,10 @@ class Session:
                 if self._registry is None:
                     settings = self.config
                     self._registry = Registry(
-                        settings.database_path, settings=settings, lookup_cache=lambda: self.lookup_cache
+                        settings.database_path,
+                        settings=settings,
+                        lookup_cache=lambda: self.lookup_cache,
+                        packed_contents=_packed_contents,
                     )
         return self._registry
 
@@ -117,7 +120,12 @@ class Session:
     def lookup_cache(self) -> LookupCache | None:
         """The lookup cache; None without a cache, and while plans are recorded, because a hit makes no plan."""
         store = self.kernel_cache.store
-        return None if store is None or self._recordings or self.config.record else LookupCache(store)
+        return None if store is None or self.is_recording else LookupCache(store)
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether plans are recorded."""
+        return bool(self._recordings or self.config.record)
 
     @property
     def residency(self) -> Residency | None:
@@ -155,6 +163,14 @@ class Session:
         from jitlto.runtime.planning.recording import Recorder  # imported lazily: loads the planner
 
         return self.events.subscribe(Recorder(path))
+
+
+def _packed_contents(database: Path, digest: str) -> Contents | None:
+    if not has_packs(database):
+        return None
+    from jitlto.runtime.linking import packed_requests  # imported lazily: most databases have no packs
+
+    return packed_requests.find_contents(database, digest)
 
 
 #: All that exist, for a fork concerns each.

@@ -13,11 +13,12 @@ from jitlto.model.configuration import normalize_configuration
 from jitlto.model.versions import Architecture
 from jitlto.runtime import session
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.linking import packs
+from jitlto.runtime.linking import packed_requests, packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.linking.parallel import run_parallel
+from jitlto.runtime.packed_answers import find_answers
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan, Request
 from jitlto.storage import files
@@ -189,6 +190,7 @@ class WarmTarget:
     def __init__(self, output: Path | None = None) -> None:
         self._output = output
         self._entries: dict[str, bytes] = {}
+        self._plans: dict[int, Plan] = {}  # by position of the job
         self._replaced: Pack | None = None
         if output is None:
             self._cache = _writable_cache()
@@ -207,8 +209,10 @@ class WarmTarget:
         """
         claimed: dict[str, object] = {}
 
-        def work(job: WarmJob) -> WarmOutcome | None:
+        def work(item: tuple[int, WarmJob]) -> WarmOutcome | None:
+            position, job = item
             plan = job.plan()
+            self._plans[position] = plan
             claim = object()
             if claimed.setdefault(plan.digest, claim) is not claim:  # setdefault is atomic
                 return None
@@ -216,7 +220,7 @@ class WarmTarget:
             return WarmOutcome(job, plan.target.sm, plan.link_key, plan.database.path, kernel.layer)
 
         ordered: dict[int, WarmOutcome] = {}
-        for position, job, outcome in run_parallel(work, jobs, workers):
+        for position, (_, job), outcome in run_parallel(work, list(enumerate(jobs)), workers):
             on_job(position)
             if isinstance(outcome, JitltoError):
                 ordered[position] = WarmOutcome(job, job.arch and job.arch.sm, error=outcome)
@@ -226,7 +230,7 @@ class WarmTarget:
         if self._output is None:
             return WarmResult([self._verified(outcome) for outcome in outcomes])
         if self._entries:
-            self._write()
+            self._write(jobs)
         return WarmResult(outcomes, len(self._entries))
 
     def _to_cache(self, plan: Plan) -> LinkedKernel:
@@ -258,10 +262,19 @@ class WarmTarget:
         error = JitltoError(f"linked, but not cached: {reason}", code="jitlto-cache-full", hint=hint)
         return replace(outcome, layer="", error=error)
 
-    def _write(self) -> None:
+    def _write(self, jobs: Sequence[WarmJob]) -> None:
         assert self._output is not None  # noqa: S101 - entries are those of a pack
+        packed = [
+            (job.family, job.request, self._plans[position])
+            for position, job in enumerate(jobs)
+            if position in self._plans
+            and self._plans[position].digest in self._entries
+            and isinstance(job.family, KernelFamily)
+        ]
+        contents = {family.contents.digest: family.contents for family, _, _ in packed}
+        lookups = packed_requests.encode(contents.values(), find_answers(packed))
         try:
-            packs.write(self._output, self._entries)
+            packs.write(self._output, self._entries, lookups)
         except OSError as error:
             raise _unwritable(self._output, error.strerror or str(error), "free disk space") from None
 

@@ -12,7 +12,6 @@ import hashlib
 import json
 import random
 import sqlite3
-import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -33,13 +32,14 @@ from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.types import Parameter
 from jitlto.report import page
 from jitlto.report.content import describe
-from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
+from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, LookupCache, hash_key
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.launch.fast_path import compile_call
-from jitlto.runtime.linking import packs
+from jitlto.runtime.linking import packed_requests, packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
+from jitlto.runtime.linking.packed_requests import Answer
 from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import from_ptx
 from jitlto.storage import declaration
@@ -363,22 +363,34 @@ def _record_seeds(ground: Ground) -> list[bytes]:
 
 def _pack(ground: Ground, data: bytes) -> None:
     packs._warn_once._warned.clear()  # each digest of each pack once, which adds up here
-    path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else _pack_of(data[1:]))
-    for pack in packs.beside(path.with_suffix(".fragdb")):
+    path = ground.file("p.pack", edited(ground.pack, data) if data[:1] != b"j" else b"")
+    database, named = path.with_suffix(".fragdb"), _SCOPE.key("named")
+    if data[:1] == b"j":
+        lookups = {
+            hash_key("contents", "0" * 64): data[1:],
+            named: data[1:],
+            _SCOPE.key("chosen", {"a": "b"}): data[1:],
+        }
+        packs.write(path, ground.kernels, lookups)
+        packed_requests.find_contents(database, "0" * 64)
+        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
+        packs.write(path, ground.kernels, lookups | {named: b'[["a"]]'})
+        packed_requests.find_chosen(database, _SCOPE, {"a": "b"})
+    for pack in packs.beside(database):
         for digest in pack.digests:
             pack.get(digest)
     for digest in ground.kernels:
-        KernelCache(None).find(digest, path.with_suffix(".fragdb"))
+        KernelCache(None).find(digest, database)
 
 
-def _pack_of(index: bytes) -> bytes:
-    """A pack of any index, with its hash."""
-    return struct.pack("<14s32sQ", b"jitlto pack 1\n", hashlib.sha256(index).digest(), len(index)) + index + bytes(64)
+_SCOPE = packed_requests.Scope("0" * 64, "mini", None, "lto", {}, (9, 0), "13.0")
 
 
 def _pack_seeds(ground: Ground) -> list[bytes]:
-    (length,) = struct.unpack_from("<Q", ground.pack, 46)
-    return [b"\0" * 8, b"j" + ground.pack[54 : 54 + length]]
+    chosen = Answer(_SCOPE, {"a": "b"}, {"a": "b"}, Chosen("k", "0" * 64, (Parameter("n", "unsigned", 4, 4),)))
+    with FragmentDatabase(ground.databases[0]) as database:
+        lookups = packed_requests.encode([Contents.from_database(database)], [chosen])
+    return [b"\0" * 8, *(b"j" + payload for payload in lookups.values())]
 
 
 def _entry(ground: Ground, data: bytes) -> None:

@@ -16,7 +16,7 @@ import json
 import os
 import site
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.model.frozen import Frozen
 from jitlto.model.types import Parameter
@@ -45,6 +45,15 @@ class Chosen(Frozen):
     kernel: str
     digest: str
     signature: tuple[Parameter, ...]
+
+    def to_list(self) -> list[object]:
+        """Return it as values that JSON has, for :meth:`from_list`."""
+        return [self.kernel, self.digest, [(p.name, p.type, p.size, p.alignment) for p in self.signature]]
+
+    @classmethod
+    def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
+        """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
+        return cls(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
 
 
 class FamilyContents(Frozen):
@@ -133,6 +142,14 @@ class Contents(Frozen):
         return cls(digest, part, read)
 
 
+def decode_contents(digest: str, payload: bytes) -> Contents | None:
+    """Decode the contents of the database with a digest; None if they are something else."""
+    with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
+        contents = Contents.from_json(payload)
+        return contents if contents.digest == digest else None
+    return None
+
+
 def _deprecated(values: list[str]) -> DeprecatedValue:
     from jitlto.model.deprecation import DeprecatedValue  # imported lazily: few families have any
 
@@ -147,17 +164,14 @@ class LookupCache:
 
     def find_contents(self, digest: str) -> Contents | None:
         """The contents of the database with a digest; None if they are not known."""
-        payload = self._store.get(_CONTENTS, _key(digest))
+        payload = self._store.get(_CONTENTS, hash_key(digest))
         if payload is None:
             return None
-        with contextlib.suppress(ValueError, TypeError, AttributeError, RecursionError):  # not written by jitlto
-            contents = Contents.from_json(payload)
-            return contents if contents.digest == digest else None
-        return None
+        return decode_contents(digest, payload)
 
     def store_contents(self, contents: Contents) -> None:
         """Store the contents of a database."""
-        self._store.put(_CONTENTS, _key(contents.digest), contents.to_json())
+        self._store.put(_CONTENTS, hash_key(contents.digest), contents.to_json())
 
     def find_chosen(self, key: str) -> Chosen | None:
         """The kernel that answers the request of a :func:`request_key`; None if it is not known."""
@@ -168,7 +182,7 @@ class LookupCache:
             kernel, digest, signature, linker, status = json.loads(payload)
             if _size_and_time(str(linker)) != tuple(status):
                 return None
-            return Chosen(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
+            return Chosen.from_list(kernel, digest, signature)
         except (ValueError, TypeError, OSError, RecursionError):
             return None
 
@@ -179,8 +193,7 @@ class LookupCache:
         linker = nvjitlink.find_installed(site_packages())
         status = _size_and_time(linker or "")
         if status is not None:
-            signature = [(p.name, p.type, p.size, p.alignment) for p in chosen.signature]
-            content = [chosen.kernel, chosen.digest, signature, linker, status]
+            content = [*chosen.to_list(), linker, status]
             self._store.put(_CHOSEN, key, json.dumps(content).encode())
 
 
@@ -205,7 +218,7 @@ def request_key(
     """
     request = (database, family, entry, link_mode, link_options or {}, configuration, capability)
     try:
-        return _key(request, linker_surroundings())
+        return hash_key(request, linker_surroundings())
     except (TypeError, ValueError, RecursionError):
         return None
 
@@ -235,7 +248,12 @@ def _size_and_time(path: str) -> tuple[int, int] | None:
     return (status.st_size, status.st_mtime_ns)
 
 
-def _key(*parts: object) -> str:
+def hash_key(*parts: object) -> str:
+    """Return the SHA-256 of values that JSON has, and of the version of jitlto, whose answers they are.
+
+    Raises:
+        TypeError, ValueError, RecursionError: If one cannot be written as JSON.
+    """
     import hashlib  # 2 ms, which importing jitlto.load does not need
 
     text = json.dumps([_REVISION, __version__, *parts], sort_keys=True)

@@ -75,6 +75,7 @@ class Registry:
         paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
         settings: Where databases of editable installs are built; by default the process's.
         lookup_cache: Gives the cache of the contents of databases, None if there is none at that moment.
+        packed_contents: Path and digest of a database → its contents, from the packs beside it.
     """
 
     def __init__(
@@ -83,10 +84,12 @@ class Registry:
         *,
         settings: config.Config | None = None,
         lookup_cache: Callable[[], LookupCache | None] = lambda: None,
+        packed_contents: Callable[[Path, str], Contents | None] = lambda *_: None,
     ) -> None:
         self._paths = paths
         self.settings = settings or config.current()
         self._lookup_cache = lookup_cache
+        self._packed_contents = packed_contents
         self._databases: dict[Path, FragmentDatabase] = {}
         self.after_fork()
 
@@ -114,15 +117,17 @@ class Registry:
             return database
 
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
-        """Return the database at a path; it is opened only if its summary is not in the lookup cache.
+        """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
 
         Raises:
             DatabaseError: If it cannot be read.
         """
         path = Path(path)
         location, cache = path.absolute(), self._lookup_cache()
-        digest = digest_of(location) if cache else None
+        digest = digest_of(location)
         contents = cache.find_contents(digest) if cache and digest else None
+        if contents is None and digest:
+            contents = self._packed_contents(location, digest)
         if contents is not None:
             return DatabaseFile(path, location, contents, open_database=self.open)
         database = self.open(path)

@@ -62,7 +62,7 @@ class KernelCache:
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
         """Look a kernel up by digest, in packs beside its database, then in the user's directory; None if missing."""
         begin = time.perf_counter()
-        if _has_packs(database):
+        if has_packs(database):
             from jitlto.runtime.linking import packs  # imported lazily: most databases have no packs
 
             for pack in packs.beside(database):
@@ -220,7 +220,7 @@ def raise_copy(failure: JitltoError) -> NoReturn:
     raise copy.copy(failure) from failure.__cause__
 
 
-def _has_packs(database: Path) -> bool:
+def has_packs(database: Path) -> bool:
     """Return whether packs lie beside a database, perhaps of another one."""
     try:
         return any(name.endswith(".pack") for name in os.listdir(database.parent))  # noqa: PTH208 - names are enough

@@ -1,20 +1,24 @@
-"""Packs: read-only files of linked kernels, shipped beside a database.
+"""Packs: read-only files of linked kernels, shipped beside a database, and of the look-ups that lead to them.
 
-Magic, the SHA-256 of the index, the length of the index (8 bytes, little endian), the index as JSON, the entries one
-after the other. The index gives offset, size and SHA-256 of each entry by the digest of its plan. Equal entries make
-equal files.
+Magic, the SHA-256 of the directory, the directory, the records, the entries one after the other; numbers are little
+endian. A record gives kind (``k`` for a kernel, ``l`` for a look-up), key, offset, size and SHA-256 of an entry. The
+key of a kernel is the digest of its plan; :mod:`~jitlto.runtime.linking.packed_requests` makes look-ups and their keys.
+Records and entries are sorted, look-ups first. The directory has for each first byte of a key the number of records up
+to there, and the SHA-256 of those with this byte: a look-up reads and checks no more than them and its entry, however
+large the pack is. Equal entries make equal files.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 import struct
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO
 
 from jitlto.errors import JitltoError
@@ -23,8 +27,14 @@ from jitlto.storage import files
 from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.files import Identity, identity
 
-_MAGIC = b"jitlto pack 1\n"
-_HEAD = struct.Struct(f"<{len(_MAGIC)}s32sQ")
+_FAMILY = b"jitlto pack "
+_MAGIC = _FAMILY + b"2\n"
+_HEAD = struct.Struct(f"<{len(_MAGIC)}s32s")
+_BUCKET = struct.Struct("<Q32s")
+_BUCKETS = 256
+_RECORD = struct.Struct("<c32sQQ32s")
+_START = _HEAD.size + _BUCKETS * _BUCKET.size  # of the records
+KERNEL, LOOKUP = b"k", b"l"
 _warn_once = WarnOnce(__name__)
 
 
@@ -44,18 +54,19 @@ class Pack:
         # Kept open, so that index and entries still belong together if the file is replaced.
         self._file = path.open("rb")
         with self._closed_if_wrong() as file:
-            head = file.read(_HEAD.size)
-            if len(head) < _HEAD.size or not head.startswith(_MAGIC):
+            head = file.read(_START)
+            if not head.startswith(_MAGIC):
+                if head.startswith(_FAMILY):
+                    raise ValueError("made by another version of jitlto; make it again with `jitlto warm`")
                 raise ValueError("not a pack of linked kernels")
-            _, sha, length = _HEAD.unpack(head)
-            self._start = _HEAD.size + length
-            size = os.fstat(file.fileno()).st_size - self._start
-            if size < 0:
+            if len(head) < _START:
                 raise ValueError("truncated")
-            index = file.read(length)
-            if hashlib.sha256(index).digest() != sha:
+            self._directory = head[_HEAD.size :]
+            if hashlib.sha256(self._directory).digest() != _HEAD.unpack_from(head)[1]:
                 raise ValueError("damaged")
-            self._index = _entries(index, size)
+            self._end = os.fstat(file.fileno()).st_size
+            if _START + _RECORD.size * self._bucket(_BUCKETS - 1)[1] > self._end:
+                raise ValueError("truncated")
 
     @contextmanager
     def _closed_if_wrong(self) -> Iterator[BinaryIO]:
@@ -68,30 +79,67 @@ class Pack:
     @property
     def digests(self) -> tuple[str, ...]:
         """The digests of the plans whose kernels it holds, sorted."""
-        return tuple(sorted(self._index))
+        return self.keys(KERNEL)
 
-    def get(self, digest: str) -> bytes | None:
-        """Return the entry of a plan; None if it is missing, or damaged, which is logged once."""
-        if digest not in self._index:
-            return None
+    def keys(self, kind: bytes) -> tuple[str, ...]:
+        """The keys of all entries of a kind, sorted; without those in damaged parts of the index, which is logged."""
+        return tuple(key.hex() for first in range(_BUCKETS) for key in self._keys(kind, first))
+
+    def _keys(self, kind: bytes, first: int) -> list[bytes]:
         try:
-            payload = self.read(digest)
+            return [key for each, key, *_ in self._records(first) if each == kind]
+        except (OSError, ValueError) as error:
+            _warn_once((self.path, first), "%s: a part of its index is not used: %s", self.path, error)
+            return []
+
+    def get(self, digest: str, kind: bytes = KERNEL) -> bytes | None:
+        """Return an entry, by default the kernel of a plan; None if it is missing, or damaged, which is logged once."""
+        try:
+            return self.read(digest, kind)
         except OSError as error:
             _warn_once(self.path, "%s cannot be read: %s", self.path, error.strerror or error)
-            return None
-        if payload is None:
-            _warn_once((self.path, digest), "%s is damaged: the kernel %s in it is not used", self.path, digest)
-        return payload
+        except ValueError as error:
+            _warn_once((self.path, digest), "%s is %s: the entry %s in it is not used", self.path, error, digest)
+        return None
 
-    def read(self, digest: str) -> bytes | None:
-        """Read an entry that is in the index; None if it is damaged.
+    def read(self, digest: str, kind: bytes = KERNEL) -> bytes | None:
+        """Read an entry; None if there is none.
 
         Raises:
             OSError: If it cannot be read.
+            ValueError: If it is damaged.
         """
-        offset, size, sha = self._index[digest]
-        payload = os.pread(self._file.fileno(), size, self._start + offset)
-        return payload if hashlib.sha256(payload).hexdigest() == sha else None
+        key = bytes.fromhex(digest)
+        for each, other, offset, size, sha in self._records(key[0]):
+            if other == key and each == kind:
+                # Checked here, because reading allocates the listed size even if the file is shorter.
+                payload = self._pread(size, offset) if offset + size <= self._end else b""
+                if len(payload) != size or hashlib.sha256(payload).digest() != sha:
+                    raise ValueError("damaged")
+                return payload
+        return None
+
+    def _pread(self, size: int, offset: int) -> bytes:
+        return os.pread(self._file.fileno(), size, offset)
+
+    def _bucket(self, first: int) -> tuple[int, int, bytes]:
+        """Return the numbers of the first record of a bucket and of that after its last, and its SHA-256."""
+        end, sha = _BUCKET.unpack_from(self._directory, first * _BUCKET.size)
+        begin = _BUCKET.unpack_from(self._directory, (first - 1) * _BUCKET.size)[0] if first else 0
+        return begin, end, sha
+
+    def _records(self, first: int) -> Iterator[tuple[bytes, bytes, int, int, bytes]]:
+        """Yield the records of the keys that begin with a byte."""
+        begin, end, sha = self._bucket(first)
+        size = _RECORD.size * (end - begin)
+        if not size:
+            return
+        if size < 0 or _START + _RECORD.size * end > self._end:
+            raise ValueError("damaged")
+        data = self._pread(size, _START + _RECORD.size * begin)
+        if hashlib.sha256(data).digest() != sha:
+            raise ValueError("damaged")
+        yield from _RECORD.iter_unpack(data)
 
 
 def verify(path: Path, images: Collection[str] | None = None) -> int:
@@ -108,26 +156,33 @@ def verify(path: Path, images: Collection[str] | None = None) -> int:
         JitltoError: At the first check that fails, or if kernels of it match no plan of the database.
     """
     stale: list[str] = []
+    digests: tuple[str, ...] = ()
     try:
         if not path.is_file():
             raise ValueError("not a regular file" if path.exists() else "no such file")
         pack = Pack(path)
         with pack._file:
-            for digest in pack.digests:
-                payload = pack.read(digest)
+            for first in range(_BUCKETS):
+                for _ in pack._records(first):
+                    pass
+            digests = pack.digests
+            for digest in digests:
+                payload = _checked(pack, digest, KERNEL)
                 if payload is None or LinkedKernel.decode(digest, payload, 0.0, "pack") is None:
                     raise ValueError(f"damaged: kernel {digest} does not match its SHA-256")
                 if images is not None and not _inputs(payload).issubset(images):
                     stale.append(LinkKey.from_entry(payload).kernel)
+            if any(_checked(pack, key, LOOKUP) is None for key in pack.keys(LOOKUP)):
+                raise ValueError("damaged: a look-up does not match its SHA-256")
         if not stale:
-            return len(pack.digests)
+            return len(digests)
     except OSError as error:
         what = f"cannot be read: {error.strerror or error}"
     except ValueError as error:
         what = str(error)
     if stale:
         raise JitltoError(
-            f"{len(stale)} of {len(pack.digests)} kernels match no plan of this database, such as {min(stale)}",
+            f"{len(stale)} of {len(digests)} kernels match no plan of this database, such as {min(stale)}",
             code="jitlto-stale-pack",
             where=str(path),
             hint="the database has been built again since: make the pack again: jitlto warm FAMILY --db DB -o PACK",
@@ -146,35 +201,42 @@ def _inputs(payload: bytes) -> set[str]:
     return set(images) if isinstance(images, list) else set()
 
 
-def _entries(index: bytes, length: int) -> dict[str, tuple[int, int, str]]:
-    """Decode the index: entries by digest. ``length`` is the number of bytes after the index."""
+def _checked(pack: Pack, key: str, kind: bytes) -> bytes | None:
+    """Return an entry; None if it is damaged."""
     try:
-        entries = {digest: (int(at), int(size), str(sha)) for digest, (at, size, sha) in json.loads(index).items()}
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise ValueError("its index has a format that this jitlto does not support") from error
-    # Checked here, because reading an entry allocates its listed size even if the file is shorter.
-    if any(at < 0 or size < 0 or at + size > length for at, size, _ in entries.values()):
-        raise ValueError("its index lists entries beyond its end")
-    return entries
+        return pack.read(key, kind)
+    except ValueError:
+        return None
 
 
-def write(path: Path, entries: Mapping[str, bytes]) -> None:
+def write(path: Path, kernels: Mapping[str, bytes], lookups: Mapping[str, bytes] = MappingProxyType({})) -> None:
     """Write a pack atomically.
+
+    Args:
+        path: The file.
+        kernels: Entries of kernels, by the digest of their plan.
+        lookups: Entries that lead to them, by key.
 
     Raises:
         OSError: If it cannot be written.
     """
-    index: dict[str, tuple[int, int, str]] = {}
-    offset = 0
-    for digest in sorted(entries):
-        payload = entries[digest]
-        index[digest] = (offset, len(payload), hashlib.sha256(payload).hexdigest())
+    entries = [(bytes.fromhex(key), KERNEL, payload) for key, payload in kernels.items()]
+    entries += [(bytes.fromhex(key), LOOKUP, payload) for key, payload in lookups.items()]
+    entries.sort(key=lambda entry: (entry[1] == KERNEL, entry[0]))
+    offset = _START + _RECORD.size * len(entries)
+    buckets: list[list[bytes]] = [[] for _ in range(_BUCKETS)]
+    for key, kind, payload in entries:
+        buckets[key[0]].append(_RECORD.pack(kind, key, offset, len(payload), hashlib.sha256(payload).digest()))
         offset += len(payload)
-    listed = json.dumps(index, sort_keys=True, separators=(",", ":")).encode()
+    records = list(map(b"".join, buckets))
+    ends = accumulate(map(len, buckets))
+    directory = b"".join(
+        _BUCKET.pack(end, hashlib.sha256(data).digest()) for end, data in zip(ends, records, strict=True)
+    )
     with files.replacing(path) as temporary, temporary.open("xb") as file:
-        file.write(_HEAD.pack(_MAGIC, hashlib.sha256(listed).digest(), len(listed)))
-        file.write(listed)
-        file.writelines(entries[digest] for digest in sorted(entries))
+        file.write(_HEAD.pack(_MAGIC, hashlib.sha256(directory).digest()) + directory)
+        file.writelines(records)
+        file.writelines(payload for *_, payload in entries)
 
 
 def beside(database: Path) -> tuple[Pack, ...]:

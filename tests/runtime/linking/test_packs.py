@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Iterator
@@ -14,12 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jitlto.errors import JitltoError
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.cache_dir import CacheDir
+from tests.support.errors import raises
 from tests.support.kernels import entry, get_or_link
 
 A, B, C = (hashlib.sha256(text).hexdigest() for text in (b"a", b"b", b"c"))
@@ -116,24 +117,28 @@ def test_packs_are_read_first_and_nothing_is_written_beside_them(tmp_path: Path,
 
 
 def damaged(whole: bytes, where: str) -> bytes:
-    head = len(packs._MAGIC) + 40
-    length = int.from_bytes(whole[head - 8 : head], "little")
+    head, first = len(packs._MAGIC), packs._START
     return {
         "empty": b"",
         "magic": b"x" + whole[1:],
-        "newer": whole.replace(b"pack 1", b"pack 2", 1),
-        "sha": whole[:20] + bytes([whole[20] ^ 1]) + whole[21:],
-        "length": whole[: head - 1] + b"\xff" + whole[head:],
-        "index": whole[: head + 5] + bytes([whole[head + 5] ^ 1]) + whole[head + 6 :],
+        "older": whole.replace(b"pack 2", b"pack 1", 1),
+        "newer": whole.replace(b"pack 2", b"pack 3", 1),
+        "sha": whole[:head] + bytes([whole[head] ^ 1]) + whole[head + 1 :],
+        "directory": whole[: head + 40] + bytes([whole[head + 40] ^ 1]) + whole[head + 41 :],
         "cut in the head": whole[:30],
-        "cut in the index": whole[: head + length - 3],
+        "cut in the directory": whole[: first - 3],
+        "cut in the records": whole[: first + 3],
     }[where]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "where", ["empty", "magic", "newer", "sha", "length", "index", "cut in the head", "cut in the index"]
-)
+    "where",
+    [
+        "empty", "magic", "older", "newer", "sha", "directory",
+        "cut in the head", "cut in the directory", "cut in the records",
+    ],
+)  # fmt: skip
 def test_a_damaged_pack_is_left_aside_with_one_warning(
     tmp_path: Path, plan: Plan, caplog: pytest.LogCaptureFixture, where: str
 ) -> None:
@@ -186,17 +191,72 @@ def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: Ker
     assert get_or_link(cache, one, tmp_path / "mini.fragdb") == one.link(use_cache=False)
 
 
+def made_up(*records: tuple[bytes, str, int, int, bytes], count: int | None = None) -> bytes:
+    """A pack of any records, all of keys that begin with the byte 0, whose checksums are right."""
+    data = b"".join(packs._RECORD.pack(kind, bytes.fromhex(key), *rest) for kind, key, *rest in records)
+    ends = [len(records) if count is None else count] * 256
+    directory = packs._BUCKET.pack(ends[0], hashlib.sha256(data).digest())
+    directory += b"".join(packs._BUCKET.pack(end, hashlib.sha256().digest()) for end in ends[1:])
+    return packs._HEAD.pack(packs._MAGIC, hashlib.sha256(directory).digest()) + directory + data + bytes(64)
+
+
+ZERO = "0" * 64
+
+
 @pytest.mark.parametrize(
-    "index", [b"[]", b"1", b"null", b'{"a": 1}', b'{"a": [1, 2]}', b'{"a": [-5, -5, ""]}', b"{", b"\xff"]
+    "record",
+    [
+        (b"k", ZERO, 1 << 63, 5, b""),
+        (b"k", ZERO, 0, (1 << 64) - 1, b""),
+        (b"k", ZERO, 0, 5, b""),
+        (b"x", ZERO, 0, 0, b""),
+    ],
 )
-def test_a_pack_that_somebody_made_up_is_left_aside(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, index: bytes
+def test_a_record_that_somebody_made_up_is_a_miss(tmp_path: Path, record: tuple[bytes, str, int, int, bytes]) -> None:
+    (tmp_path / "mini.pack").write_bytes(made_up(record))
+    (pack,) = packs.beside(tmp_path / "mini.fragdb")
+    assert pack.get(ZERO) is None
+    assert pack.digests == (ZERO,) * (record[0] == b"k")
+
+
+@pytest.mark.parametrize("count", [2, 1 << 40, (1 << 64) - 1])
+def test_a_pack_with_more_records_than_bytes_is_left_aside(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
-    whole = packs._HEAD.pack(packs._MAGIC, hashlib.sha256(index).digest(), len(index)) + index
-    (tmp_path / "mini.pack").write_bytes(whole)
-    for each in packs.beside(tmp_path / "mini.fragdb"):
-        assert each.get("a") is None
+    (tmp_path / "mini.pack").write_bytes(made_up((b"k", ZERO, 0, 0, b""), count=count))
+    assert [pack.get(ZERO) for pack in packs.beside(tmp_path / "mini.fragdb")] in ([], [None])
     assert caplog.text.count("WARNING") == 1
+
+
+def test_a_damaged_record_is_a_miss_that_is_logged_once_and_others_are_found(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "mini.pack"
+    packs.write(path, {A: b"a", B: b"b"})
+    whole = path.read_bytes()
+    place = packs._START + packs._RECORD.size + 3  # in the second record
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    (pack,) = packs.beside(tmp_path / "mini.fragdb")
+    first, second = sorted([A, B])
+    assert [pack.get(first) is not None, pack.get(second), pack.get(second)] == [True, None, None]
+    assert caplog.text.count("WARNING") == 1
+    assert pack.digests == (first,)
+    with raises(JitltoError, "jitlto-damaged-pack", where=str(path)):
+        packs.verify(path)
+
+
+def test_a_look_up_reads_one_bucket_however_many_kernels_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = {hashlib.sha256(b"%d" % n).hexdigest(): b"%d" % n for n in range(5000)}
+    packs.write(tmp_path / "x.pack", kernels, {A: b"a look-up"})
+    pack, sizes = Pack(tmp_path / "x.pack"), list[int]()
+    read = pack._pread
+    monkeypatch.setattr(pack, "_pread", lambda size, offset: sizes.append(size) or read(size, offset))  # type: ignore[func-returns-value]
+    assert pack.get(hashlib.sha256(b"4711").hexdigest()) == b"4711"
+    assert sum(sizes) < 50 * packs._RECORD.size
+    assert (pack.get(A), pack.get(A, packs.LOOKUP)) == (None, b"a look-up")
+    assert (len(pack.digests), pack.keys(packs.LOOKUP)) == (5000, (A,))
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may read everything")
@@ -211,14 +271,11 @@ def test_a_pack_that_may_not_be_read_is_one_warning(tmp_path: Path, caplog: pyte
 def test_a_pack_says_where_its_entries_lie(tmp_path: Path) -> None:
     packs.write(tmp_path / "x.pack", {C: b"ccc", A: b"a", B: b"bb"})
     whole = (tmp_path / "x.pack").read_bytes()
-    head = packs._HEAD.size
-    length = int.from_bytes(whole[head - 8 : head], "little")
-    index = json.loads(whole[head : head + length])
-    assert list(index) == sorted([A, B, C])
-    for digest, data in ((A, b"a"), (B, b"bb"), (C, b"ccc")):
-        offset, size, sha = index[digest]
-        assert whole[head + length + offset :][:size] == data
-        assert sha == hashlib.sha256(data).hexdigest()
+    records = list(packs._RECORD.iter_unpack(whole[packs._START :][: 3 * packs._RECORD.size]))
+    assert [key.hex() for _, key, *_ in records] == sorted([A, B, C])
+    for kind, key, offset, size, sha in records:
+        assert (kind, whole[offset:][:size]) == (packs.KERNEL, {A: b"a", B: b"bb", C: b"ccc"}[key.hex()])
+        assert sha == hashlib.sha256(whole[offset:][:size]).digest()
 
 
 def test_a_pack_that_is_replaced_serves_what_the_new_one_holds(tmp_path: Path) -> None:
