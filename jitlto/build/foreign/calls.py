@@ -151,10 +151,12 @@ def choose_key(named: Sequence[str], combinations: Sequence[Mapping[str, str]], 
         chosen = max(alike, key=partial(_common_length, name)) if alike and name not in used else name
         if chosen not in key:
             key.append(chosen)
-    for name in sorted(everywhere):
-        if len({tuple(each[n] for n in key) for each in combinations}) == len(combinations):
-            break
-        if name not in key:
+
+    def count(names: Sequence[str]) -> int:
+        return len({tuple(each[name] for name in names) for each in combinations})
+
+    for name in sorted(everywhere, key=lambda name: (name not in used, name)):
+        if count([*key, name]) > count(key):
             key.append(name)
     return tuple(key)
 

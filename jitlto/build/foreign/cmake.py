@@ -54,8 +54,11 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
 
     Raises:
         ToolchainError: If there is no CMake.
-        ForeignBuildError: If CMake fails.
+        ForeignBuildError: If the file does not exist, or CMake fails.
     """
+    if not lists.is_file():
+        hint = "name the project's CMakeLists.txt"
+        raise ForeignBuildError("no such file", code="import-missing-file", where=str(lists), hint=hint)
     program = find_cmake()
     unknown: list[str] = []
     with temporary_directory("jitlto-") as temporary:

@@ -203,3 +203,8 @@ def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "cmake", None)
     with raises(ToolchainError, "toolchain-missing", hint="jitlto[cmake]"):
         find_cmake()
+
+
+def test_a_file_that_does_not_exist_is_named_without_asking_cmake(tmp_path: Path) -> None:
+    with raises(ForeignBuildError, "import-missing-file", where="none.txt"):
+        read_project(tmp_path / "none.txt", {})

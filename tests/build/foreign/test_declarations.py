@@ -223,4 +223,6 @@ def test_a_key_keeps_the_name_where_no_type_or_number_stands_for_it() -> None:
     combinations = [{"name": "a", "expr": "f(x)", "n": "1"}, {"name": "b", "expr": "-x", "n": "1"}]
     assert choose_key(["name"], combinations, {"expr"}) == ("name",)
     assert choose_key([], combinations, {"expr"}) == ("expr",)
+    loop = [{"T": t, "abbr": t[0], "k": k} for t in ("float", "int") for k in ("8", "16")]
+    assert choose_key(["abbr"], loop, {"T", "k"}) == ("T", "k")
     assert choose_key(["t"], [{"t": "f", "type": "float"}, {"t": "d", "type": "double"}], {"type"}) == ("type",)

@@ -339,3 +339,5 @@ def test_a_family_renamed_in_an_editable_package_is_found_after_another_install(
         for package in (None, "my-package"):
             with raises(RegistryError, "registry-outdated-metadata", "renamed", "mini", hint="pip install -e"):
                 jitlto.family(name, distribution=package)
+    (listed,) = [each for each in installed_families(session.default.registry) if each.distribution == "my-package"]
+    assert "renamed" in str(listed.trouble) and "pip install -e" in str(listed.remedy)
