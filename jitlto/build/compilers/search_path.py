@@ -14,7 +14,6 @@ import os.path
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +45,7 @@ class SearchPath:
         self._toolkit = tuple(toolkit)
         self._states: dict[str, str] = {}
         self._headers: dict[str, _Found] = {}
+        self._listings: dict[str, frozenset[str]] = {}  # of this build: the next one looks again
 
     def covers(self, path: str) -> bool:
         """Return whether a header is in one of the directories, or below."""
@@ -87,9 +87,17 @@ class SearchPath:
         """Return a digest of what a search finds now; None for a name that is no search."""
         if record not in self._states and (match := _RECORD.fullmatch(record)):
             directories = [match[1]] if match[1] else list(map(str, self.directories))
-            found = [[n for n, d in enumerate(directories) if _exists(f"{d}/{name}")] for name in match[2].split("|")]
+            names = match[2].split("|")
+            found = [[n for n, d in enumerate(directories) if self._exists(f"{d}/{name}")] for name in names]
             self._states[record] = hashlib.sha256(json.dumps(found).encode()).hexdigest()
         return self._states.get(record)
+
+    def _exists(self, path: str) -> bool:
+        """Return whether there is a header; nearly all are not, which the listing of a directory tells of many."""
+        directory, _, name = os.path.normpath(path).rpartition("/")
+        if directory not in self._listings:
+            self._listings[directory] = _listing(directory)
+        return name in self._listings[directory] and os.path.isfile(path)  # noqa: PTH113 - paths are texts here
 
 
 def searched_names(record: str) -> Sequence[str]:
@@ -109,12 +117,6 @@ def _join(names: Iterable[str]) -> str:
     return "|".join(sorted(name for name in names if not re.search(r"[|\n]", name)))
 
 
-def _exists(path: str) -> bool:
-    directory, _, name = os.path.normpath(path).rpartition("/")
-    return name in _listing(directory)
-
-
-@cache
 def _listing(directory: str) -> frozenset[str]:
     try:
         return frozenset(os.listdir(directory))  # noqa: PTH208 - names alone

@@ -19,7 +19,6 @@ def directories(tmp_path: Path) -> list[Path]:
 
 
 def states(directories: list[Path], own: bytes = b"") -> dict[str, str | None]:
-    search_path._listing.cache_clear()
     search = SearchPath(directories[:0], directories)
     records = search.records([str(directories[1] / "sub" / "a.h")], [own])
     return {record: search.state(record) for record in records}
@@ -33,6 +32,14 @@ def test_a_header_that_appears_where_one_was_looked_for_changes_the_state(direct
     path = directories[0].parent / name
     path.parent.mkdir(exist_ok=True)
     path.write_text("")
+    assert states(directories) != before
+
+
+def test_a_link_that_leads_somewhere_at_last_is_a_header_that_appears(directories: list[Path]) -> None:
+    (directories[0] / "c.h").symlink_to(directories[0] / "target.h")
+    (directories[0] / "b.h").mkdir()
+    before = states(directories)
+    (directories[0] / "target.h").write_text("")
     assert states(directories) != before
 
 
