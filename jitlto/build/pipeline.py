@@ -93,7 +93,9 @@ def build(
         what = f"the directory {output.parent} does not exist"
         raise BuildError(what, code="build-no-directory", where=str(output), hint="create it first")
     observer.phase("render")
-    sources = families if isinstance(families, RenderedFamilies) else RenderedFamilies(families, keep_going=keep_going)
+    sources = families
+    if not isinstance(sources, RenderedFamilies):
+        sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
     database_writer.check_writable(output)
     sources.check_reproducible()
     requests = sources.select(shard, recorded or {})

@@ -16,6 +16,7 @@ from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
 from jitlto.build.execution.scheduler import CompileRequest
 from jitlto.build.failures import Failure
+from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
 from jitlto.cuda import nvjitlink
@@ -37,23 +38,27 @@ class RenderedFamilies:
     Args:
         families: Families with distinct names; those that they use are added.
         keep_going: Collect rendering failures in ``failures`` instead of raising the first.
+        cache: Where rendered sources are looked up and stored.
 
     Raises:
         JitltoError: If a matrix, a template or an interface is invalid, or a compiler is missing.
     """
 
-    def __init__(self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False) -> None:
+    def __init__(
+        self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False, cache: Cache | None = None
+    ) -> None:
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         families = with_used(families)
         find = functools.cache(find_toolchain)
+        known = RenderedTexts(cache.store) if cache else None
         self.requests: list[CompileRequest] = []
         self.failures: list[Failure] = []
         self.advice: list[str] = []
         for family in families:
             configs = functools.cache(functools.partial(_config, family, find(family.toolchain)))
             on_error = self._add_failure if keep_going else None
-            rendered = render_family(family, on_error=on_error, on_warning=self.advice.append)
+            rendered = render_family(family, on_error=on_error, on_warning=self.advice.append, known=known)
             self.requests += [
                 CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
             ]

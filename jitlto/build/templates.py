@@ -8,6 +8,7 @@ from itertools import islice
 
 from jitlto.build.matrix import Matrix, load_matrix
 from jitlto.build.rendering import process
+from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.rendering.same_sources import SameSources
 from jitlto.errors import FamilyError, RenderError
 from jitlto.model.exclusions import is_excluded
@@ -57,6 +58,7 @@ def render_family(
     *,
     on_error: Callable[[RenderedSource, RenderError], None] | None = None,
     on_warning: Callable[[str], None] | None = None,
+    known: RenderedTexts | None = None,
 ) -> Iterator[RenderedSource]:
     """Render every combination of every group that has a template, groups by name, combinations in matrix order.
 
@@ -65,6 +67,7 @@ def render_family(
         on_error: Gets each combination that cannot be rendered, without a text; by default the first such error is
             raised.
         on_warning: Gets what the naming convention has to say of the matrices.
+        known: What was rendered before.
 
     Raises:
         MatrixError: A matrix breaks a rule.
@@ -83,7 +86,7 @@ def render_family(
         keys = _iterate_keys(family, group, matrix, where, on_warning or (lambda _: None))
         same = SameSources(group)
         while batch := list(islice(keys, _BATCH)):
-            for source, outcome in _render(family, group, batch, where, stop=on_error is None):
+            for source, outcome in _render(family, group, batch, where, known, stop=on_error is None):
                 if isinstance(outcome, str):
                     same.add(source.key, outcome)
                     yield source
@@ -150,6 +153,7 @@ def _render(
     group: GroupDeclaration,
     batch: Sequence[tuple[FragmentKey, Mapping[str, str]]],
     where: str,
+    known: RenderedTexts | None,
     *,
     stop: bool,
 ) -> Iterator[tuple[RenderedSource, str | RenderError]]:
@@ -158,10 +162,15 @@ def _render(
     Each comes with the digest of its plain text, or with its error.
     """
     folders = [str(path.parent) for path in (group.template, family.path) if path is not None]
-    answers = process.render({
+    request: process.Request = {
         "template": str(group.template), "syntax": group.syntax, "folders": folders, "entries": group.params,
         "combinations": [combination for _, combination in batch], "stop": stop,
-    })  # fmt: skip
+    }  # fmt: skip
+    answers = known.find(request) if known else None
+    if answers is None:
+        answers = process.render(request)
+        if known:
+            known.put(request, answers)
     for (key, combination), answer in zip(batch, answers, strict=False):  # fewer if the process had to be ended
         source = RenderedSource(key, group, combination, answer.get("text", ""), tuple(answer.get("params", ())))
         yield source, _make_error(answer, group, combination, where) if "what" in answer else answer["digest"]

@@ -127,7 +127,8 @@ def build(**options: Any) -> None:
     o = _Options(**options)
     outputs = _check_usage(o)
     gc.disable()  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
-    process.prepare()  # starts while this one imports the rest
+    if o.no_cache:
+        process.prepare()  # starts while this one imports the rest; a cache may have all that it would render
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
@@ -143,8 +144,8 @@ def build(**options: Any) -> None:
     families = package.families if package else [declaration.load_family(path) for path in _paths(o.names)]
     families = with_used(families)
     check_outputs(outputs, family_sources(families), database="-o")
-    rendered = RenderedFamilies(families, keep_going=o.keep_going)
     cache = None if o.no_cache else open_cache(o.cache_dir)
+    rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
         _print_shards(rendered, o.plan_shards, recorded, o.as_json)
     elif o.explain is not None:

@@ -49,7 +49,7 @@ def info(as_json: bool) -> None:
         print_json({"caches": [about for _, about in caches], "mode": mode})
         return
     for title, about in caches:
-        nouns = {"compiled": "compiled source"}
+        nouns = {"compiled": "compiled source", "rendered": "rendered template"}
         kinds = (
             pluralize(count, nouns.get(kind, kind.removesuffix("s")))
             for kind, count in sorted(about["entries"].items())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os.path
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +20,7 @@ from jinja2.runtime import Context
 from jinja2.sandbox import SandboxedEnvironment, SandboxedFormatter
 
 from jitlto.build.rendering import values
+from jitlto.build.rendering.template_files import read_template
 from jitlto.build.rendering.values import TextAsNumberError, Value, as_value, reads_as_number
 
 _PLACEHOLDER = re.compile(r"@([A-Za-z0-9/_.+-]+)@")  # what CMake's @ONLY takes for a name
@@ -30,28 +33,12 @@ _TAKE_ANYTHING = frozenset({
 })  # fmt: skip
 
 
-class OutsideError(Exception):
-    """A template is reached through a symbolic link that leads out of the family."""
-
-    def __init__(self, path: Path, real: str) -> None:
-        super().__init__(f"{path} is a symbolic link to {real}, outside the folders of the family")
-
-
 class UndefinedPlaceholderError(jinja2.UndefinedError):
     """A CMake placeholder names nothing in the combination."""
 
     def __init__(self, name: str, line: int) -> None:
         super().__init__(f"{name!r} is undefined")
         self.line = line
-
-
-def read_template(path: Path, folders: Sequence[str]) -> str:
-    """Read a template that lies in one of the ``folders``, wherever symbolic links in its path lead."""
-    real = os.path.realpath(path)
-    inside = (os.path.join(os.path.realpath(folder), "") for folder in folders)  # noqa: PTH118 - with a slash at the end
-    if not real.startswith(tuple(inside)):
-        raise OutsideError(path, real)
-    return path.read_text("utf-8-sig")
 
 
 class JinjaTemplate:
@@ -67,6 +54,11 @@ class JinjaTemplate:
     def files(self) -> frozenset[str]:
         """The template files read so far."""
         return frozenset(self._loader.files)
+
+    @property
+    def read(self) -> Mapping[str, str | None]:
+        """The SHA-256 of each file read so far, by its name beside the template; None for one that is not there."""
+        return self._loader.read
 
     def render_file(self, combination: Mapping[str, str]) -> str:
         return self._environment.get_template(self._name).render(_wrap(combination))
@@ -84,9 +76,15 @@ class CMakeTemplate:
 
     def __init__(self, path: Path, folders: Sequence[str]) -> None:
         self._path, self._folders = path, folders
+        self.read: dict[str, str | None] = {}
+        self._text: str | None = None
 
     def render_file(self, combination: Mapping[str, str]) -> str:
-        return self.render_text(read_template(self._path, self._folders), combination)
+        if self._text is None:
+            content = read_template(self._path, self._folders)
+            self.read[self._path.name] = hashlib.sha256(content).hexdigest()
+            self._text = _decode(content)
+        return self.render_text(self._text, combination)
 
     def render_text(self, text: str, combination: Mapping[str, str]) -> str:
         def substitute(match: re.Match[str]) -> str:
@@ -95,6 +93,10 @@ class CMakeTemplate:
             return combination[match[1]]
 
         return _PLACEHOLDER.sub(substitute, text)
+
+
+def _decode(content: bytes) -> str:
+    return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()  # with line ends as in a text file
 
 
 def _wrap(combination: Mapping[str, str]) -> dict[str, str]:
@@ -262,10 +264,15 @@ class _Loader(jinja2.BaseLoader):
     def __init__(self, directory: Path, folders: Sequence[str]) -> None:
         self._directory, self._folders = directory, folders
         self.files: set[str] = set()
+        self.read: dict[str, str | None] = {}
 
     def get_source(self, _: jinja2.Environment, template: str) -> tuple[str, str, None]:
-        path = self._directory.joinpath(*split_template_path(template))
+        parts = split_template_path(template)
+        path, name = self._directory.joinpath(*parts), "/".join(parts)
         if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises on a name that is too long
+            self.read[name] = None
             raise jinja2.TemplateNotFound(template)
         self.files.add(str(path))
-        return read_template(path, self._folders), str(path), None
+        content = read_template(path, self._folders)
+        self.read[name] = hashlib.sha256(content).hexdigest()
+        return _decode(content), str(path), None

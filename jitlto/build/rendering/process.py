@@ -46,6 +46,7 @@ class Answer(TypedDict, total=False):
     text: str
     digest: str  # of the text without comments and blanks
     params: list[str]
+    read: dict[str, str | None]  # SHA-256 of the files read so far by their names; None for one that is not there
     what: str
     code: str
     hint: str

@@ -17,10 +17,10 @@ from jitlto.build.rendering import plain_text
 from jitlto.build.rendering.language import (
     CMakeTemplate,
     JinjaTemplate,
-    OutsideError,
     UndefinedPlaceholderError,
 )
 from jitlto.build.rendering.process import LIMIT_HINT, Answer, Request
+from jitlto.build.rendering.template_files import OutsideError
 from jitlto.build.rendering.values import TextAsNumberError
 from jitlto.model.text import suggest
 
@@ -75,7 +75,7 @@ def _answer(
         text = _check(template.render_file(combination), length)
         if isinstance(template, JinjaTemplate) and (left := plain_text.find_placeholder(text)):
             raise PlaceholderError(f"{left[0]} is left in the source: it is a placeholder of CMake, not of Jinja")
-        return {"text": text, "params": params, "digest": plain_text.digest(text)}
+        return {"text": text, "params": params, "digest": plain_text.digest(text), "read": dict(template.read)}
     except Exception as error:  # noqa: BLE001 - the program raises it
         answer = _describe(error, combination)
         if entry is None:

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from jinja2.filters import FILTERS
 from jinja2.tests import TESTS
 
-from jitlto.build.rendering.language import CMakeTemplate, JinjaTemplate, OutsideError
+from jitlto.build.rendering.language import CMakeTemplate, JinjaTemplate
+from jitlto.build.rendering.template_files import OutsideError
 from jitlto.build.rendering.values import TextAsNumberError
 
 VALUES = {"veclen": "8", "other": "16", "flag": "false", "data_type": "float", "nothing": "", "many": "4,8"}
