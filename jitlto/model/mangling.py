@@ -103,6 +103,25 @@ def base_name(name: str) -> str:
     return operator if operator and base == "operator" else base
 
 
+def qualified_name(name: str) -> str:
+    """Return the name of a function with namespaces and template arguments, but without return type and parameters.
+
+    >>> qualified_name("_ZN1a1kIfEEvPKT_")
+    'a::k<float>'
+    """
+    text = demangle(name).replace("(anonymous namespace)", "{anonymous}")
+    if _OPERATOR.search(text):
+        return text
+    begin = depth = 0
+    for position, character in enumerate(text):
+        depth += {"<": 1, ">": -1}.get(character, 0)
+        if depth == 0 and character == " ":
+            begin = position + 1
+        elif depth == 0 and character == "(":
+            return text[begin:position]
+    return text[begin:]
+
+
 def split_top_level(text: str) -> list[str]:
     """Split at the commas outside all brackets and strip the parts; an empty text has none."""
     parts, depth, start = [], 0, 0

@@ -23,7 +23,7 @@ from jitlto.errors import (
 )
 from jitlto.model import resolve_errors
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
-from jitlto.model.mangling import base_name, demangle
+from jitlto.model.mangling import base_name, demangle, qualified_name
 
 
 class UserSymbols(Struct, frozen=True):
@@ -322,13 +322,18 @@ def _missing(
 def _check_inputs_used(
     index: Index, supplied: Sequence[UserSymbols], required: set[str], likely: Sequence[str]
 ) -> None:
-    """Check that each input provides a required symbol; otherwise a name or a type is probably misspelled.
+    """Check that each input provides a required symbol, and no other overload of a likely one in its place.
 
-    ``likely`` are the symbols that it was most likely meant to provide.
+    Otherwise a name or a type is probably misspelled. ``likely`` are the symbols that it was most likely meant to
+    provide.
     """
+    right = {symbol.name for item in supplied for symbol in item.provides} & required
     for item in supplied:
         theirs = {symbol.name for symbol in item.provides}
-        if item.opaque or theirs & required:
+        if item.opaque:
+            continue
+        if theirs & required:
+            _check_overloads(item.name, theirs - required, right, likely)
             continue
         for wanted in (*likely, *sorted(index.required)):
             for name in sorted(theirs):
@@ -342,6 +347,19 @@ def _check_inputs_used(
             where=item.name,
             hint=f"the family's fragments call {called}",
         )
+
+
+def _check_overloads(input_name: str, unused: set[str], right: set[str], likely: Iterable[str]) -> None:
+    """Check what an input provides in vain for functions of the right name and other types.
+
+    They would be ignored, and fragments linked in their place. An overload beside the right one is the caller's affair.
+    """
+    functions = {qualified_name(name): name for name in sorted(unused)}
+    for function in map(qualified_name, right if functions else ()):
+        functions.pop(function, None)
+    for wanted in likely if functions else ():
+        if found := functions.get(qualified_name(wanted)):
+            raise _mismatch(input_name, demangle(found), demangle(wanted))
 
 
 def _mismatch(name: str, found: str, wanted: str) -> InterfaceMismatchError:

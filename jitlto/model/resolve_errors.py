@@ -131,7 +131,7 @@ def no_value(
     return UnknownValueError(
         f"no {what} has {listed}",
         code="plan-unknown-value-combination",
-        hint=f"there, give {choices}" if choices else "`jitlto ls DB` lists the combinations that exist",
+        hint=f"give {choices} instead" if choices else "`jitlto ls DB` lists the combinations that exist",
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jitlto.model.mangling import base_name, demangle, parameter_types, split_top_level
+from jitlto.model.mangling import base_name, demangle, parameter_types, qualified_name, split_top_level
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,22 @@ def test_splitting_undoes_joining(texts: list[str]) -> None:
 def test_splitting_loses_nothing_but_commas_and_space(text: str) -> None:
     kept = str.maketrans("", "", ", ")
     assert "".join(split_top_level(text)).translate(kept) == text.translate(kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "function"),
+    [
+        ("f", "f"),
+        ("_Z1fi", "f"),
+        ("_ZN1a1kIfEEvPKT_", "a::k<float>"),
+        ("_ZN12_GLOBAL__N_11fEv", "{anonymous}::f"),
+        ("_ZN1a1kI3BoxIN1b1TEEEEvT_", "a::k<Box<b::T> >"),
+        ("_Z1kILi1EEvv", "k<1>"),
+    ],
+)
+def test_a_qualified_name_has_namespaces_and_template_arguments_and_no_types(name: str, function: str) -> None:
+    assert qualified_name(name) == function
+
+
+def test_operators_are_told_apart_by_all_that_is_in_their_names() -> None:
+    assert qualified_name("_ZltRK1FS1_") != qualified_name("_ZgtRK1FS1_")

@@ -302,6 +302,22 @@ def test_a_supplied_input_of_other_types_shows_both() -> None:
         resolve(Index([kernel(OP)]), {}, supplied=[supplied("_Z2opi")])
 
 
+@pytest.mark.parametrize("configuration", [{}, {"metric": "l1"}])
+def test_a_supplied_input_of_other_types_is_not_ignored_beside_a_function_that_is_right(
+    configuration: dict[str, str],
+) -> None:
+    """The group's own function would silently take its place, or a parameter be asked for."""
+    family = [kernel(OP, HELPER), *(fragment("op", provides=[OP], metric=metric) for metric in ("l1", "l2"))]
+    with raises(InterfaceMismatchError, "plan-interface-mismatch", "op(int)", "op(float)", where="user.cu"):
+        resolve(Index(family), configuration, supplied=[supplied(HELPER, "_Z2opi")])
+
+
+@pytest.mark.parametrize("more", [[OP, "_Z2opi"], ["_ZN1n2opEi"], ["_Z3opsi"]])
+def test_an_overload_beside_the_right_one_and_functions_of_other_names_are_the_callers_own(more: list[str]) -> None:
+    index = Index([kernel(OP, HELPER), fragment("op", provides=[OP])][: 1 if OP in more else 2])
+    assert resolve(index, {}, supplied=[supplied(HELPER, *more)]).entry.key.group == "kern"
+
+
 def test_a_supplied_input_for_another_kernel_of_the_family_is_an_error() -> None:
     # It provides what the float kernels call; this plan is for double.
     with raises(InterfaceMismatchError, None, "defines op(float)", "calls op(double)"):
