@@ -20,6 +20,8 @@ _DEFINITION = re.compile(r"([A-Za-z_$][\w$]*)(.*)", re.S)
 # Where an interface declares no type, the names and layouts of its symbols tell what it means.
 _TYPE = re.compile(r"\b(?:struct|union|enum|typedef|using)\b|\bclass\s+\w+[^;<>,(){}]*(?::[^;(){}]*)?\{")
 _ARCHITECTURE = re.compile(r"__CUDA_ARCH__\s*[<>=!*/+-]|[<>=*/+-]\s*__CUDA_ARCH__")
+_STANDARD = re.compile(r"__cplusplus\s*[<>=!]|[<>=]\s*__cplusplus")
+_COMPILER = re.compile(r"\b__(?:CUDACC_RTC|NVCC)__\b")
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 _BLANKS = re.compile(r"\s+")
 _OPTION = re.compile(r"(?:-D|--define-macro[= ])\s*(\w+)(?:=(.*))?|(?:-U|--undefine-macro[= ])\s*(\w+)", re.S)
@@ -35,7 +37,8 @@ class InterfaceMacros:
     def find(self, rendered: RenderedSource, config: CompileConfig, included: Iterable[str]) -> frozenset[str]:
         """Return a line for each macro of which an interface has the name and that is defined before it.
 
-        What the options of the whole family define is left out. ``__CUDA_ARCH__`` is a macro too.
+        What the options of the whole family define is left out. What the
+        architecture, the standard and the compiler define are macros too.
 
         Args:
             rendered, config: A source.
@@ -59,8 +62,8 @@ class InterfaceMacros:
             *(each for name, other in before.items() if own.get(name) != other for each in _definitions(other)),
             *_definitions(prefix),
         }
-        has_architecture = any(b"__CUDA_ARCH__" in other for other in own.values())
-        plain = "\n".join(map(plain_text, own.values())) if definitions or has_architecture else ""
+        may_ask = any(each in other for other in own.values() for each in (b"__CUDA", b"__cplusplus", b"__NVCC__"))
+        plain = "\n".join(map(plain_text, own.values())) if definitions or may_ask else ""
         if _TYPE.search(plain):
             words = set(_WORD.findall(plain))
             # The interface may define the same itself.
@@ -68,6 +71,10 @@ class InterfaceMacros:
             yield from (f"{header}\n{line}" for name, line in definitions if name in words)
             if _ARCHITECTURE.search(plain):
                 yield f"{header}\n{architecture_line(config.architectures)}"
+            if _STANDARD.search(plain):
+                yield from (f"{header}\n{option}" for option in config.options if option.startswith("--std="))
+            if _COMPILER.search(plain):
+                yield f'{header}\ntoolchain = "{config.toolchain.name}"'
 
     def _before(self, text: bytes, config: CompileConfig, header: str) -> tuple[Mapping[str, bytes], bytes]:
         """Return the family's headers that a source can read before an interface, and its own text until there."""

@@ -97,6 +97,7 @@ def _check_macros(
     if not depending:
         return
     groups = {group.name: group for group in family.groups if group.interface}
+    supplied = _supplied(family)
     for fragment in fragments:
         mine = includes.get(fragment.key, frozenset())
         for symbol in fragment.requires if fragment.key in includes else ():
@@ -109,11 +110,11 @@ def _check_macros(
                     line = min(differing)
                     what = f"only one of {fragment.key} and {provider.key} has `{line}`, on which {header} depends"
                     raise _macro_error(what, header)
-        for group in groups.values() if fragment.role is Role.ENTRYPOINT else ():
-            header = group.interface or ""
-            lines = lines_of(header, mine) - {architecture_line(family.architectures)} if group.supplied else ()
-            if lines:
-                what = f"{fragment.key} has `{min(lines)}`, on which {header} depends, and callers' code has not"
+        for header in supplied if fragment.role is Role.ENTRYPOINT else ():
+            # Callers' code is compiled as the family is, though always by NVRTC.
+            lines = {line for line in lines_of(header, mine) if line.startswith(("#", "archs"))}
+            if others := lines - {architecture_line(family.architectures)}:
+                what = f"{fragment.key} has `{min(others)}`, on which {header} depends, and callers' code has not"
                 raise _macro_error(what, header)
 
 
@@ -122,7 +123,9 @@ def _may_meet(fragment: Fragment, provider: Fragment) -> bool:
 
 
 def _macro_error(what: str, header: str) -> BuildError:
-    hint = f"define it in {header}, or declare it under [family] (as -D or archs), so that it means the same to both"
+    hint = (
+        f"define it in {header}, or declare it under [family] (as -D, archs or std), so that it means the same to both"
+    )
     return BuildError(what, code="build-interface-macro", hint=hint)
 
 

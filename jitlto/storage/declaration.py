@@ -26,6 +26,7 @@ from jitlto.storage.toml_reader import TomlTable, read_toml
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
 _BASE = Architecture(75)  # the lowest that CUDA 13 supports
+_LONGEST_CHAIN = 50  # of families that use each other
 _NAME_RULE = "use letters, digits and _ . -, beginning with a letter or _"
 
 
@@ -116,8 +117,8 @@ class FamilyDeclaration:
     @property
     def interfaces(self) -> tuple[str, ...]:
         """The interface headers of its device groups, and of the families that it uses; sorted."""
-        own = {group.interface for group in self.groups if group.interface}
-        return tuple(sorted(own.union(*(family.interfaces for family in self.uses))))
+        families = (self, *self.all_used().values())
+        return tuple(sorted({group.interface for each in families for group in each.groups if group.interface}))
 
     @property
     def has_kernels(self) -> bool:
@@ -126,7 +127,13 @@ class FamilyDeclaration:
 
     def all_used(self) -> dict[str, FamilyDeclaration]:
         """Return the families that it uses, and those that these use, by name."""
-        return {name: each for used in self.uses for name, each in {used.name: used, **used.all_used()}.items()}
+        found = {family.name: family for family in self.uses}
+        pending = [*self.uses]
+        while pending:  # a family may be used in many ways
+            new = {family.name: family for family in pending.pop().uses if family.name not in found}
+            found |= new
+            pending += new.values()
+        return found
 
 
 def roots(base: Path | None = None) -> list[Path]:
@@ -233,11 +240,22 @@ def load_family(path: Path) -> FamilyDeclaration:
     Raises:
         FamilyError: If the file cannot be read, is not TOML or has an invalid declaration, in file and table ``where``.
     """
-    return _load(Path(path), ())
+    return _load(Path(path), (), {})
 
 
-def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
-    """Read a ``family.toml`` and those that it uses; ``users`` are the files that led to it."""
+def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
+    """Read a ``family.toml`` and those that it uses.
+
+    Args:
+        users: The files that led to it.
+        loaded: What has been read, by file; added to.
+    """
+    if (place := os.path.realpath(path)) not in loaded:
+        loaded[place] = _read(path, (*users, place), loaded)
+    return loaded[place]
+
+
+def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     document = read_toml(path, FamilyError)
     document.check_keys(["family", "entrypoint", "device", "link", "use", "deprecated"])
     table = document.table("family")
@@ -260,7 +278,7 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
             other = document.table("device").table(name)
             raise other.error(f"duplicate group {name!r}: an entrypoint has the same name", case="duplicate-group")
     link = read_link(document.table("link", required=False))
-    uses = _uses(document.table("use", required=False), family.name, names, link, (*users, os.path.realpath(path)))
+    uses = _uses(document.table("use", required=False), family.name, names, link, users, loaded)
     include: dict[str, Path] = {}
     for directory in (*(_include(table, name) for name in family.include), *(i for used in uses for i in used.include)):
         include.setdefault(os.path.realpath(directory), directory)
@@ -283,21 +301,28 @@ def _load(path: Path, users: tuple[str, ...]) -> FamilyDeclaration:
 
 
 def _uses(
-    table: TomlTable, name: str, groups: Sequence[str], link: LinkOptions, users: tuple[str, ...]
+    table: TomlTable,
+    name: str,
+    groups: Sequence[str],
+    link: LinkOptions,
+    users: tuple[str, ...],
+    loaded: dict[str, FamilyDeclaration],
 ) -> tuple[FamilyDeclaration, ...]:
     """Read the table ``use``: the families whose device groups the family ``name`` may call."""
     uses = []
     for used, given in table.values.items():
-        if not isinstance(given, str):
+        if not isinstance(given, str) or not given.isprintable():
             raise table.error(f"{used} is not a path", f'write {used} = "../{used}/family.toml"', case="use")
-        path = Path(os.path.normpath(table.path.parent / given))
-        path = path / "family.toml" if path.is_dir() else path
-        if not path.exists():
+        path = _used_path(table.path.parent / given)
+        if not os.path.exists(path):  # noqa: PTH110 - Path.exists raises on a name that is too long
             hint = f'give the path of its family.toml, such as "../{used}/family.toml"'
             raise table.error(f"{used}: {path} does not exist", hint, case="missing-file")
         if os.path.realpath(path) in users:
             raise table.error(f"{path} uses this family", "move what both use into a third", case="use")
-        family = _load(path, users)
+        if len(users) > _LONGEST_CHAIN:
+            what = f"{path} is used through more than {_LONGEST_CHAIN} families"
+            raise table.error(what, "use it where it is needed", case="use")
+        family = _load(path, users, loaded)
         if family.name != used:
             hint = f"write {family.name} = {given!r}"
             raise table.error(f"{used} is the family {family.name!r}, declared in {path}", hint, case="use")
@@ -306,12 +331,23 @@ def _uses(
             raise table.error(what, "give both the same in [link]", case="use")
         uses.append(family)
     owners = dict.fromkeys(groups, name)
-    for each in {other.name: other for family in uses for other in (family, *family.all_used().values())}.values():
+    known: dict[str, FamilyDeclaration] = {}
+    for each in (other for family in uses for other in (family, *family.all_used().values())):
+        if known.setdefault(each.name, each) is not each:
+            what = f"{each.name} is declared in {known[each.name].path} and in {each.path}"
+            raise table.error(what, "have all families use one of them", case="use")
         for group in each.groups:
             if (owner := owners.setdefault(group.name, each.name)) != each.name:
                 what = f"both {owner} and {each.name} have a group {group.name!r}"
                 raise table.error(what, "rename one of them", case="use")
     return tuple(uses)
+
+
+def _used_path(path: Path) -> Path:
+    """Return the path of a used family's declaration, in short where that leads to the same file."""
+    path = path / "family.toml" if os.path.isdir(path) else path  # noqa: PTH112 - as exists
+    short = Path(os.path.normpath(path))
+    return short if os.path.realpath(short) == os.path.realpath(path) else path
 
 
 def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:

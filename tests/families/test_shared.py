@@ -168,12 +168,61 @@ def test_a_database_without_the_used_family_says_which(both: FragmentDatabase, t
         ({"common/family.toml": SHARED["common/family.toml"] + "[link]\nfast_math = true\n"}, ["common", "search"]),
         ({"common/family.toml": SHARED["common/family.toml"] + '[use]\nsearch = "../search"\n'}, ["search"]),
         ({"search/family.toml": SHARED["search/family.toml"] + '[device.scale]\ninterface = "scale.cuh"\n'}, ["scale"]),
-        ({"search/family.toml": SHARED["search/family.toml"].replace('"../common/family.toml"', "3")}, ["common"]),
+        *(
+            ({"search/family.toml": SHARED["search/family.toml"].replace('"../common/family.toml"', path)}, ["common"])
+            for path in ("3", '"a\\u0000b"', '"\\n"')
+        ),
     ],
 )
 def test_mistakes_in_the_table_use(tmp_path: Path, changes: dict[str, str], names: list[str]) -> None:
     write_family(tmp_path, SHARED | changes)
     with raises(FamilyError, "family-use", *names):
+        family(tmp_path, "search")
+
+
+def chain(directory: Path, length: int, *, width: int = 1) -> FamilyDeclaration:
+    """The first of families of which each uses ``width`` of the next level."""
+    for level in range(length):
+        for number in range(width):
+            name = f"f{level}_{number}"
+            uses = "".join(f'f{level + 1}_{n} = "../f{level + 1}_{n}"\n' for n in range(width) if level < length - 1)
+            toml = f'[family]\nname = "{name}"\n[use]\n{uses}\n[device.{name}]\ninterface = "{name}.cuh"\n'
+            write_family(directory / name, {"family.toml": toml})
+    return load_family(directory / "f0_0" / "family.toml")
+
+
+@pytest.mark.slow
+def test_families_may_be_used_in_many_ways(tmp_path: Path) -> None:
+    """There are 4^9 of them."""
+    first = chain(tmp_path, 10, width=4)
+    assert len(first.all_used()) == len(first.interfaces) - 1 == 9 * 4
+
+
+@pytest.mark.slow
+def test_a_chain_of_uses_has_an_end(tmp_path: Path) -> None:
+    with raises(FamilyError, "family-use", "50"):
+        chain(tmp_path, 60)
+
+
+def test_one_name_means_one_family_in_all_that_a_family_uses(tmp_path: Path) -> None:
+    copies = {f"copy/{name}": text for name, text in SHARED.items() if name.startswith("common/")}
+    middle = '[family]\nname = "middle"\n[use]\ncommon = "../copy/common"\n[device.more]\ninterface = "more.cuh"\n'
+    toml = SHARED["search/family.toml"].replace("[use]", '[use]\nmiddle = "../middle"')
+    write_family(tmp_path, SHARED | copies | {"middle/family.toml": middle, "search/family.toml": toml})
+    with raises(FamilyError, "family-use", "common", "copy/common/family.toml"):
+        family(tmp_path, "search")
+
+
+def test_a_path_is_followed_through_links_as_everywhere(tmp_path: Path) -> None:
+    write_family(tmp_path / "real", SHARED)
+    (tmp_path / "search").symlink_to(tmp_path / "real" / "search")
+    assert family(tmp_path, "search").uses[0].path.resolve() == tmp_path / "real" / "common" / "family.toml"
+
+
+def test_a_name_that_is_too_long_is_no_file(tmp_path: Path) -> None:
+    toml = SHARED["search/family.toml"].replace("../common/family.toml", "x" * 5000)
+    write_family(tmp_path, SHARED | {"search/family.toml": toml})
+    with raises(FamilyError, "family-missing-file", "common"):
         family(tmp_path, "search")
 
 
@@ -199,6 +248,15 @@ def test_a_macro_on_which_a_shared_interface_depends_is_the_same_for_both(tmp_pa
     assert len(made(tmp_path, cache, "search").fragments) == 6
     with raises(FamilyError, "family-use", "cluster", "common", "-DWIDE=2", "scale.cuh"):
         made(tmp_path, cache, "cluster")
+
+
+@pytest.mark.slow
+def test_so_is_the_standard(tmp_path: Path, cache: Cache) -> None:
+    header = SHARED["common/scale.cuh"] + "struct S {\n#if __cplusplus >= 202002L\n  int more;\n#endif\n  int x;\n};\n"
+    toml = SHARED["common/family.toml"].replace("[family]", '[family]\nstd = "c++20"')
+    write_family(tmp_path, SHARED | {"common/family.toml": toml, "common/scale.cuh": header})
+    with raises(BuildError, "build-interface-macro", "search", "common", "--std=c++", "scale.cuh"):
+        made(tmp_path, cache, "search")
 
 
 def test_an_editable_install_is_rebuilt_when_a_shared_group_changes(tmp_path: Path) -> None:
