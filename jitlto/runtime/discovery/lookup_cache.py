@@ -4,6 +4,7 @@ Both take ten times as long as finding and loading a linked kernel. A result is 
 depends on, so that any change makes a miss, and after a miss everything goes the ordinary way:
 
 - the contents of a database, under its digest;
+- the families that each of several databases holds, under their paths. It is valid for the files that are unchanged;
 - the kernel that answers a request, under the database's digest, the request, the device's compute capability,
   jitlto's version and everything that decides which nvJitLink is found. An entry is valid only while the nvJitLink that
   was found when it was stored is still there.
@@ -15,7 +16,8 @@ import contextlib
 import json
 import os
 import site
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jitlto.model.frozen import Frozen
@@ -26,11 +28,12 @@ from jitlto.version import __version__
 if TYPE_CHECKING:
     from jitlto.model.deprecation import DeprecatedValue
     from jitlto.storage.database import FragmentDatabase
+    from jitlto.storage.files import Identity
 
 #: Increment when planning may give a different result for the same request, or the format of these entries changes.
 _REVISION = 3
 _VARIABLES = ("CONDA_PREFIX", "LD_LIBRARY_PATH", "CUDA_PATH", "CUDA_HOME")
-_CONTENTS, _CHOSEN = "databases", "requests"
+_CONTENTS, _HELD, _CHOSEN = "databases", "searches", "requests"
 
 
 class Chosen(Frozen):
@@ -173,6 +176,20 @@ class LookupCache:
         """Store the contents of a database."""
         self._store.put(_CONTENTS, hash_key(contents.digest), contents.to_json())
 
+    def find_held(self, key: str) -> dict[str, tuple[Identity, list[str]]]:
+        """The identity of each database of a :func:`directory_key`, by path, and the families that it held then."""
+        payload = self._store.get(_HELD, key)
+        if payload is None:
+            return {}
+        try:
+            return {path: (tuple(state), list(map(str, names))) for path, (state, names) in json.loads(payload).items()}
+        except (ValueError, TypeError, AttributeError, RecursionError):
+            return {}
+
+    def store_held(self, key: str, held: Mapping[str, tuple[Identity, list[str]]]) -> None:
+        """Store what :meth:`find_held` returns."""
+        self._store.put(_HELD, key, json.dumps(held).encode())
+
     def find_chosen(self, key: str) -> Chosen | None:
         """The kernel that answers the request of a :func:`request_key`; None if it is not known."""
         payload = self._store.get(_CHOSEN, key)
@@ -195,6 +212,11 @@ class LookupCache:
         if status is not None:
             content = [*chosen.to_list(), linker, status]
             self._store.put(_CHOSEN, key, json.dumps(content).encode())
+
+
+def directory_key(paths: Iterable[Path]) -> str:
+    """Return the SHA-256 key of a search in several databases."""
+    return hash_key("searched", [os.fsencode(path.absolute()).hex() for path in paths])
 
 
 def request_key(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jitlto import config
 from jitlto.errors import DatabaseError, RegistryError
-from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache
+from jitlto.runtime.discovery.lookup_cache import Contents, LookupCache, directory_key
 from jitlto.storage.files import SUFFIX, Identity, digest_of, identity
 
 if TYPE_CHECKING:  # not imported at run time: a hit in the lookup cache needs neither
@@ -162,8 +162,7 @@ class Registry:
             RegistryError: If no database holds it, or several different ones do.
             DatabaseError: If a database that has to be searched cannot be read.
         """
-        files = [] if distribution else self._on_path(family)
-        holders = [file for file in files if family in file.contents.families]
+        holders, on_path = ([], set()) if distribution else self._on_path(family)
         if len({file.contents.digest for file in holders}) > 1:
             raise RegistryError(
                 f"several databases hold the family {family!r}: " + ", ".join(str(d.path) for d in holders),
@@ -186,12 +185,15 @@ class Registry:
             return self.file(self._only_one(family, packages))
         if distribution:
             raise errors.not_in_package(distribution, family)
-        raise errors.unknown(family, {name for file in files for name in file.contents.families})
+        raise errors.unknown(family, on_path)
 
-    def _on_path(self, family: str) -> list[DatabaseFile]:
-        """Return the databases on the search path. An unreadable one is an error, because it may hold the family."""
+    def _on_path(self, family: str) -> tuple[list[DatabaseFile], set[str]]:
+        """Return the databases on the search path that hold a family, and the names of all families on it.
+
+        An unreadable database is an error, because it may hold the family.
+        """
         try:
-            return [self.file(path) for path in self._files()]
+            return self._search(family, list(self._files()))
         except DatabaseError as error:
             from jitlto.runtime.discovery import entry_points
 
@@ -202,6 +204,27 @@ class Registry:
                     f"the family {family!r} of {titles}, or {error.hint}"
                 )
             raise
+
+    def _search(self, family: str, paths: list[Path]) -> tuple[list[DatabaseFile], set[str]]:
+        """Search databases for a family; of those that are unchanged since an earlier search, only holders are read."""
+        cache = self._lookup_cache() if len(paths) > 1 else None
+        key = directory_key(paths) if cache else ""
+        known = cache.find_held(key) if cache else {}
+        held: dict[str, tuple[Identity, list[str]]] = {}
+        holders = []
+        for path in paths:
+            state, location = _identity(path), str(path.absolute())
+            names = known[location][1] if state and location in known and known[location][0] == state else None
+            if names is None or family in names:
+                file = self.file(path)
+                names = sorted(file.contents.families)
+                if family in names:
+                    holders.append(file)
+            if state:  # as it was before the database was read
+                held[location] = (state, names)
+        if cache and held != known:
+            cache.store_held(key, held)
+        return holders, {name for _, names in held.values() for name in names}
 
     def locate(self, package: InstalledFamily) -> Path:
         """Return the database's path in an installed package; an editable one is first rebuilt if its sources changed.

@@ -10,10 +10,15 @@ import pytest
 from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, RegistryError
+from jitlto.runtime.discovery import registry as registry_module
+from jitlto.runtime.discovery.lookup_cache import LookupCache, directory_key
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
-from jitlto.storage import database_writer
+from jitlto.storage import database, database_writer
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.files import digest_of
+from tests.support.distributions import install
 from tests.support.errors import raises
 from tests.support.process import output_of
 
@@ -154,3 +159,105 @@ def test_a_family_can_be_loaded_from_a_path_or_an_opened_database(mini_path: Pat
         assert load("mini", opened).database is opened
         with raises(RegistryError, "registry-unknown-family", "'maxi'", hint="it holds mini"):
             load("maxi", opened)
+
+
+def renamed(source: Path, directory: Path, count: int) -> list[Path]:
+    """So many databases, each of its own family."""
+    directory.mkdir()
+    return [rewritten(source, directory / f"f{n}.fragdb", name=f"f{n}") for n in range(count)]
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The databases that were opened, one after the other."""
+    paths: list[Path] = []
+
+    class Told(FragmentDatabase):
+        def __init__(self, path: str | os.PathLike[str]) -> None:
+            paths.append(Path(path))
+            super().__init__(path)
+
+    monkeypatch.setattr(database, "FragmentDatabase", Told)
+    return paths
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The databases whose digests were read, one after the other."""
+    paths: list[Path] = []
+
+    def told(path: Path) -> str | None:
+        paths.append(path)
+        return digest_of(path)
+
+    monkeypatch.setattr(registry_module, "digest_of", told)
+    return paths
+
+
+def fresh(*paths: Path, cache: Path) -> Registry:
+    """A registry as a process has it that begins."""
+    lookups = LookupCache(CacheDir(cache, 1 << 30))
+    return Registry(paths, lookup_cache=lambda: lookups)
+
+
+def test_of_many_installed_databases_one_is_opened_to_find_a_family(
+    mini_path: Path, tmp_path: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / "site"
+    for number, path in enumerate(renamed(mini_path, tmp_path / "made", 5)):
+        value = f"p{number}.fragments"
+        install(site, f"package-{number}", families={f"f{number}": value}, databases={value: path})
+    monkeypatch.syspath_prepend(site)
+    opened.clear()
+    assert Registry().find("f3").path == site / "p3" / "fragments.fragdb"
+    assert opened == [site / "p3" / "fragments.fragdb"]
+
+
+def test_of_many_databases_on_the_path_one_is_read_to_find_a_family_again(
+    mini_path: Path, tmp_path: Path, opened: list[Path], read: list[Path]
+) -> None:
+    paths = renamed(mini_path, tmp_path / "made", 5)
+    found = fresh(tmp_path / "made", cache=tmp_path / "cache").find("f4")
+    assert found.path == paths[4]
+    assert len(opened) == 5
+    opened.clear()
+    read.clear()
+    for number in (4, 3):
+        again = fresh(tmp_path / "made", cache=tmp_path / "cache").find(f"f{number}")
+        assert (again.path, read, opened) == (paths[number], [paths[number]], [])
+        read.clear()
+    with raises(RegistryError, "registry-unknown-family", "'f77'", hint="known families: f0, f1"):
+        fresh(tmp_path / "made", cache=tmp_path / "cache").find("f77")
+    assert (read, opened) == ([], [])
+
+
+def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
+    mini_path: Path, tmp_path: Path, opened: list[Path]
+) -> None:
+    paths = renamed(mini_path, tmp_path / "made", 4)
+    fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
+    rewritten(mini_path, paths[2], name="other")
+    opened.clear()
+    assert fresh(tmp_path / "made", cache=tmp_path / "cache").find("other").path == paths[2]
+    assert paths[2] in opened
+    with raises(RegistryError, "registry-unknown-family"):
+        fresh(tmp_path / "made", cache=tmp_path / "cache").find("f2")
+    rewritten(mini_path, paths[3], name="other", options=("-DX",))
+    with raises(RegistryError, "registry-ambiguous-database", "'other'"):
+        fresh(tmp_path / "made", cache=tmp_path / "cache").find("other")
+    paths[3].unlink()
+    rewritten(mini_path, tmp_path / "made" / "new.fragdb", name="new")
+    for family, name in (("other", "f2"), ("new", "new"), ("f1", "f1")):
+        assert fresh(tmp_path / "made", cache=tmp_path / "cache").find(family).path.stem == name
+    paths[0].write_bytes(b"damaged")
+    with raises(DatabaseError, "database-foreign", where=str(paths[0])):
+        fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"x": 1}', b"3", b'{"x": [1, 2]}'])
+def test_what_somebody_else_made_up_about_the_path_is_looked_up_anew(
+    mini_path: Path, tmp_path: Path, payload: bytes
+) -> None:
+    paths = [mini_path, rewritten(mini_path, tmp_path / "other.fragdb", name="other")]
+    CacheDir(tmp_path / "cache", 1 << 30).put("searches", directory_key(paths), payload)
+    assert fresh(*paths, cache=tmp_path / "cache").find("other").path == paths[1]
