@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from jitlto.build.templates import render_family
 from jitlto.errors import ProjectError
+from jitlto.model.header_search import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import FamilyDeclaration
 from jitlto.storage.source_files import walk_sources
@@ -39,9 +41,13 @@ def place_sources(family: FamilyDeclaration) -> dict[Path, Path]:
 def _place_family(family: FamilyDeclaration, directory: Path) -> Iterator[tuple[Path, Path]]:
     root = declaration.project_root(family.path.absolute())
     beside = [root / folder for folder in _FOLDERS]
-    for path in walk_sources([directory], thorough=False):
+    found = set(walk_sources([directory], thorough=False))
+    for path in sorted(found | set(find_headers(family, found))):
         if not any(path.is_relative_to(folder) for folder in beside):
-            yield path, Path("fragments", directory.name, path.relative_to(directory))
+            place = Path(os.path.normpath(path))
+            if not place.is_relative_to(directory):
+                raise _outside(family, str(place))
+            yield path, Path("fragments", directory.name, place.relative_to(directory))
     for group in family.groups:
         if group.matrix is None or group.template is None:
             continue
@@ -52,6 +58,16 @@ def _place_family(family: FamilyDeclaration, directory: Path) -> Iterator[tuple[
                 yield path, place.relative_to(root)
             elif not place.is_relative_to(directory):
                 raise _outside(family, str(place))
+
+
+def find_headers(family: FamilyDeclaration, sources: Iterable[Path]) -> Iterator[Path]:
+    """Find the headers that sources include: some are outside the include directories, hidden, or behind links."""
+    search = HeaderSearch(family.include)
+    texts = [rendered.source.encode() for rendered in render_family(family)]
+    texts += [path.read_bytes() for path in sorted(sources)]
+    for name in {name for text in texts for name in search.reachable(text)}:
+        if path := search.path(name):
+            yield path
 
 
 def _outside(family: FamilyDeclaration, what: str) -> ProjectError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os.path
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,14 +10,13 @@ from jitlto import config
 from jitlto.build import pipeline
 from jitlto.build.cache.cache import Cache, open_cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
+from jitlto.build.packaging.family_sources import find_headers
 from jitlto.build.packaging.pack import recording
 from jitlto.build.packaging.prebuilt import copy_prebuilt
 from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, load_config
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import with_used
-from jitlto.build.templates import render_family
 from jitlto.errors import ProjectError
-from jitlto.model.header_search import HeaderSearch
 from jitlto.storage import declaration
 from jitlto.storage.declaration import FamilyDeclaration
 from jitlto.storage.source_files import walk_sources
@@ -112,7 +110,7 @@ def list_sources(package: Package) -> list[Path]:
                 sources.add(group.matrix)
                 folders.add(group.template.parent)  # templates include others of their directory
         sources.update(walk_sources(folders, thorough=False))
-        sources.update(_find_headers(family, sources))
+        sources.update(find_headers(family, sources))
     root = package.config.root
     files = sorted({Path(os.path.normpath(path)) for path in sources})
     for path in files:
@@ -121,13 +119,3 @@ def list_sources(package: Package) -> list[Path]:
             hint = "move it into the project, or build the wheel from the source tree: python -m build --wheel"
             raise ProjectError(what, code="project-outside-file", where=str(package.config.path), hint=hint)
     return [path for path in files if path.relative_to(root).parts[0] not in _BUILD_OUTPUTS]
-
-
-def _find_headers(family: FamilyDeclaration, sources: set[Path]) -> Iterator[Path]:
-    """Find the headers that sources include: some are outside the include directories, hidden, or behind links."""
-    search = HeaderSearch(family.include)
-    texts = [rendered.source.encode() for rendered in render_family(family)]
-    texts += [path.read_bytes() for path in sorted(sources)]
-    for name in {name for text in texts for name in search.reachable(text)}:
-        if path := search.path(name):
-            yield path

@@ -157,6 +157,19 @@ def test_an_existing_family_may_be_given_by_any_path(tmp_path: Path, monkeypatch
         assert (tmp_path / f"new{number}" / "matrices" / "search" / "apply_filter.json").is_file()
 
 
+def test_headers_that_are_hidden_or_behind_a_link_come_along(tmp_path: Path) -> None:
+    """They are what the family includes; nothing else that is hidden or behind a link does."""
+    header = '#include ".own/a.cuh"\n#include "link/b.cuh"\n' + MINI["op.cuh"]
+    toml = write_family(tmp_path / "mini", MINI | {"op.cuh": header, ".own/a.cuh": "", ".own/secret": ""})
+    write_family(tmp_path / "other", {"b.cuh": "", "more.cuh": ""})
+    (tmp_path / "mini" / "link").symlink_to(tmp_path / "other")
+    scaffold.write_package("my-kernels", tmp_path / "new", 12, toml)
+    copied = tmp_path / "new" / "fragments" / "mini"
+    assert (copied / ".own" / "a.cuh").is_file()
+    assert [path.name for path in (copied / "link").iterdir()] == ["b.cuh"]
+    assert not (copied / ".own" / "secret").exists()
+
+
 def test_a_family_with_headers_elsewhere_is_refused(tmp_path: Path) -> None:
     toml = write_family(tmp_path / "mini", MINI)
     (tmp_path / "include").mkdir()
