@@ -64,7 +64,7 @@ nitpick_ignore_regex = [
     ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence"),
     ("py:class", r"\(\w+|\w+\)"),  # from "tuple of (str, str)"
     ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),
-    ("py:class", r"([\w.]+\.)?(ArchitectureNote|Chosen|Index|InputKind|LinkTarget|RenderedFamilies|RenderedSource)"),
+    ("py:class", r"([\w.]+\.)?(ArchitectureReport|Chosen|Index|InputKind|LinkTarget|RenderedFamilies|RenderedSource)"),
     ("py:class", r"([\w.]+\.)?(Resolution|Services|SuppliedInput|UserInput)"),
 ]
 

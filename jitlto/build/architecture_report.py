@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import heapq
 import json
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,69 +21,47 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from jitlto.build.architecture_notes import ArchitectureNote, ArchitectureReport, Gain, NotCompared
 from jitlto.build.cache.cache import Cache
-from jitlto.build.compilers.architectures import points_to_compare
+from jitlto.build.compilers.architectures import RENAMES, Known, narrow_tests, points_to_compare
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.execution import transport
 from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.scheduler import CompileRequest
 from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError
-from jitlto.model.architecture_tests import comparable_architectures
+from jitlto.model.architecture_tests import comparable_architectures, find_features
 from jitlto.model.fragment import FragmentKey, ImageKind
 from jitlto.model.headers import split_leading_includes
-from jitlto.model.text import pluralize
-from jitlto.model.versions import Architecture
+from jitlto.model.versions import Architecture, Version
 
-_KIND, _REVISION = "architectures", 1  # of entries in the build cache
-# A comparison takes 0.6 (those that include CUB) to 2 times as long as a compile with PTX.
-_SHARE = {True: 8, False: 12}  # one in so many fragments is compared,
+_KIND, _REVISION = "architectures", 2  # of entries in the build cache
+_PART = 0.2  # of a build's estimated time that comparing a sample may take,
 _LEAST = 3  # but so many of those that compile in less than _SHORT milliseconds: starting a build takes longer
 _SHORT = 500
+# A comparison reads all includes of a source; in a build, sources with the same includes read them once and take this.
+_MILLISECONDS, _FRACTION = 50, 0.125
+_NVCC = 1000  # milliseconds to start nvcc
 _LIKELY = re.compile(r"half|bf16|bfloat|fp[468]|e4m3|e5m2|e8m0|float(?:4|6|8|16)")
+_NO_LINKER = "nvJitLink is not installed"
+_NOT_SAMPLED = 'the sample has none of their fragments; archs = "auto" compares all'
+_FAILED = "the comparison failed"
 
 #: Submits a job with the function to run.
-Submit = Callable[..., Future["tuple[Gain, ...]"]]
+Submit = Callable[..., "Future[_Found]"]
 
 
-class Gain(Struct, frozen=True):
-    """What a fragment gains by LTO-IR for an architecture: its machine instructions there, linked alone."""
+class _Result(Struct, frozen=True):
+    """What comparing one fragment gave; as kept in the build cache."""
 
-    architecture: str
-    before: int
-    after: int
-
-
-class ArchitectureNote(Struct, frozen=True):
-    """A group whose code differs by architecture.
-
-    Args:
-        group: ``family/group``.
-        where: The values that the differing fragments of the sample have, and the others do not, by parameter; empty if
-            all differ, or no one parameter decides.
-        gains: Of one of them.
-        example: Its key.
-        compared, of: The number of fragments of the group that were compared, and of all.
-    """
-
-    group: str
-    where: dict[str, tuple[str, ...]]
-    gains: tuple[Gain, ...]
-    example: str
-    compared: int
-    of: int
-
-    def __str__(self) -> str:
-        values = " and ".join(f"{name}={' or '.join(values)}" for name, values in self.where.items())
-        gained = ", ".join(f"{g.after} instead of {g.before} on sm_{g.architecture}" for g in self.gains)
-        which = f"fragments with {values}" if values else "fragments"
-        return (
-            f"{self.group}: {which} would have other code for later architectures: {gained} machine instructions in "
-            f'{self.example} (compared: {self.compared} of {pluralize(self.of, "fragment")}); archs = "auto" ships it'
-        )
+    gains: tuple[Gain, ...] = ()
+    is_renamed: bool = False
+    obstacle: str = ""
 
 
-_Kept = TypeVar("_Kept", Gain, ArchitectureNote)
+_NOTHING = _Result()
+_Found = tuple[_Result, Known]
+_Kept = TypeVar("_Kept", _Result, ArchitectureReport)
 
 
 @dataclass
@@ -94,16 +73,20 @@ class _Item:
     compiled: CompiledSource
     points: tuple[Architecture, ...]
     source_key: str
-    gains: tuple[Gain, ...] = ()
-    values: frozenset[tuple[str, str]] = field(init=False)
+    cost: int  # estimated milliseconds of a compile for one architecture
+    result: _Result = _NOTHING
+    known: Known | None = None
+    group: str = field(init=False)
+    #: The includes that a compile of the item begins with, and its options.
+    head: tuple[bytes, tuple[str, ...]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.values = frozenset(self.key.parameters)
+        self.group = _group_of(self.key)
+        self.head = split_leading_includes(self.job.source.text)[0], self.job.options
 
     @property
-    def head(self) -> tuple[bytes, tuple[str, ...]]:
-        """The includes that a compile of the item begins with, and its options."""
-        return split_leading_includes(self.job.source.text)[0], self.job.options
+    def is_short(self) -> bool:
+        return self.cost < _SHORT
 
 
 def compare_architectures(
@@ -113,144 +96,220 @@ def compare_architectures(
     cache: Cache | None,
     *,
     changed: bool,
-) -> tuple[ArchitectureNote, ...]:
+) -> ArchitectureReport:
     """Compare a sample of a build's fragments, except those of families that ship such code already.
 
     Args:
         requests, sources: The build's, by position.
         submit: Runs a function with a job in a worker.
         cache: Where results are looked up and stored.
-        changed: Whether anything was compiled; if not, the notes of the last build with these fragments are returned.
+        changed: Whether anything was compiled; if not, the report of the last build with these fragments is returned.
     """
     try:
-        linker = nvjitlink.version()
+        linker: Version | None = nvjitlink.version()
     except JitltoError:
-        return ()  # nothing can be linked here
-    open_positions = [p for p in sorted(sources) if not requests[p].config.candidates]
-    identity = [_REVISION, str(linker), [_identify(requests[p], sources[p]) for p in open_positions]]
+        linker = None  # nothing can be linked here
+    identity = [_REVISION, str(linker), [_identify(requests[p], sources[p]) for p in sorted(sources)]]
     whole = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-    if not changed and (known := _read(cache, whole, ArchitectureNote)) is not None:
+    if not changed and (known := _read(cache, whole, ArchitectureReport)) is not None:
         return known
-    items = _find_items(requests, sources, open_positions)
-    sample = _choose(items, len(open_positions), has_ptx=any(_has_ptx(sources[p]) for p in open_positions))
-    _run(sample, submit, cache, latest=True)
-    differing = {
-        group: [item for item in sample if item.gains and _group(item) == group] for group in map(_group, sample)
-    }
-    first = [group[0] for group in differing.values() if group]
-    _run(first, submit, cache, latest=False)
-    totals = [_group_of(requests[p].key) for p in open_positions]
-    notes = tuple(
-        _note(item, [each for each in sample if _group(each) == _group(item)], totals.count(_group(item)))
-        for item in first
-    )
+    open_positions = [p for p in sorted(sources) if not requests[p].config.candidates]
+    reasons = _untested_features(requests[p] for p in sorted(sources))
+    notes: tuple[ArchitectureNote, ...] = ()
+    for position in sources.keys() - set(open_positions):
+        if _is_renamed(sources[position]):
+            reasons[RENAMES].add(_group_of(requests[position].key))
+    if linker is None:
+        reasons[_NO_LINKER].update(_group_of(requests[p].key) for p in open_positions)
+    else:
+        totals = Counter(_group_of(requests[p].key) for p in open_positions)
+        items, milliseconds = _find_items(requests, sources, open_positions, linker)
+        sample = _compare_sample(items, int(_PART * milliseconds), submit, cache)
+        notes = _make_notes(sample, totals)
+        reasons[_NOT_SAMPLED].update({item.group for item in items} - {item.group for item in sample})
+        for item in sample:
+            reasons[item.result.obstacle].add(item.group)
+    missing = (NotCompared(tuple(sorted(groups)), reason) for reason, groups in reasons.items() if reason and groups)
+    report = ArchitectureReport(notes, tuple(sorted(missing, key=lambda each: (each.groups, each.reason))))
     if cache:
-        cache.store.put(_KIND, whole, msgspec.json.encode(notes))
-    return notes
+        cache.store.put(_KIND, whole, msgspec.json.encode(report))
+    return report
 
 
-def _read(cache: Cache | None, key: str, kind: type[_Kept]) -> tuple[_Kept, ...] | None:
+def _read(cache: Cache | None, key: str, kind: type[_Kept]) -> _Kept | None:
     """Return what an earlier build stored; None if there is nothing, or it is damaged."""
     data = cache.store.get(_KIND, key) if cache else None
     with contextlib.suppress(msgspec.MsgspecError, ValueError):
-        return msgspec.json.decode(data, type=tuple[kind, ...]) if data is not None else None  # type: ignore[valid-type]
+        return msgspec.json.decode(data, type=kind) if data is not None else None
     return None
 
 
 def _identify(request: CompileRequest, compiled: CompiledSource) -> list[str]:
     images = hashlib.sha256(b"".join(data for kind, _, data in compiled.images if kind is ImageKind.LTOIR))
-    return [str(request.key), images.hexdigest()]
+    return [str(request.key), images.hexdigest(), *map(str, request.config.candidates)]
 
 
-def _has_ptx(compiled: CompiledSource) -> bool:
-    return any(kind is ImageKind.PTX for kind, _, _ in compiled.images)
-
-
-def _group(item: _Item) -> str:
-    return _group_of(item.key)
+def _is_renamed(compiled: CompiledSource) -> bool:
+    """Return whether names contain the architecture, as those of CUB's types do."""
+    return any(f"_SM_{10 * compiled.target.number}" in symbol.name for symbol in compiled.provides)
 
 
 def _group_of(key: FragmentKey) -> str:
     return f"{key.family}/{key.group}"
 
 
+def _untested_features(requests: Iterable[CompileRequest]) -> defaultdict[str, set[str]]:
+    """Return the groups whose sources test for features of an architecture that their images lack, by reason."""
+    features: defaultdict[str, set[str]] = defaultdict(set)
+    for request in requests:
+        if not any(architecture.suffix for architecture in request.config.architectures):
+            features[_group_of(request.key)].update(find_features(request.own_closure))
+    groups: defaultdict[str, set[str]] = defaultdict(set)
+    for group, names in features.items():
+        numbered = [name for name in sorted(names) if len(name) > 1]
+        what = " and ".join(f"compute_{name}" for name in numbered) or "one architecture or family"
+        if names:
+            groups[f"its sources test for features of {what}, for which archs asks no image"].add(group)
+    return groups
+
+
 def _find_items(
-    requests: Sequence[CompileRequest], sources: Mapping[int, CompiledSource], positions: Sequence[int]
-) -> list[_Item]:
+    requests: Sequence[CompileRequest],
+    sources: Mapping[int, CompiledSource],
+    positions: Sequence[int],
+    linker: Version,
+) -> tuple[list[_Item], float]:
+    """Return the fragments whose code may differ, and the estimated milliseconds of compiling all."""
     items: dict[str, _Item] = {}
+    heads: dict[object, int] = {}
+    milliseconds = 0.0
     for position in positions:
         request, compiled = requests[position], sources[position]
         config, tool = request.config, request.config.toolchain
-        base = compiled.target
-        if base.suffix or tool.name != "nvrtc":  # nvcc's headers are not in the source, so everything may differ
+        text, source = request.rendered.source, request.closure
+        cost = estimate(source, 1) + (0 if tool.header_roots() else _NVCC)
+        head = split_leading_includes(source.text)[0], config.options, None if tool.header_roots() else position
+        heads[head] = max(cost, heads.get(head, 0))
+        milliseconds += _MILLISECONDS + _FRACTION * cost
+        if compiled.target.suffix:  # links for no later architecture
             continue
-        candidates = comparable_architectures(base, tool.version, nvjitlink.version())
-        tests = config.find_tests(request.rendered.source, request.closure, candidates)
-        if points := points_to_compare(tests, compiled):
-            job = request.job(request.closure, tests)
-            items.setdefault(request.source_key, _Item(request.key, job, compiled, points, request.source_key))
-    return list(items.values())
+        candidates = comparable_architectures(compiled.target, tool.version, linker)
+        # Headers that are included through a macro are known by now.
+        if extra := [name for name in compiled.reads if not name.startswith("<") and name not in source.headers]:
+            source = config.closure(text, extra)
+        tests = config.find_tests(text, source, candidates)
+        job = request.job(config.complete(source), tests)
+        job = replace(job, tests=narrow_tests(tool, job, compiled, tests))
+        if job.tests and (points := points_to_compare(job.tests, compiled)):
+            item = _Item(request.key, job, compiled, points, request.source_key, cost)
+            items.setdefault(item.source_key, item)
+    return list(items.values()), milliseconds + sum(heads.values())
 
 
-def _choose(items: Sequence[_Item], total: int, *, has_ptx: bool) -> list[_Item]:
-    """Choose a sample: the likeliest to differ first, then of each group those with values that no other has."""
-    is_short = all(estimate(item.job.source, 1) < _SHORT for item in items)
-    most = max(_LEAST if is_short else 1, total // _SHARE[has_ptx])
+def _compare_sample(items: Sequence[_Item], budget: int, submit: Submit, cache: Cache | None) -> Sequence[_Item]:
+    """Compare a sample for the latest architecture, and the first of each differing group for all."""
+    least = _LEAST if all(item.is_short for item in items) else 1
+    sample = _choose(items, least, budget)
+    _run(sample, submit, cache, latest=True)
+    first = {item.group: item for item in reversed(sample) if item.result.gains}
+    left = max(budget, sum(item.cost for item in sample))
+    detailed = [i for i in sample if first.get(i.group) is i and (left := left - i.cost * (len(i.points) - 1)) >= 0]
+    _run(detailed, submit, cache, latest=False)
+    return sample
+
+
+def _choose(items: Sequence[_Item], least: int, budget: int) -> list[_Item]:
+    """Choose a sample: the likeliest to differ first, then of each group those with values that no other has.
+
+    At least as many are chosen as ``least`` says, and more as long as their cost is within the budget.
+    """
     chosen: list[_Item] = []
     seen: Counter[tuple[str, str]] = Counter()  # values of fragments in the sample
-    left = {item.key: item for item in items}
+    sizes: Counter[str] = Counter()  # and how many there are of each group,
+    covered: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)  # with these values
 
-    def rank(item: _Item) -> tuple[int, int, int, FragmentKey]:
-        own = [each for each in chosen if _group(each) == _group(item)]
-        new = item.values - frozenset[tuple[str, str]]().union(*(each.values for each in own))
-        likely = sum(1 for pair in item.values if _LIKELY.search(pair[1]) and not seen[pair])
-        return (-likely, len(own) if new or not own else total, -len(new), item.key)
+    def rank(item: _Item) -> tuple[int, float, int, FragmentKey]:
+        new = sum(1 for pair in item.key.parameters if pair not in covered[item.group])
+        likely = sum(1 for pair in item.key.parameters if not seen[pair] and _LIKELY.search(pair[1]))
+        count = sizes[item.group]
+        return -likely, count if new or not count else float("inf"), -new, item.key
 
-    while left and len(chosen) < most:
-        best = min(left.values(), key=rank)
-        if rank(best)[1] == total:  # no group has a value left that is not in the sample
+    # A rank only falls while others are chosen, so the first that still has its rank is the best.
+    heap = [(rank(item), number) for number, item in enumerate(items)]
+    heapq.heapify(heap)
+    while heap:
+        known, number = heap[0]
+        if (now := rank(items[number])) != known:
+            heapq.heapreplace(heap, (now, number))
+            continue
+        item = items[number]
+        if now[1] == float("inf"):  # no group has a value left that is not in the sample
             break
-        chosen.append(left.pop(best.key))
-        seen.update(best.values)
+        if len(chosen) >= least and sum(each.cost for each in chosen) + item.cost > budget:
+            break
+        heapq.heappop(heap)
+        chosen.append(item)
+        seen.update(item.key.parameters)
+        sizes[item.group] += 1
+        covered[item.group].update(item.key.parameters)
     return chosen
 
 
 def _run(items: Sequence[_Item], submit: Submit, cache: Cache | None, *, latest: bool) -> None:
     """Compare the code of each item: for the latest architecture only, or for all."""
-    running: list[tuple[_Item, str, Future[tuple[Gain, ...]]]] = []
+    running: list[tuple[_Item, str, Future[_Found]]] = []
+    sharers = Counter(item.head for item in items)
     for item in items:
-        points = item.points[-1:] if latest else item.points
-        identity = [_REVISION, item.source_key, item.job.source.sha256, str(nvjitlink.version()), *map(str, points)]
+        how = ["latest" if latest else "all", str(nvjitlink.version()), *map(str, item.points)]
+        identity = [_REVISION, item.source_key, item.job.source.sha256, *how]
         key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
-        if (known := _read(cache, key, Gain)) is not None:
-            item.gains = known
+        if (kept := _read(cache, key, _Result)) is not None:
+            item.result = kept
             continue
         images = tuple(image for image in item.compiled.images if image[0] is ImageKind.LTOIR)
-        base = replace(item.compiled, images=images)
-        sharers = sum(other.head == item.head for other in items)
-        running.append((item, key, submit(replace(item.job, sharers=sharers), run=partial(_compare, base, points))))
+        compare = partial(_compare, replace(item.compiled, images=images), item.points, latest, item.known)
+        running.append((item, key, submit(replace(item.job, sharers=sharers[item.head]), run=compare)))
     for item, key, future in running:
         try:
-            item.gains = future.result()
-        except JitltoError:
-            continue  # a worker died: this is only advice
+            item.result, item.known = future.result()
+        except JitltoError as error:  # such as a worker that died: this is only advice
+            item.result = item.result if item.result.gains else _Result(obstacle=f"{_FAILED}: {error.what}")
+            continue
         if cache:
-            cache.store.put(_KIND, key, msgspec.json.encode(item.gains))
+            cache.store.put(_KIND, key, msgspec.json.encode(item.result))
 
 
-def _compare(compiled: CompiledSource, points: Sequence[Architecture], job: CompileJob) -> tuple[Gain, ...]:
+def _compare(
+    compiled: CompiledSource, points: Sequence[Architecture], latest: bool, known: Known | None, job: CompileJob
+) -> _Found:
     """Compare in a worker."""
-    found = transport.compare_job(job, compiled, points)
-    return tuple(Gain(str(v.architecture), v.instructions_before, v.instructions) for v in found.variants)
+    found = transport.compare_job(job, compiled, points, latest=latest, renamed=True, known=known)
+    gains = tuple(Gain(str(v.architecture), v.instructions_before, v.instructions) for v in found.variants)
+    result = _Result(gains, any(v.is_renamed for v in found.variants), found.obstacle)
+    return result, found.known if latest and gains else Known()
 
 
-def _note(item: _Item, sample: Sequence[_Item], total: int) -> ArchitectureNote:
-    differing = [each for each in sample if each.gains or each.key == item.key]
-    same = [each for each in sample if each not in differing]
+def _make_notes(sample: Sequence[_Item], totals: Mapping[str, int]) -> tuple[ArchitectureNote, ...]:
+    groups: dict[str, list[_Item]] = {}
+    for item in sample:
+        if not item.result.obstacle:
+            groups.setdefault(item.group, []).append(item)
+    return tuple(
+        _note(items, totals[group]) for group, items in groups.items() if any(item.result.gains for item in items)
+    )
+
+
+def _note(items: Sequence[_Item], total: int) -> ArchitectureNote:
+    differing = [item for item in items if item.result.gains]
+    same = [dict(item.key.parameters) for item in items if not item.result.gains]
+    first = differing[0]
     where: dict[str, tuple[str, ...]] = {}
-    for name, _ in item.key.parameters if same else ():
-        values = [{dict(each.key.parameters)[name] for each in group} for group in (differing, same)]
-        if not values[0] & values[1]:
-            where = {name: tuple(sorted(values[0]))}
+    for name, _ in first.key.parameters if same else ():
+        values = {dict(item.key.parameters)[name] for item in differing}
+        if not values & {each[name] for each in same}:
+            where = {name: tuple(sorted(values))}
             break
-    return ArchitectureNote(_group(item), where, item.gains, str(item.key), len(sample), total)
+    result = first.result
+    return ArchitectureNote(
+        first.group, where, result.gains, str(first.key), len(items), total, is_renamed=result.is_renamed
+    )

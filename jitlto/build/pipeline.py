@@ -10,7 +10,8 @@ from functools import partial
 from pathlib import Path
 
 from jitlto.build import shards, validate
-from jitlto.build.architecture_report import ArchitectureNote, compare_architectures
+from jitlto.build.architecture_notes import ArchitectureReport
+from jitlto.build.architecture_report import compare_architectures
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache
 from jitlto.build.compilers.base import CompiledSource
@@ -43,8 +44,8 @@ class BuildReport:
     compiled: int  # compiles that were run; the other fragments came from the cache or share a source
     advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
     seconds: float  # of wall time
-    #: Groups that would have other code for later architectures, if they were compared.
-    architectures: tuple[ArchitectureNote, ...] = ()
+    #: Groups that would have other code for later architectures, if they were to be compared.
+    architectures: ArchitectureReport = field(default_factory=ArchitectureReport)
 
 
 def build(
@@ -131,8 +132,8 @@ def _compile(
     *,
     keep_going: bool,
     compare_archs: bool,
-) -> tuple[Outcome, tuple[ArchitectureNote, ...]]:
-    notes: tuple[ArchitectureNote, ...] = ()
+) -> tuple[Outcome, ArchitectureReport]:
+    notes = ArchitectureReport()
     pool = executor or ProcessExecutor(jobs or default_jobs())
     try:
         if isinstance(pool, DaskExecutor):  # early; each job is checked again

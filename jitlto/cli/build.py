@@ -239,9 +239,11 @@ def _build(
         raise
     compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
     summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"
-    for note in report.architectures:
+    compared = report.architectures
+    for note in (*compared.notes, *compared.not_compared):
         click.echo(f"note: {note}", err=True)
-    more = {"seconds": round(report.seconds, 3), "architectures": report.architectures}
+    notes = {"architectures": compared.notes, "not_compared": compared.not_compared}
+    more = {"seconds": round(report.seconds, 3)} | notes
     print_built(report, summary, as_json=o.as_json, compiled=report.compiled, **more)
     # Not after every build: what is compiled anew may differ anew.
     if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):

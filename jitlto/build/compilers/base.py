@@ -132,6 +132,10 @@ class Toolchain(Protocol):
         """
         ...
 
+    def external_text(self, name: str) -> bytes | None:
+        """Return the current content of a header that the compiler finds by itself; None if it no longer exists."""
+        ...
+
 
 def find_toolchain(name: str, shared_directory: Path | None = None) -> Toolchain:
     """Return the compiler called ``name``.

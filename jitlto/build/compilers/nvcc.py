@@ -159,11 +159,16 @@ class Compiler:
         if name.startswith(SEARCHED):
             return self._search.state(name)
         if name not in self._hashes:
-            kind, _, rest = name.partition(">")
-            candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
-            path = next((path for path in candidates if path.is_file()), None) if kind in _EXTERNAL else None
-            self._hashes[name] = hashlib.sha256(path.read_bytes()).hexdigest() if path else None
+            text = self.external_text(name)
+            self._hashes[name] = None if text is None else hashlib.sha256(text).hexdigest()
         return self._hashes[name]
+
+    def external_text(self, name: str) -> bytes | None:
+        """The content of a header of the toolkit or the host; None if it does not exist."""
+        kind, _, rest = name.partition(">")
+        candidates = [root / rest[1:] for root in self._roots] if kind == "<toolkit" else [Path(rest)]
+        path = next((path for path in candidates if path.is_file()), None) if kind in _EXTERNAL else None
+        return path.read_bytes() if path else None
 
     def _run_nvcc(
         self, work: Path, job: CompileJob, architectures: Sequence[Architecture], codes: Sequence[str]

@@ -56,6 +56,10 @@ class Compiler:
         """None, because every header is sent with the job."""
         return None
 
+    def external_text(self, name: str) -> bytes | None:  # noqa: ARG002 - as external()
+        """None, because every header is sent with the job."""
+        return None
+
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job, see :func:`jitlto.cuda.nvrtc.compile_source`, and ask its probe on the way."""
         if not job.probe.text:

@@ -114,9 +114,18 @@ def compile_job(job: CompileJob) -> CompileResult:
     return CompileResult(compiled, time.perf_counter() - begin, f"{socket.gethostname()}:{os.getpid()}")
 
 
-def compare_job(job: CompileJob, compiled: CompiledSource, points: Sequence[Architecture]) -> architectures.Comparison:
+def compare_job(
+    job: CompileJob,
+    compiled: CompiledSource,
+    points: Sequence[Architecture],
+    *,
+    latest: bool,
+    renamed: bool,
+    known: architectures.Known | None,
+) -> architectures.Comparison:
     """Compare the code of a compiled job for later architectures, see :mod:`jitlto.build.compilers.architectures`."""
-    return architectures.compare(_find_toolchain(job.toolchain), job, compiled, points)
+    compiler = _find_toolchain(job.toolchain)
+    return architectures.compare(compiler, job, compiled, points, latest=latest, renamed=renamed, known=known)
 
 
 @cache

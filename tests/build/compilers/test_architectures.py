@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from jitlto.build.compilers.architectures import add_variants
+from jitlto.build.compilers.architectures import add_variants, rename
 from jitlto.build.compilers.base import CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
 from jitlto.cuda import machine_code
 from jitlto.model.architecture_tests import find_tests
-from jitlto.model.fragment import ImageKind
+from jitlto.model.fragment import ImageKind, Symbol, SymbolKind
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
 
@@ -38,3 +38,18 @@ def test_a_test_that_changes_nothing_needs_no_image() -> None:
 def test_equal_ltoir_is_not_linked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_code, "compile_alone", None)
     assert architectures("#if __CUDA_ARCH__ >= 800\n#endif\n__device__ int f(int x) { return x + x; }") == [75]
+
+
+@pytest.mark.parametrize(
+    ("name", "later"),
+    [
+        ("_Z1fPN3cub16_V_300500_SM_75011BlockReduceE", "_Z1fPN3cub17_V_300500_SM_120011BlockReduceE"),
+        ("_Z1fN3cub20CUB_200802_SM_750_NS1xE", "_Z1fN3cub21CUB_200802_SM_1200_NS1xE"),
+        ("_Z1fN4cuda7_SM_7501xE", "_Z1fN4cuda8_SM_12001xE"),
+        ("_Z1fN9my_SM_7501xE", "_Z1fN9my_SM_7501xE"),
+        ("_Z1fi", "_Z1fi"),
+    ],
+)
+def test_names_of_libraries_contain_the_architecture(name: str, later: str) -> None:
+    (symbol,) = rename([Symbol(name, SymbolKind.FUNCTION, "()()")], Architecture(75), Architecture(120))
+    assert symbol.name == later
