@@ -127,7 +127,8 @@ def _iterate_keys(
         if key in combinations:
             both = "; and ".join(map(describe_combination, (combinations[key], combination)))
             what = f"two combinations of {group.matrix} have the key {key}: {both}"
-            hint = "add the parameter that tells them apart to key"
+            differing = {name for name, _ in combinations[key].items() ^ combination.items()}
+            hint = f"add to key what tells them apart: {' or '.join(sorted(differing))}"
             raise FamilyError(what, code="family-duplicate-key", where=where, hint=hint)
         combinations[key] = combination
         yield key, combination

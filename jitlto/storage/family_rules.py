@@ -46,7 +46,7 @@ def read_exclusions(
         described = "{" + ", ".join(f'{name} = "{value}"' for name, value in exclusion) + "}"
         for name, _ in exclusion:
             if name not in key:
-                hint = suggest(name, key, f"key is {list(key)}")
+                hint = suggest(name, key, f"key is {list(key)}") if key else f'write key = ["{name}"] in this table'
                 raise table.error(f"exclude {described} names {name!r}, which is not in key", hint, case="exclude")
         if not exclusion or found.count(exclusion) > 1:
             fault = "repeated" if exclusion else "empty, and would exclude everything"

@@ -231,7 +231,7 @@ def test_the_first_error_is_raised_or_every_one_is_handed_over(tmp_path: Path) -
 def test_two_combinations_with_one_key(tmp_path: Path) -> None:
     toml = MINI["family.toml"].replace('key = ["data_type", "op_name"]', 'key = ["data_type"]')
     names = ["mini/op[data_type=float]", "op_name=twice", "op_name=square"]
-    with raises(FamilyError, "family-duplicate-key", *names, where="family.toml [device.op]"):
+    with raises(FamilyError, "family-duplicate-key", *names, where="family.toml [device.op]", hint="op_name"):
         render(tmp_path, family__toml=toml)
 
 

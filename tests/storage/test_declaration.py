@@ -305,6 +305,12 @@ def test_an_exclusion_names_parameters_in_the_key(tmp_path: Path, exclude: str, 
     assert hint in str(error.hint)
 
 
+def test_an_exclusion_in_a_group_without_a_key_is_answered_with_the_key(tmp_path: Path) -> None:
+    toml = TOML.replace('key = ["data_type", "op_name"]', 'exclude = [{op_name = "b"}]')
+    assert toml != TOML
+    assert 'key = ["op_name"]' in str(failure(tmp_path, toml).hint)
+
+
 def test_a_family_without_a_kernel_is_refused(tmp_path: Path) -> None:
     assert failure(tmp_path, '[family]\nname = "x"\n').code == "family-no-entrypoint"
     assert failure(tmp_path, "").code == "family-missing-table"
