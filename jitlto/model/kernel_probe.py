@@ -211,5 +211,9 @@ def _type(answer: str) -> str:
     spelled = "".join(" const" if level == "01" else "*" for level in levels)
     if scalar:
         return _SCALARS[scalar - 1] + spelled
-    base = base.strip()
-    return base.replace(" (", f" ({spelled})(", 1) if base.endswith(")") else base + spelled
+    base = re.sub(r" (?=[*&])", "", base.strip())
+    if base.endswith("]"):  # what qualifies an array qualifies its elements
+        element, _, extents = base.partition(" [")
+        inner = spelled.removeprefix(" const")
+        return f"{element}{' const' * (inner != spelled)} ({inner}) [{extents}"
+    return base.replace(" (", f" ({spelled})(", 1) if spelled and base.endswith(")") else base + spelled

@@ -12,7 +12,7 @@ from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
 from jitlto.model.kernel_probe import NO_PROBE, make_probe
-from jitlto.model.mangling import base_name
+from jitlto.model.mangling import base_name, parameter_types
 from jitlto.model.versions import Architecture
 from tests.support.errors import raises
 
@@ -70,6 +70,20 @@ def test_an_extern_c_kernel_has_names_and_the_types_that_the_compiler_sees(name:
         ("g", "S"),
         ("sp", "S*"),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["nvrtc", "nvcc"])
+def test_types_of_an_extern_c_kernel_are_spelled_as_those_of_another(name: str) -> None:
+    listed = (
+        "int S::*m, int (S::*f)(int), int (*const b)[3], const float (*c)[2][4], int (**g)(S*), void (*)(int, float)"
+    )
+    both = (
+        f'struct S {{ int x; }};\nextern "C" __global__ void k({listed}) {{}}\n__global__ void other({listed}) {{}}\n'
+    )
+    compiled = dict(compile_text(name, both).parameters)
+    (mangled,) = (kernel for kernel in compiled if kernel != "k")
+    assert [type_ for _, type_ in compiled["k"]] == parameter_types(mangled)
 
 
 @pytest.mark.parametrize("name", TOOLCHAINS)
