@@ -15,7 +15,9 @@ from jitlto.build.shards import Shard
 from jitlto.cuda import nvdisasm, toolkit
 from jitlto.cuda.machine_code import count_instructions
 from jitlto.errors import ArchitectureError
+from jitlto.model.compatibility import native_target
 from jitlto.model.fragment import ImageKind
+from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.database import FragmentDatabase
@@ -155,19 +157,42 @@ def test_a_header_that_only_later_architectures_read_is_a_reason_to_compile(tmp_
     assert made(tmp_path, cache, "second").compiled == 6
 
 
+SPECIFIC = """
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#define SCALE 3
+#elif defined(__CUDA_ARCH_FAMILY_SPECIFIC__)
+#define SCALE 5
+#else
+#define SCALE 1
+#endif
+"""
+
+
 @pytest.mark.slow
-def test_a_group_may_have_images_for_one_architecture_exactly(tmp_path: Path, cache: Cache) -> None:
-    declared = (
-        CONVERT["family.toml"].replace('"auto"', '["75"]').replace("[device.store]", '[device.store]\narchs = ["90a"]')
-    )
-    write_family(tmp_path, CONVERT | {"family.toml": declared})
-    family = opened(made(tmp_path, cache, "specific", is_auto=False))
-    assert images(family)["store float float"] == ["75", "90a"]
+@pytest.mark.parametrize("archs", ['["75"]', '"auto"'])
+def test_a_plan_takes_the_images_of_a_group_for_one_architecture_or_family_there_and_nowhere_else(
+    archs: str, tmp_path: Path, cache: Cache
+) -> None:
+    declared = CONVERT["family.toml"].replace('"auto"', archs)
+    declared = declared.replace("[device.store]", '[device.store]\narchs = ["90a", "100f"]')
+    template = SPECIFIC + CONVERT["store.cu.jinja"].replace("(value)", "(static_cast<float>(value) * SCALE)")
+    write_family(tmp_path, CONVERT | {"family.toml": declared, "store.cu.jinja": template})
+    family = opened(made(tmp_path, cache, "specific", is_auto=archs == '"auto"'))
+    assert images(family)["store float float"] == ["75", "90a", "100f"]
     assert images(family)["kern 8 float"] == ["75"]
-    assert linked_from(family.plan(arch="sm_90", **TO_BF16)) == ["75", "75"]
-    assert linked_from(family.plan(arch="sm_90a", **TO_BF16)) == ["75", "90a"]
-    assert linked_from(family.plan(arch="sm_100", **TO_BF16)) == ["75", "75"]
-    assert family.plan(arch="sm_90a", **TO_BF16).link().cubin
+
+    def taken(arch: str) -> str:
+        plan = family.plan(arch=arch, from_type="float", to_type="float")
+        assert plan.link().cubin
+        return linked_from(plan)[-1]
+
+    everywhere = ("sm_75", "sm_90", "sm_100", "sm_103", "sm_120", "sm_120a", "sm_120f")
+    assert {taken(arch) for arch in everywhere} == {"75"}
+    assert taken("sm_90a") == "90a"
+    assert {taken(arch) for arch in ("sm_100a", "sm_100f", "sm_103a", "sm_103f")} == {"100f"}
+    fragments = family.plan(arch="sm_90", from_type="float", to_type="float").fragments
+    devices = {number: str(native_target(Architecture(number), fragments)) for number in (75, 90, 100, 103, 120)}
+    assert devices == {75: "75", 90: "90a", 100: "100a", 103: "103a", 120: "120"}
 
 
 @pytest.mark.slow
