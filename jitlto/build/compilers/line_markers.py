@@ -6,7 +6,7 @@ import re
 
 # Flag 1: a file is entered. A #line directive leaves
 # a marker without flags, so it can neither fake nor hide one.
-_ENTERED = re.compile(rb'\d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*')
+_ENTERED = re.compile(rb'# \d+ "((?:[^"\\\n]|\\.)*)" 1(?: [234])*')
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)")
 
 
@@ -16,10 +16,17 @@ def entered_files(preprocessed: bytes) -> tuple[str, ...]:
     Line markers are exact; a dependency file is not, because nvcc writes ``-MD`` from one of several runs of the
     preprocessor, and a header under ``#if __CUDA_ARCH__`` may be read in a different one.
     """
-    # Split first: a pattern would be tried at each of a hundred thousand lines.
-    markers = {part.partition(b"\n")[0] for part in (b"\n" + preprocessed).split(b"\n# ")[1:]}
-    entered = (_ENTERED.fullmatch(marker) for marker in markers if b'" 1' in marker)
-    return tuple(sorted({_unescape(match[1]) for match in entered if match}))
+    entered = set()
+    # A pattern would be tried at each of a hundred thousand lines.
+    position = preprocessed.find(b'" 1')
+    while position >= 0:
+        start = preprocessed.rfind(b"\n", 0, position) + 1
+        end = preprocessed.find(b"\n", position)
+        end = len(preprocessed) if end < 0 else end
+        if match := _ENTERED.fullmatch(preprocessed, start, end):
+            entered.add(match[1])
+        position = preprocessed.find(b'" 1', end)
+    return tuple(sorted(set(map(_unescape, entered))))
 
 
 def _unescape(path: bytes) -> str:
