@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,15 @@ from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 
 _MOST_MANIFESTS = 32  # manifests stored for one source
 _COSTS = keys.sha256(b"costs")
+_COMPILED = "compiled"
 _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
+
+
+class _Entry(msgspec.Struct, frozen=True, array_like=True):
+    """What is known of a source: the manifests that it was compiled with, the latest first, and the result for that."""
+
+    manifests: list[str]
+    latest: bytes  # those of the others are in entries of their own
 
 
 class Cache:
@@ -36,11 +45,13 @@ class Cache:
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
         """Return the compiled form of a source, if its headers are unchanged."""
-        for sha in self._manifests(source_key):
+        entry = self._entry(source_key)
+        for sha in entry.manifests:
             manifest = self._manifest(sha)
             if manifest is None or not compile_config.is_current(sha, manifest):
                 continue
-            data = self.store.get("compiled", keys.entry_key(source_key, sha))
+            is_latest = sha == entry.manifests[0]
+            data = entry.latest if is_latest else self.store.get(_COMPILED, keys.entry_key(source_key, sha))
             if data is not None and (compiled := decode_compiled(data)) is not None:
                 return compiled
         return None
@@ -51,9 +62,12 @@ class Cache:
         if self._headers.get(sha) != manifest:
             self.store.put("headers", sha, manifest)
             self._headers[sha] = manifest
-        self.store.put("compiled", keys.entry_key(source_key, sha), encode_compiled(compiled))
-        manifests = [sha, *(other for other in self._manifests(source_key) if other != sha)]
-        self.store.put("sources", source_key, "\n".join(manifests[:_MOST_MANIFESTS]).encode())
+        entry = self._entry(source_key)
+        if entry.manifests and entry.manifests[0] != sha:
+            self.store.put(_COMPILED, keys.entry_key(source_key, entry.manifests[0]), entry.latest)
+        manifests = [sha, *(other for other in entry.manifests if other != sha)]
+        made = _Entry(manifests[:_MOST_MANIFESTS], encode_compiled(compiled))
+        self.store.put(_COMPILED, source_key, msgspec.msgpack.encode(made))
 
     def costs(self) -> dict[str, float]:
         """Seconds that fragments took to compile, by the text form of their keys."""
@@ -68,15 +82,38 @@ class Cache:
 
     def history(self, key: FragmentKey) -> dict[str, str | dict[str, str]] | None:
         """The inputs of a fragment when it was last built with this cache, by name."""
-        if data := self.store.get("history", keys.sha256(str(key).encode())):
-            with contextlib.suppress(*_DAMAGED):
-                # Header names may not be valid UTF-8, which msgspec's own decoder rejects.
-                return msgspec.convert(json.loads(data), dict[str, str | dict[str, str]])
+        with contextlib.suppress(*_DAMAGED):
+            batch = self._history(key).get(key.text)
+            data = self.store.get("history", batch) if batch else None
+            fields = data and msgspec.convert(json.loads(data), dict[str, dict[str, str]]).get(key.text)
+            if fields and (manifest := self._manifest(fields.get("headers", ""))) is not None:
+                return {**fields, "headers": keys.headers(manifest)}
         return None
 
-    def record_history(self, key: FragmentKey, fields: Mapping[str, object]) -> None:
-        """Store the inputs of a fragment, by name."""
-        self.store.put("history", keys.sha256(str(key).encode()), json.dumps(fields).encode())
+    def record_history(self, inputs: Mapping[FragmentKey, tuple[Mapping[str, str], bytes]]) -> None:
+        """Store the inputs of fragments, by name, with the manifests of their headers.
+
+        They are in one entry, and an entry for each group tells in which those of each fragment are: many file systems
+        take longer to make a file than a compile takes to be stored.
+        """
+        if not inputs:
+            return
+        batch = {key.text: {**fields, "headers": keys.sha256(manifest)} for key, (fields, manifest) in inputs.items()}
+        data = json.dumps(batch).encode()
+        sha = keys.sha256(data)
+        self.store.put("history", sha, data)
+        groups: dict[tuple[str, str], list[FragmentKey]] = defaultdict(list)
+        for key in inputs:
+            groups[key.family, key.group].append(key)
+        for several in groups.values():
+            merged = self._history(several[0]) | dict.fromkeys((key.text for key in several), sha)
+            self.store.put("history", _history_key(several[0]), msgspec.json.encode(merged))
+
+    def _history(self, key: FragmentKey) -> dict[str, str]:
+        """The entry that has the inputs of each fragment of a group, by the fragment's key."""
+        with contextlib.suppress(*_DAMAGED):
+            return msgspec.json.decode(self.store.get("history", _history_key(key)) or b"{}", type=dict[str, str])
+        return {}
 
     def _manifest(self, sha: str) -> bytes | None:
         if sha not in self._headers:
@@ -86,9 +123,14 @@ class Cache:
             self._headers[sha] = manifest
         return self._headers[sha]
 
-    def _manifests(self, source_key: str) -> list[str]:
-        data = self.store.get("sources", source_key)
-        return data.decode("ascii", "replace").split("\n") if data else []
+    def _entry(self, source_key: str) -> _Entry:
+        with contextlib.suppress(*_DAMAGED):
+            return msgspec.msgpack.decode(self.store.get(_COMPILED, source_key) or b"", type=_Entry)
+        return _Entry([], b"")
+
+
+def _history_key(key: FragmentKey) -> str:
+    return keys.sha256(f"{key.family}/{key.group}".encode())
 
 
 def encode_compiled(compiled: CompiledSource) -> bytes:

@@ -23,7 +23,7 @@ from jitlto.model.headers import HeaderSet, Source
 from jitlto.model.versions import Architecture, Version
 
 #: Increment when the same inputs may give a different compiled source, or when the format of entries changes.
-REVISION = 8
+REVISION = 9
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,11 +142,6 @@ class CompileConfig:
             self._current[manifest_sha256] = all(self._line_holds(*line) for line in _lines(manifest))
         return self._current[manifest_sha256]
 
-    def headers(self, manifest: bytes) -> dict[str, str]:
-        """The headers of a manifest with their SHA-256."""
-        lines = _lines(manifest)
-        return {name: state for state, name in lines if state not in "+-" and not name.startswith(SEARCHED)}
-
     def current_headers(self, names: Iterable[str]) -> dict[str, str]:
         """Headers with their current SHA-256, without those that no longer exist."""
         return {name: state for name in names if (state := self._state(name)) != "gone"}
@@ -162,6 +157,12 @@ class CompileConfig:
         state = self.toolchain.external(name) or "gone"
         # A header of the family may appear where one of the toolkit or the host was found.
         return f"{state}/{self.search.held(names)}" if (names := searched_names(name)) else state
+
+
+def headers(manifest: bytes) -> dict[str, str]:
+    """Return the headers of a manifest with their SHA-256."""
+    lines = _lines(manifest)
+    return {name: state for state, name in lines if state not in "+-" and not name.startswith(SEARCHED)}
 
 
 def _lines(manifest: bytes) -> Iterator[tuple[str, str]]:

@@ -149,6 +149,7 @@ class Scheduler:
     _claimed: list[_Task] = field(default_factory=list, init=False)  # by other builds
     _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
+    _history: dict[FragmentKey, tuple[dict[str, str], bytes]] = field(default_factory=dict, init=False)
 
     def run(self, requests: Sequence[CompileRequest]) -> Outcome:
         """Find or compile all requests.
@@ -175,6 +176,7 @@ class Scheduler:
                 task.release()
             if self.cache is not None:
                 self.cache.record_costs(self._seconds)
+                self.cache.record_history(self._history)
         self._outcome.failures.sort(key=lambda item: item[0])
         return self._outcome
 
@@ -282,9 +284,7 @@ class Scheduler:
         if self.cache is not None:
             manifest = config.manifest(source, result.compiled.reads)
             self.cache.put(task.source_key, manifest, result.compiled)
-            fields = config.fields(source) | {"headers": config.headers(manifest)}
-            for name in names:
-                self.cache.record_history(name, fields)
+            self._history |= dict.fromkeys(names, (config.fields(source), manifest))
         task.release()
         self._seconds |= dict.fromkeys(map(str, names), result.seconds)
         first, *rest = task.positions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -120,13 +119,52 @@ def test_costs_add_up_and_damaged_ones_are_none(cache: Cache) -> None:
     assert cache.costs() == {}
 
 
-def test_a_history_comes_back_with_names_that_are_not_utf8(cache: Cache) -> None:
-    fields = {"source": "text", "headers": {"caf\udce9.cuh": "00"}}
-    cache.record_history(KEY, fields)
-    assert cache.history(KEY) == fields
-    for damaged in (["a"], {"source": 1}):
-        cache.store.put("history", sha256(str(KEY).encode()), json.dumps(damaged).encode())
+def test_a_history_comes_back_with_names_that_are_not_utf8(cache: Cache, tmp_path: Path) -> None:
+    (tmp_path / "caf\udce9.cuh").write_text("one")
+    manifest = config(tmp_path).manifest(SOURCE, ["caf\udce9.cuh"])
+    cache.put("00" * 32, manifest, COMPILED)
+    cache.record_history({KEY: ({"source": "text"}, manifest)})
+    expected = {"source": "text", "headers": {"caf\udce9.cuh": sha256(b"one")}}
+    assert cache.history(KEY) == Cache(cache.store).history(KEY) == expected
+    assert cache.history(FragmentKey("f", "g2")) is None
+
+
+def test_histories_of_several_builds_are_joined_and_the_latest_counts(cache: Cache) -> None:
+    other, manifest = FragmentKey.make("f", "g", {"n": "1"}), b""
+    cache.put("00" * 32, manifest, COMPILED)
+    cache.record_history({})
+    cache.record_history({KEY: ({"source": "one"}, manifest), other: ({"source": "other"}, manifest)})
+    cache.record_history({KEY: ({"source": "two"}, manifest)})
+    assert [cache.history(key) for key in (KEY, other)] == [
+        {"source": text, "headers": {}} for text in ("two", "other")
+    ]
+
+
+@pytest.mark.parametrize("damaged", [b"", b"[]", b'{"f/g[]": 1}', b'{"f/g[]": {"source": 1}}', b"\xff", b"[" * 9999])
+def test_a_damaged_history_is_none(cache: Cache, damaged: bytes) -> None:
+    cache.put("00" * 32, b"", COMPILED)
+    cache.record_history({KEY: ({"source": "one"}, b"")})
+    assert cache.history(KEY) is not None
+    for path in list((cache.store.directory / "history").glob("*/*")):
+        whole = cache.store.get("history", path.parent.name + path.name)
+        assert whole is not None
+        cache.store.put("history", path.parent.name + path.name, damaged)
         assert cache.history(KEY) is None
+        cache.store.put("history", path.parent.name + path.name, whole)
+
+
+def test_every_state_of_the_headers_that_was_compiled_is_found(cache: Cache, tmp_path: Path) -> None:
+    states = ["one", "two", "three"]
+    for text in (*states, "two"):
+        (tmp_path / "a.cuh").write_text(text)
+        made = config(tmp_path)
+        key, manifest = made.source_key(SOURCE), made.manifest(SOURCE, ["a.cuh"])
+        cache.put(key, manifest, replace(COMPILED, log=text))
+    for text in states:
+        (tmp_path / "a.cuh").write_text(text)
+        again = found(cache, tmp_path)
+        assert again is not None
+        assert again.log == text
 
 
 def test_headers_are_walked_once_for_sources_with_equal_directives(

@@ -250,14 +250,14 @@ def entries(cache: Cache, kind: str) -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["compiled", "headers", "sources"])
+@pytest.mark.parametrize("kind", ["compiled", "headers"])
 def test_damaged_entries_are_made_again(make: Make, cache: Cache, kind: str) -> None:
     whole = make(MINI).path.read_bytes()
     for path in entries(cache, kind):
         data = bytearray(path.read_bytes())
         data[len(data) // 2] ^= 0xFF
         path.write_bytes(data)
-    report = make(MINI)
+    report = make(MINI, cache=Cache(cache.store))  # as in another process
     assert 0 < report.compiled <= 6  # a header set that is made again serves all that have it
     assert report.path.read_bytes() == whole
     assert make(MINI).compiled == 0
