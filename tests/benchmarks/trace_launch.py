@@ -101,6 +101,9 @@ REASONS = {
     ("build.matrix.rules", "build.matrix.tree"): "the strict rules walk the tree of the document",
     ("build.templates", "build.matrix.document"): "the matrix is loaded, then asked for its combinations",
     ("build.templates", "build.matrix.tree"): "the tree is asked for its combinations",
+    ("build.templates", "build.rendering.rendered_texts"): "what is not found is rendered, and stored",
+    ("build.rendering.rendered_texts", "build.rendering.template_files"): "read for the key, and to see what changed",
+    ("build.pipeline", "build.interface_macros"): "asked for the macros of each source",
     ("*", "build.cache.keys"): "the key without headers, for the look-up; with them, for the entry that is written",
     ("*", "build.cache.cache"): "looked up before a compile, once more after the claim, and written after it",
     (
