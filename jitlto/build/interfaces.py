@@ -123,9 +123,7 @@ def _may_meet(fragment: Fragment, provider: Fragment) -> bool:
 
 
 def _macro_error(what: str, header: str) -> BuildError:
-    hint = (
-        f"define it in {header}, or declare it under [family] (as -D, archs or std), so that it means the same to both"
-    )
+    hint = f"define it in {header} or behind its include, or declare it under [family] for both (as -D, archs or std)"
     return BuildError(what, code="build-interface-macro", hint=hint)
 
 

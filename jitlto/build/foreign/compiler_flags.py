@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from jitlto.model.options import describe_invalid_option
+from jitlto.errors import JitltoError
+from jitlto.model.options import LinkOptions, describe_invalid_option
 
 _LINK_SWITCHES = {
     "use_fast_math": "fast_math", "ftz": "ftz", "prec-div": "prec_div", "prec-sqrt": "prec_sqrt", "fmad": "fma",
@@ -44,13 +46,23 @@ class Flags:
             self.include.append(Path(found[1]))
         elif name in _LINK_SWITCHES:
             self.link[_LINK_SWITCHES[name]] = value != "false"
-        elif name == "maxrregcount" and value.isdecimal():
-            self.link["max_registers"] = int(value)
+        elif name == "maxrregcount":
+            self._add_link("max_registers", int(value) if value.isdecimal() and len(value) < 10 else value)
         elif name in ("Xptxas", "ptxas-options"):
-            held = self.link.setdefault("ptxas", [])
-            assert isinstance(held, list)  # noqa: S101 - only lists are put there
-            held += [each for each in value.split(",") if each not in held]
+            held = self.link.get("ptxas", [])
+            for each in value.split(","):
+                if isinstance(held, list) and each not in held:
+                    self._add_link("ptxas", [*held, each])
+                    held = self.link.get("ptxas", [])
         elif fault := describe_invalid_option(option):
             self.dropped.append(fault[0])
         elif option not in self.options:
             self.options.append(option)
+
+    def _add_link(self, name: str, value: Any) -> None:
+        try:
+            LinkOptions.from_mapping({name: value})
+        except JitltoError as error:
+            self.dropped.append(error.what)
+        else:
+            self.link[name] = value

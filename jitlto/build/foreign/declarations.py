@@ -15,6 +15,7 @@ from jitlto.build.foreign.compiler_flags import Flags
 from jitlto.build.foreign.usage import Targets, join_options, split_command_line
 from jitlto.errors import ForeignBuildError
 from jitlto.model.fragment import Role
+from jitlto.model.options import GROUP_LINK_OPTIONS
 
 # Directories whose names say what is in them, and not what it is for.
 _GENERIC = {"jit_lto_kernels", "jit_lto", "jit", "kernels", "kernel", "templates", "src", "source", "detail", "impl",
@@ -78,6 +79,7 @@ def make_families(commands: Sequence[Command], source: Path) -> tuple[list[Famil
         family.groups += [group for same in _alike(own) for group in _groups(same)]
     _share(list(families.values()))
     for family in families.values():
+        notes += _unite_link_options(family)
         for flags in (family.flags, *(group.flags for group in family.groups)):
             family.include += flags.include
             notes += [f"{family.name}: {dropped}: left out" for dropped in flags.dropped]
@@ -95,10 +97,21 @@ def _require(family: Family, call: Call, targets: Targets) -> Iterable[str]:
     standard = call.arguments.get("CMAKE_CUDA_STANDARD", "")
     family.standard = max(family.standard, *needs.standards, int(standard) if standard.isdecimal() else 0)
     for architecture in call.arguments.get("CMAKE_CUDA_ARCHITECTURES", "").split(";"):
-        if match := re.fullmatch(r"(\d+)(?:-real|-virtual)?", architecture):
+        if match := re.fullmatch(r"(\d{2,3})(?:-real|-virtual)?", architecture):
             family.architectures.append(int(match[1]))
     for unknown in needs.unknown:
         yield f"{unknown} is not known without the project's dependencies: see --include and --option"
+
+
+def _unite_link_options(family: Family) -> Iterable[str]:
+    """Move the link options that groups may not have to the family if all have them; yield those that are left out."""
+    links = [group.flags.link for group in family.groups]
+    for name in sorted({name for link in links for name in link} - set(GROUP_LINK_OPTIONS)):
+        values = [link.pop(name, None) for link in links]
+        if all(value == values[0] for value in values) and values[0] is not None:
+            family.flags.link.setdefault(name, values[0])
+        else:
+            yield f"{family.name}: {name}, which only some groups have, cannot differ by group: left out"
 
 
 def _name_families(directories: Iterable[Path], source: Path) -> dict[Path, str]:

@@ -62,10 +62,12 @@ class Targets:
 
     def _add(self, command: Command) -> None:
         arguments = _split(command.arguments)
+        if not arguments:  # as a variable that is not set leaves it
+            return
         match command.name:
             case "add_library":
                 self._names.add(arguments[0])
-                if arguments[1:2] == ["ALIAS"]:
+                if arguments[1:2] == ["ALIAS"] and len(arguments) > 2:
                     self._aliases[arguments[0]] = arguments[2]
             case "set_target_properties" if "PROPERTIES" in arguments:
                 place = arguments.index("PROPERTIES")
@@ -73,7 +75,7 @@ class Targets:
                 whole = command.arguments[len(command.arguments) - _count_after(command.arguments, "PROPERTIES") :]
                 for name, value in zip(whole[::2], whole[1::2], strict=False):
                     self._set(arguments[:place], name, value, command.directory)
-            case "set_property" if "PROPERTY" in arguments:
+            case "set_property" if "PROPERTY" in arguments[:-1]:
                 place = arguments.index("PROPERTY")
                 targets = [each for each in arguments[:place] if each not in ("APPEND", "APPEND_STRING")]
                 self._set(targets, arguments[place + 1], ";".join(arguments[place + 2 :]), command.directory)

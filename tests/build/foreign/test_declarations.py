@@ -114,6 +114,39 @@ def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     assert load_family(tmp_path / "out" / family.name / "family.toml").link.fast_math
 
 
+def test_options_that_no_declaration_may_have_are_said(tmp_path: Path) -> None:
+    lists = """
+        add_library(lib INTERFACE)
+        target_compile_options(lib INTERFACE -maxrregcount=99999999999 -Xptxas=--output-file=x,-v, -Xptxas)
+        set(CMAKE_CUDA_ARCHITECTURES "99999;90a;native")
+    """ + CALL.format("KERNEL_LINK_LIBRARIES lib")
+    found, notes = families(tmp_path / "lib", lists)
+    assert found["lib"].flags.link == {"ptxas": ["-v"]}
+    assert not found["lib"].architectures
+    assert len(notes) == 3
+
+
+def test_options_of_calls_that_groups_may_not_have_are_the_familys_or_said(tmp_path: Path) -> None:
+    fast, other = "KERNEL_EXTRA_COMPILE_OPTIONS --use_fast_math", CALL.replace("k_", "o_").replace("k.cu", "o.cu")
+    sources = {"o.cu.in": KERNEL}
+    for number, (second, link, count) in enumerate(((fast, {"fast_math": True}, 0), ("", {}, 1))):
+        found, notes = families(tmp_path / str(number) / "lib", CALL.format(fast) + other.format(second), **sources)
+        assert (found["lib"].flags.link, len(notes)) == (link, count)
+        for path, text in family_files(found["lib"], tmp_path / "out", "x").items():
+            write_family(path.parent, {path.name: text})
+        assert load_family(tmp_path / "out" / "lib" / "family.toml").link.fast_math is bool(link)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["add_library()", "add_library(x ALIAS)", "target_link_libraries()", "set_property(TARGET x PROPERTY)",
+     "set_target_properties(x PROPERTIES A)", "set_target_properties()", "add_definitions()",
+     "target_compile_options(x)"],
+)  # fmt: skip
+def test_commands_that_lack_arguments_say_nothing(tmp_path: Path, command: str) -> None:
+    assert one(tmp_path, f"{command}\n{CALL.format('')}").groups
+
+
 def test_options_are_split_as_by_a_shell(tmp_path: Path) -> None:
     lists = """
         add_library(lib INTERFACE)
