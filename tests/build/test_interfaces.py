@@ -384,3 +384,28 @@ def test_so_it_is_where_parts_are_merged(tmp_path: Path) -> None:
 )
 def test_macros_on_which_nothing_depends_do_no_harm(build_family: BuildFamily, files: dict[str, str]) -> None:
     assert build_family(WIDE_FAMILY | files).advice == ()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "provider", "values", "is_refused"),
+    [
+        ("#define WIDE 1", "#define WIDE 1", {}, False),
+        ("#define WIDE 1", "", {}, True),
+        ("", "#define WIDE 1", {}, True),
+        ("#define WIDE 1", "#define WIDE 2", {}, True),
+        ("#define WIDE 1", "", {"t": "other"}, False),  # they do not meet
+    ],
+)
+def test_macros_before_an_interface_are_compared_where_both_sides_meet(
+    kernel: str, provider: str, values: dict[str, str], is_refused: bool
+) -> None:
+    fragments = fragment("kern", requires=OP_F, t="one"), fragment("op", provides=OP_F, **values)
+    lines = [frozenset({"op.h", f"op.h\n{line}"}) if line else frozenset({"op.h"}) for line in (kernel, provider)]
+    groups = GroupRecord("kern", Role.ENTRYPOINT, (), None, False), GroupRecord("op", Role.DEVICE, (), "op.h", False)
+    record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
+    includes = dict(zip((each.key for each in fragments), lines, strict=True))
+    if not is_refused:
+        check_interfaces(record, fragments, includes)
+        return
+    with raises(BuildError, "build-interface-macro", "WIDE", "op.h", "f/kern[t=one]", "f/op["):
+        check_interfaces(record, fragments, includes)

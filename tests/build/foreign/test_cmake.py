@@ -160,6 +160,7 @@ def test_arguments_of_recorded_commands_are_text(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["execute_process(COMMAND", "_execute_process(COMMAND", "__execute_process(COMMAND",
                                      "exec_program(", "_exec_program("])  # fmt: skip
 def test_no_way_to_name_the_command_runs_a_program(tmp_path: Path, command: str) -> None:

@@ -126,6 +126,7 @@ def test_options_that_no_declaration_may_have_are_said(tmp_path: Path) -> None:
     assert len(notes) == 3
 
 
+@pytest.mark.slow
 def test_options_of_calls_that_groups_may_not_have_are_the_familys_or_said(tmp_path: Path) -> None:
     fast, other = "KERNEL_EXTRA_COMPILE_OPTIONS --use_fast_math", CALL.replace("k_", "o_").replace("k.cu", "o.cu")
     sources = {"o.cu.in": KERNEL}
@@ -137,6 +138,7 @@ def test_options_of_calls_that_groups_may_not_have_are_the_familys_or_said(tmp_p
         assert load_family(tmp_path / "out" / "lib" / "family.toml").link.fast_math is bool(link)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     ["add_library()", "add_library(x ALIAS)", "target_link_libraries()", "set_property(TARGET x PROPERTY)",
@@ -156,6 +158,7 @@ def test_options_are_split_as_by_a_shell(tmp_path: Path) -> None:
     assert one(tmp_path, lists).flags.options == ["-DONE", "-DOPEN='", '-DTWO="2']
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["\U0001f680", "a\x7fb", 'quo"te', "semi;colon", "back\\slash", "new\nline"])
 def test_every_name_of_a_directory_can_be_declared(tmp_path: Path, name: str) -> None:
     lists = f"add_library(l INTERFACE)\ntarget_include_directories(l INTERFACE [==[{tmp_path}/lib/{name}]==])\n"
@@ -178,6 +181,7 @@ def test_a_name_that_toml_cannot_hold_is_an_error(tmp_path: Path) -> None:
         family_files(family, tmp_path / "out", "x")
 
 
+@pytest.mark.slow
 def test_a_matrix_as_text_has_the_rules_of_a_file(tmp_path: Path) -> None:
     call = CALL.format("").replace("MATRIX_JSON_FILE m.json", "MATRIX_JSON_STRING [==[{}]==]")
     for text, code in (("[1, 2", "matrix-not-json"), ("[" * 100_000, "matrix-too-large"),
@@ -186,6 +190,7 @@ def test_a_matrix_as_text_has_the_rules_of_a_file(tmp_path: Path) -> None:
             one(tmp_path, call.format(text))
 
 
+@pytest.mark.slow
 def test_a_matrix_of_too_many_combinations_and_a_template_of_no_text_are_errors(tmp_path: Path) -> None:
     digits = "0123456789"
     matrix = json.dumps({name: list(digits) for name in "abcdefgh"})
