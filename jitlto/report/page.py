@@ -9,7 +9,9 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 import re
+import zlib
 from collections.abc import Iterable
 from importlib import resources
 
@@ -18,7 +20,10 @@ from markupsafe import Markup
 
 from jitlto.model.text import format_bytes
 from jitlto.report.calls import FragmentSet
-from jitlto.report.content import Report
+from jitlto.report.content import FragmentView, Report
+
+#: Of more fragments, and of larger grids, a browser makes only what is looked at: 5,000 rows take it seconds.
+MOST_ROWS = 500
 
 
 def to_html(report: Report) -> str:
@@ -33,6 +38,8 @@ def to_html(report: Report) -> str:
         style=Markup(style),  # noqa: S704 - our own file
         script=Markup(script),  # noqa: S704 - our own file
         policy=policy,
+        lazy=report.fragments > MOST_ROWS,
+        most_rows=MOST_ROWS,
         largest=max((view.size.total for f in report.families for g in f.groups for view in g.fragments), default=0),
         longest=_most(view.seconds for f in report.families for g in f.groups for view in g.fragments),
         largest_group=max((group.size.total for f in report.families for group in f.groups), default=0),
@@ -56,6 +63,20 @@ def duration(seconds: float | None) -> str:
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes:,} min {rest} s"
     return f"{1000 * seconds:.0f} ms" if seconds < 0.0995 else f"{seconds:.{0 if seconds >= 9.995 else 2}f} s"
+
+
+def packed(rows: Iterable[tuple[FragmentView, str]]) -> str:
+    """Return the rows of the list of fragments, with what they are filtered and sorted by, as compressed text."""
+    content = [
+        (str(view.key), view.number, view.size.ltoir, view.size.ptx, view.size.total, view.seconds or 0, str(html))
+        for view, html in rows
+    ]
+    return compressed(json.dumps(content, separators=(",", ":")))
+
+
+def compressed(text: str) -> str:
+    """Compress a text for the script; none of the characters of Base64 ends a script element or begins a comment."""
+    return base64.b64encode(zlib.compress(text.encode())).decode()
 
 
 def share(part: float, whole: float) -> str:
@@ -97,5 +118,5 @@ def _template() -> jinja2.Template:
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, finalize=visible
     )
     environment.filters |= {"bytes": format_bytes, "duration": duration}
-    environment.globals |= {"share": share, "query": query}
+    environment.globals |= {"share": share, "query": query, "packed": packed, "compressed": compressed}
     return environment.from_string(_file("report.html.jinja"))

@@ -1,26 +1,67 @@
 "use strict";
-const rows = [...document.querySelectorAll("#table tbody tr")], box = document.getElementById("filter");
+const body = document.querySelector("#table tbody"), box = document.getElementById("filter"), more = document.getElementById("more");
 const found = document.getElementById("found"), none = document.getElementById("none");
-const rowOf = link => document.getElementById(link.hash.slice(1));
+// Of many fragments, so many rows are made, and as many again when the last of them comes into view.
+const STEP = 200;
+let known = [], byId = new Map(), hits = [], limit = STEP;
+const rowOf = link => row(byId.get(link.hash.slice(1)));
+
+// A long list comes compressed, as key, number, sizes, compile time and HTML of each fragment.
+async function read() {
+  const data = document.getElementById("rows");
+  if (!data) return [...body.rows].map(row => ({ row, key: row.dataset.key, ...numbers(row.dataset) }));
+  return JSON.parse(await inflate(data)).map(([key, place, ltoir, ptx, size, seconds, html]) => ({ key, html, ...numbers({ place, ltoir, ptx, size, seconds }) }));
+}
+async function inflate(script) {
+  const packed = Uint8Array.from(atob(script.textContent), c => c.charCodeAt(0));
+  return new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"))).text();
+}
+function numbers({ place, ltoir, ptx, size, seconds }) { return { place: +place, ltoir: +ltoir, ptx: +ptx, size: +size, seconds: +seconds }; }
+function row(item) {
+  if (item && !item.row) {
+    const made = document.createElement("template");
+    made.innerHTML = item.html;
+    item.row = made.content.firstElementChild;
+  }
+  return item?.row;
+}
 
 // The filter: every term must stand in the fragment's key; NAME=VALUE must be one of its parameters, whole.
-const known = rows.map(row => {
-  const key = row.dataset.key.toLowerCase();
-  return { row, key, parameters: new Set(row.dataset.key.replace(/^[^[]*\[|\]$/g, "").split(",").map(p => decode(p).toLowerCase())) };
-});
+const parametersOf = key => new Set(key.replace(/^[^[]*\[|\]$/g, "").split(",").map(p => decode(p).toLowerCase()));
 function decode(text) { try { return decodeURIComponent(text); } catch { return text; } }
-const cells = [...document.querySelectorAll(".grid a")].map(link => ({ cell: link.parentElement, row: rowOf(link) }));
+let cells = [];
+const cellOf = link => ({ cell: link.parentElement, item: byId.get(link.hash.slice(1)) });
 function filter() {
   const terms = [...box.value.toLowerCase().matchAll(/"([^"]*)"?|\S+/g)].map(m => m[1] ?? m[0]).filter(Boolean);
-  let count = 0, size = 0, seconds = 0;
-  for (const { row, key, parameters } of known) {
-    const shown = terms.every(term => parameters.has(term) || (!/^[^/[\]]+=/.test(term) && key.includes(term)));
-    if (row.hidden === shown) row.hidden = !shown;
-    if (shown) { count++; size += +row.dataset.size; seconds += +row.dataset.seconds; }
+  let size = 0, seconds = 0;
+  hits = known.filter(item => {
+    const { lower } = item, parameters = terms.length && (item.parameters ??= parametersOf(item.key));
+    item.out = !terms.every(term => parameters.has(term) || (!/^[^/[\]]+=/.test(term) && lower.includes(term)));
+    if (!item.out) { size += item.size; seconds += item.seconds; }
+    return !item.out;
+  });
+  for (const { cell, item } of cells) cell.classList.toggle("out", item.out);
+  found.textContent = terms.length ? `${hits.length} of ${known.length}: ${bytes(size)}${seconds ? `, ${seconds.toFixed(2)} s` : ""}` : "";
+  none.hidden = hits.length > 0;
+  show(STEP);
+}
+function show(count) {
+  limit = more ? count : known.length;
+  const shown = hits.slice(0, limit), same = shown.length === body.rows.length && shown.every((item, n) => item.row === body.rows[n]);
+  if (!same) body.replaceChildren(...shown.map(row));
+  if (more) {
+    more.hidden = shown.length === hits.length;
+    more.textContent = `Show more of the ${hits.length - shown.length} that follow`;
   }
-  for (const { cell, row } of cells) cell.classList.toggle("out", row.hidden);
-  found.textContent = terms.length ? `${count} of ${rows.length}: ${bytes(size)}${seconds ? `, ${seconds.toFixed(2)} s` : ""}` : "";
-  none.hidden = count > 0;
+}
+function extend() {
+  body.append(...hits.slice(limit, limit + STEP).map(row));
+  show(limit + STEP);
+}
+if (more) {
+  more.addEventListener("click", extend);
+  new IntersectionObserver(seen => { if (seen.some(each => each.isIntersecting)) extend(); }, { rootMargin: "500px" }).observe(more);
+  addEventListener("beforeprint", () => show(hits.length));
 }
 function bytes(n) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -37,35 +78,44 @@ document.addEventListener("click", event => {
 
 // A link to a fragment shows and opens it, whatever the filter says.
 function reveal() {
-  const row = location.hash.length > 1 && document.getElementById(location.hash.slice(1));
+  const id = location.hash.slice(1), item = byId.get(id), place = id && (row(item) ?? document.getElementById(id));
   for (const old of document.querySelectorAll("tr.target")) old.classList.remove("target");
-  if (!row) return;
-  for (let up = row; up; up = up.parentElement) if (up.localName === "details") up.open = true;
-  if (row.localName !== "tr") return;
-  if (row.hidden) { box.value = ""; filter(); }
-  const details = row.querySelector("details");
+  if (!place) return;
+  if (item) {
+    if (item.out) { box.value = ""; filter(); }
+    if (hits.indexOf(item) >= limit) { box.value = `"${item.key}"`; filter(); }
+    if (hits.indexOf(item) >= limit) show(hits.length);
+  }
+  for (let up = place; up; up = up.parentElement) if (up.localName === "details") up.open = true;
+  if (!item) return;
+  const details = place.querySelector("details");
   if (details) details.open = true;
-  row.classList.add("target");
-  row.scrollIntoView({ block: "center" });
-  row.querySelector("summary")?.focus({ preventScroll: true });
+  place.classList.add("target");
+  place.scrollIntoView({ block: "center" });
+  place.querySelector("summary")?.focus({ preventScroll: true });
 }
-addEventListener("hashchange", reveal);
-reveal();
-filter();
+read().then(items => {
+  known = items.map(item => ({ ...item, lower: item.key.toLowerCase() }));
+  byId = new Map(known.map(item => [`f${item.place}`, item]));
+  cells = [...document.querySelectorAll(".grid a")].map(cellOf);
+  addEventListener("hashchange", reveal);
+  filter();
+  reveal();
+});
 
 // A click on a column's head sorts by it, another one the other way round.
 for (const button of document.querySelectorAll("th button")) button.addEventListener("click", () => {
-  const head = button.parentElement, body = head.closest("table").tBodies[0], by = button.dataset.by;
+  const head = button.parentElement, by = button.dataset.by;
   const now = head.getAttribute("aria-sort"), down = now ? now === "ascending" : by !== "place";
   for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const sorted = [...body.rows].map(row => [+row.dataset[by], row]).sort((a, b) => down ? b[0] - a[0] : a[0] - b[0]);
-  body.append(...sorted.map(pair => pair[1]));
+  known.sort((a, b) => down ? b[by] - a[by] : a[by] - b[by]);
+  filter();
 });
 
 // Grids: one stop of the tab key each, arrow keys go on from there; what is under the pointer is told below.
 const fields = line => [...line.cells].filter(cell => cell.localName === "td");
-for (const table of document.querySelectorAll(".grid")) {
+function wire(table) {
   const spot = table.closest(".group").querySelector(".spot"), lines = table.tBodies[0].rows;
   const columns = table.tHead.querySelectorAll("[data-at]");
   table.querySelectorAll("a").forEach((link, n) => { if (n) link.tabIndex = -1; });
@@ -91,6 +141,20 @@ for (const table of document.querySelectorAll(".grid")) {
     link.focus();
   });
 }
+
+document.querySelectorAll(".grid").forEach(wire);
+
+// A large grid is made when it is opened.
+for (const details of document.querySelectorAll(".large-grid")) details.addEventListener("toggle", async () => {
+  const text = await inflate(details.querySelector("script"));
+  const made = document.createElement("template");
+  made.innerHTML = text;
+  const table = made.content.querySelector(".grid");
+  details.append(made.content);
+  wire(table);
+  cells.push(...[...table.querySelectorAll("a")].map(cellOf));
+  filter();
+}, { once: true });
 
 // In the drawing of calls, the lines of the group under the pointer stand out.
 for (const svg of document.querySelectorAll("figure svg")) {

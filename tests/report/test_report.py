@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import hashlib
@@ -9,11 +10,13 @@ import json
 import re
 import sqlite3
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from html.parser import HTMLParser
 from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -534,6 +537,42 @@ def test_the_page_names_its_one_script_and_one_style_by_hash_and_loads_nothing(s
     assert "//" not in re.sub(r"(?m)^ *//.*$", "", text).replace(policy, "")
     assert "url(" not in text
     assert "@import" not in text
+
+
+def unpacked(text: str) -> list[list[Any]]:
+    """The rows that a page about many fragments holds compressed."""
+    (packed,) = re.findall(r'<script type="text/plain" id="rows">([A-Za-z0-9+/=]*)</script>', text)
+    rows: list[list[Any]] = json.loads(zlib.decompress(base64.b64decode(packed)))
+    return rows
+
+
+def test_of_many_fragments_the_page_holds_the_rows_compressed(tmp_path: Path) -> None:
+    cells = [dict(zip("abc", map(str, c), strict=True)) for c in product(range(30), range(5), range(4))]
+    with sample(tmp_path, cells) as database:
+        text = page.to_html(describe(database))
+        keys = [str(fragment.key) for fragment in database.fragments()]
+    rows = unpacked(text)
+    assert sorted(row[0] for row in rows) == sorted(keys)
+    assert all(f'<tr id="f{row[1]}" data-key="{row[0]}"' in row[6] for row in rows)
+    assert [row[4] for row in rows] == [row[2] + row[3] for row in rows]
+    assert "<tr id=" not in text
+    assert Read(text).tags.count("a") < 50  # the grid is compressed too
+    assert len(text) < 50_000 + 100 * len(rows)
+
+
+@pytest.mark.slow
+def test_compressed_rows_and_grids_are_those_of_a_smaller_page(
+    search: KernelFamily, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = page.to_html(describe(search.database))
+    monkeypatch.setattr(page, "MOST_ROWS", 1)
+    text = page.to_html(describe(search.database))
+    rows = unpacked(text)
+    assert len(rows) == whole.count("<tr id=") == 34
+    assert all(row[6].strip() in whole for row in rows)
+    grids = re.findall(r'<script type="text/plain">([A-Za-z0-9+/=]*)</script>', text)
+    assert len(grids) == whole.count('<table class="grid')
+    assert all(zlib.decompress(base64.b64decode(grid)).decode().strip() in whole for grid in grids)
 
 
 def test_the_same_input_makes_the_same_page(mini_path: Path, tmp_path: Path) -> None:

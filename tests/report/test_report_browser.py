@@ -213,15 +213,63 @@ def test_nothing_on_the_page_can_run_what_a_database_says(tab: chromium.Page, tm
     assert _filter(tab, "onerror") == 2
 
 
-def test_three_thousand_fragments_open_and_filter_without_hanging(tab: chromium.Page, tmp_path: Path) -> None:
-    cells = [dict(zip("abcd", map(str, c), strict=True)) for c in product(range(20), range(15), range(5), range(2))]
-    with sample(tmp_path, cells) as database:
-        tab.open(_page(database, tmp_path / "many.html"))
-    assert tab.complaints() == []
-    # Long before all of it is laid out, the head of the page can be read.
-    tab.wait_for("performance.getEntriesByName('first-contentful-paint').length")
-    assert tab.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 2_000
-    assert tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd") < 15_000
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A report of 5,001 fragments."""
+    directory = tmp_path_factory.mktemp("many")
+    cells = [dict(zip("abcd", map(str, c), strict=True)) for c in product(range(20), range(25), range(5), range(2))]
+    with sample(directory, cells) as database:
+        return _page(database, directory / "many.html")
+
+
+def test_five_thousand_fragments_open_in_a_second_and_filter_at_once(tab: chromium.Page, many: Path) -> None:
+    taken = []
+    for _ in range(5):  # other work may run on the machine
+        tab.open(many)
+        assert (tab.complaints(), tab.requests()) == ([], [many.resolve().as_uri()])
+        tab.wait_for("performance.getEntriesByName('first-contentful-paint').length && known.length")
+        taken.append(tab.evaluate("performance.now()"))
+    assert min(taken) < 1000, taken
+    assert tab.evaluate("document.querySelectorAll('*').length") < 10_000
     assert _filter(tab, "a=3 b=7") == 10
     took = "(b => { filter(); document.body.offsetTop; return performance.now() - b })(performance.now())"
-    assert tab.evaluate(took) < 2_000
+    assert tab.evaluate(took) < 1000
+
+
+def test_of_many_rows_those_that_are_looked_at_are_made(tab: chromium.Page, many: Path) -> None:
+    tab.open(many)
+    tab.wait_for("known.length")
+    assert _shown(tab) == 200
+    tab.evaluate("document.getElementById('more').click()")
+    assert _shown(tab) >= 400  # more if the end of the list is in view
+    assert _filter(tab, "a=3") == 200
+    assert tab.evaluate("document.getElementById('found').textContent").startswith("250 of 5001: ")
+    assert _filter(tab, "a=3 b=7") == 10
+    assert tab.evaluate("document.getElementById('more').hidden")
+    tab.evaluate("document.querySelector('[data-by=seconds]').click()")
+    assert _filter(tab, "kernel") == 200
+    first = tab.evaluate("[...document.querySelectorAll('#table tbody tr')].map(row => +row.dataset.seconds)")
+    assert set(first) == {6.1}
+
+
+def test_a_link_to_a_row_that_is_not_made_yet_shows_it(tab: chromium.Page, many: Path) -> None:
+    tab.open(many)
+    tab.wait_for("known.length")
+    for number in (4321, 7):
+        tab.evaluate(f"location.hash = '#f{number}'")
+        tab.wait_for(f"document.querySelector('tr.target')?.id === 'f{number}'")
+        assert tab.evaluate("document.querySelector('tr.target details').open")
+    tab.open(many, "?again#f4000")
+    tab.wait_for("document.querySelector('tr.target')?.id === 'f4000'")
+
+
+def test_a_large_grid_is_drawn_when_it_is_opened(tab: chromium.Page, many: Path) -> None:
+    tab.open(many)
+    tab.wait_for("known.length")
+    assert tab.evaluate("document.querySelectorAll('.grid').length") == 0
+    tab.evaluate("document.querySelector('.large-grid').open = true")
+    tab.wait_for("document.querySelectorAll('.grid a').length === 5000")
+    _filter(tab, "a=3 b=7")
+    assert tab.evaluate("document.querySelectorAll('.grid td:not(.out) a').length") == 10
+    tab.evaluate("document.querySelector('.grid a').focus()")
+    assert " B (LTO-IR" in tab.evaluate("document.querySelector('.spot').textContent")
