@@ -122,6 +122,8 @@ class _Table(CompilerTable, kw_only=True):
 
 
 def _parse_pack_architectures(table: TomlTable, config: _Table) -> tuple[Architecture, ...]:
+    if config.pack is not None and (not config.pack.isprintable() or config.pack[:1] in ("", "-")):
+        raise table.error(f"invalid pack {config.pack!r}", 'write the path of a recording, or "FAMILY" and pack_archs')
     if config.pack_archs is None:
         return ()
     if config.pack is None:

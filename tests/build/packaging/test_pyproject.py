@@ -88,6 +88,7 @@ def test_paths_are_relative_to_the_file_wherever_the_process_is(
         (TABLE + 'toolchain = "clang"', "invalid-value", "toolchain 'clang'", "nvrtc or nvcc"),
         (TABLE + 'options = ["-use_fast_math"]', "option", "'-use_fast_math'", "fast_math"),
         (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
+        *((TABLE + f'pack = "{pack}"', "invalid-value", "pack", "FAMILY") for pack in ("", "--help", "a\\u0000b")),
     ],
 )
 def test_a_mistake_is_reported_with_its_key_and_a_remedy(
