@@ -85,7 +85,7 @@ def test_paths_are_relative_to_the_file_wherever_the_process_is(
         (TABLE + "families = 1", "invalid-value", "families", ""),
         (TABLE + 'archs = ["sm_x"]', "invalid-value", "'sm_x'", "sm_90"),
         (TABLE + "archs = []", "invalid-value", "archs", "archs = "),
-        (TABLE + 'toolchain = "clang"', "invalid-value", "toolchain 'clang'", "nvrtc or nvcc"),
+        (TABLE + 'toolchain = "clang"', "invalid-value", "toolchain 'clang'", '"nvrtc" or "nvcc"'),
         (TABLE + 'options = ["-use_fast_math"]', "option", "'-use_fast_math'", "fast_math"),
         (TABLE + 'options = ["-I/usr/include"]', "option", "'-I/usr/include'", ""),
         *((TABLE + f'pack = "{pack}"', "invalid-value", "pack", "FAMILY") for pack in ("", "--help", "a\\u0000b")),
