@@ -36,13 +36,12 @@ from jitlto.model.headers import split_leading_includes
 from jitlto.model.versions import Architecture, Version
 
 _KIND, _REVISION = "architectures", 2  # of entries in the build cache
-_PART = 0.2  # of a build's estimated time that comparing a sample may take,
-_LEAST = 3  # but so many of those that compile in less than _SHORT milliseconds: starting a build takes longer
-_SHORT = 500
+_PART = 0.12  # of a build's estimated time is for compiling a sample; links and small builds make it twice as much
 # A comparison reads all includes of a source; in a build, sources with the same includes read them once and take this.
 _MILLISECONDS, _FRACTION = 50, 0.125
 _NVCC = 1000  # milliseconds to start nvcc
-_LIKELY = re.compile(r"half|bf16|bfloat|fp[468]|e4m3|e5m2|e8m0|float(?:4|6|8|16)")
+# Values of parameters by how likely code with them differs.
+_LIKELY = (re.compile(r"half|bf16|bfloat|fp[468]|e4m3|e5m2|e8m0|float(?:4|6|8|16)"), re.compile(r"bf|fp[468]|e\dm\d"))
 _NO_LINKER = "nvJitLink is not installed"
 _NOT_SAMPLED = 'the sample has none of their fragments; archs = "auto" compares all'
 _FAILED = "the comparison failed"
@@ -83,10 +82,6 @@ class _Item:
     def __post_init__(self) -> None:
         self.group = _group_of(self.key)
         self.head = split_leading_includes(self.job.source.text)[0], self.job.options
-
-    @property
-    def is_short(self) -> bool:
-        return self.cost < _SHORT
 
 
 def compare_architectures(
@@ -208,20 +203,19 @@ def _find_items(
 
 def _compare_sample(items: Sequence[_Item], budget: int, submit: Submit, cache: Cache | None) -> Sequence[_Item]:
     """Compare a sample for the latest architecture, and the first of each differing group for all."""
-    least = _LEAST if all(item.is_short for item in items) else 1
-    sample = _choose(items, least, budget)
+    sample = _choose(items, budget)
     _run(sample, submit, cache, latest=True)
     first = {item.group: item for item in reversed(sample) if item.result.gains}
-    left = max(budget, sum(item.cost for item in sample))
+    left = budget - sum(item.cost for item in sample)
     detailed = [i for i in sample if first.get(i.group) is i and (left := left - i.cost * (len(i.points) - 1)) >= 0]
     _run(detailed, submit, cache, latest=False)
     return sample
 
 
-def _choose(items: Sequence[_Item], least: int, budget: int) -> list[_Item]:
+def _choose(items: Sequence[_Item], budget: int) -> list[_Item]:
     """Choose a sample: the likeliest to differ first, then of each group those with values that no other has.
 
-    At least as many are chosen as ``least`` says, and more as long as their cost is within the budget.
+    At least one is chosen, and more as long as their cost is within the budget.
     """
     chosen: list[_Item] = []
     seen: Counter[tuple[str, str]] = Counter()  # values of fragments in the sample
@@ -230,7 +224,8 @@ def _choose(items: Sequence[_Item], least: int, budget: int) -> list[_Item]:
 
     def rank(item: _Item) -> tuple[int, float, int, FragmentKey]:
         new = sum(1 for pair in item.key.parameters if pair not in covered[item.group])
-        likely = sum(1 for pair in item.key.parameters if not seen[pair] and _LIKELY.search(pair[1]))
+        unseen = [value for name, value in item.key.parameters if not seen[name, value]]
+        likely = sum(1 for value in unseen for pattern in _LIKELY if pattern.search(value))
         count = sizes[item.group]
         return -likely, count if new or not count else float("inf"), -new, item.key
 
@@ -245,7 +240,7 @@ def _choose(items: Sequence[_Item], least: int, budget: int) -> list[_Item]:
         item = items[number]
         if now[1] == float("inf"):  # no group has a value left that is not in the sample
             break
-        if len(chosen) >= least and sum(each.cost for each in chosen) + item.cost > budget:
+        if chosen and sum(each.cost for each in chosen) + item.cost > budget:
             break
         heapq.heappop(heap)
         chosen.append(item)

@@ -30,6 +30,7 @@ _NUMBERS = (
     (re.compile(r"(?:^|/)cuda_bf16\.hp?p?$"), re.compile(rb"bf16|bfloat")),
     (re.compile(r"(?:^|/)cuda_fp[468]\.hp?p?$"), re.compile(rb"fp[468]|float[468]_|e4m3|e5m2|e8m0|e2m1|e2m3|e3m2")),
 )
+_NOTHING = re.compile(rb"(?!)")
 # Those that only compute capability 10.0 and later convert to and from by an instruction.
 _BLACKWELL_NUMBERS = re.compile(rb"e8m0|e2m1|e2m3|e3m2|fp4|fp6")
 _ARCH = rb"(?:__CUDA(?:_MINIMUM)?_ARCH__|\b_CCCL_PTX_ARCH\b(?:[ \t]*\(\))?|\bCUB_PTX_ARCH\b)"
@@ -99,10 +100,10 @@ def find_tests(
     for name, text in source.headers.items():
         if name in names:
             continue
-        used = next((mentions for header, mentions in _NUMBERS if header.search(name)), None)
-        if used is None and not _DEFINES_TESTS.search(name):
+        used = _used_by(name)
+        if used is None:
             beside.append(_tests(text))
-        elif used is not None and any(used.search(each) for each in written):
+        elif used is not _NOTHING and any(used.search(each) for each in written):
             numbers.append(_tests(text))
     if not any(_BLACKWELL_NUMBERS.search(text) for text in written):
         numbers = [tests and frozenset(number for number in tests if number < 1000) for tests in numbers]
@@ -130,6 +131,14 @@ def find_features(source: Source) -> tuple[str, ...]:
 def has_narrow_numbers(ptx: bytes) -> bool:
     """Return whether PTX may compute with numbers of 16 bits or fewer; inline assembly may always."""
     return b".b16" in ptx or b"inline asm" in ptx
+
+
+@lru_cache(maxsize=4096)
+def _used_by(name: str) -> re.Pattern[bytes] | None:
+    """Return what a source mentions if it uses what a header of the toolkit tests; None for any source."""
+    if _DEFINES_TESTS.search(name):
+        return _NOTHING
+    return next((mentions for header, mentions in _NUMBERS if header.search(name)), None)
 
 
 def _choose(tests: Sequence[frozenset[int] | None], candidates: Sequence[Architecture]) -> tuple[Architecture, ...]:
