@@ -140,7 +140,9 @@ def _compile(
             pool.check({r.config.toolchain.name: r.config.toolchain.identity for r in requests})
         submit = partial(transport.submit, pool, run=transport.compile_job)
         width = max(1, jobs or transport.capacity(pool))
-        outcome = Scheduler(submit, width, cache, observer, begin, accept, keep_going=keep_going).run(requests)
+        announce = partial(transport.warm_up, pool)
+        scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
+        outcome = scheduler.run(requests)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             run, changed = partial(transport.submit, pool), outcome.compiled > 0

@@ -103,6 +103,7 @@ REASONS = {
     ("build.templates", "build.matrix.tree"): "the tree is asked for its combinations",
     ("build.templates", "build.rendering.rendered_texts"): "what is not found is rendered, and stored",
     ("build.rendering.rendered_texts", "build.rendering.template_files"): "read for the key, and to see what changed",
+    ("build.execution.scheduler", "build.execution.transport"): "workers start at the first jobs that are found",
     ("build.pipeline", "build.interface_macros"): "asked for the macros of each source",
     ("*", "build.cache.keys"): "the key without headers, for the look-up; with them, for the entry that is written",
     ("*", "build.cache.cache"): "looked up before a compile, once more after the claim, and written after it",

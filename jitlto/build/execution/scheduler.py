@@ -142,6 +142,8 @@ class Scheduler:
     begin: float  # time.perf_counter() at the start of the build
     #: Called with each request and its compiled source; if it raises a BuildError, the request has failed.
     accept: Callable[[RenderedSource, CompiledSource], object] = lambda rendered, compiled: None  # noqa: ARG005
+    #: Called with the name of the compiler for each of the first jobs, up to ``width``, long before they are submitted.
+    announce: Callable[[str], object] = lambda toolchain: None  # noqa: ARG005
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _requests: Sequence[CompileRequest] = field(default=(), init=False)
@@ -209,6 +211,8 @@ class Scheduler:
             task = _Task(source_key, request, positions, complete, cost)
             if (same := tasks.setdefault(task.key, task)) is not task:
                 same.positions += positions
+            elif len(tasks) <= self.width:
+                self.announce(config.toolchain.name)
         heads = [(task.request.config, split_leading_includes(task.source.text)[0]) for task in tasks.values()]
         sharers = Counter(heads)
         for task, head in zip(tasks.values(), heads, strict=True):

@@ -166,6 +166,16 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     return with_substitute(executor.submit(_receive, versions(), headers, payload, None), resend)
 
 
+def warm_up(executor: Executor, toolchain: str) -> None:
+    """Have a worker process of ours start and load a compiler, while its first job is still being prepared."""
+    if isinstance(executor, ProcessExecutor):
+        executor.submit(_load_compiler, toolchain)
+
+
+def _load_compiler(name: str) -> str:
+    return _find_toolchain(name).identity
+
+
 def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:
     """Return a future with the result of ``first``, or of its substitute if it fails.
 

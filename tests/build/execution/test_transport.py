@@ -17,7 +17,15 @@ from hypothesis import strategies as st
 from jitlto.build.compilers import base
 from jitlto.build.compilers.base import CompileJob
 from jitlto.build.execution import transport
-from jitlto.build.execution.transport import HeaderStore, MissingHeaders, capacity, compile_job, submit, with_substitute
+from jitlto.build.execution.transport import (
+    HeaderStore,
+    MissingHeaders,
+    capacity,
+    compile_job,
+    submit,
+    warm_up,
+    with_substitute,
+)
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.errors import ToolchainError
 from jitlto.model.fragment import ImageKind
@@ -148,6 +156,23 @@ def test_a_job_that_has_not_started_can_be_cancelled() -> None:
     outer = with_substitute(inner := Future[int](), lambda error: None)
     assert outer.cancel()
     assert inner.cancelled()
+
+
+@pytest.mark.slow
+def test_workers_start_side_by_side_before_their_first_jobs() -> None:
+    with ProcessExecutor(2) as pool:
+        for _ in range(2):
+            warm_up(pool, "nvrtc")
+        warm_up(pool, "none")  # which jobs report
+        results = [submit(pool, job(b"%d" % n), describe).result(timeout=60) for n in range(4)]
+        assert len(pool._started) == 2
+        assert len({pid for *_, pid in results}) <= 2
+
+
+def test_a_different_executor_starts_its_workers_itself() -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.shutdown()
+        warm_up(pool, "nvrtc")  # submits nothing
 
 
 def test_a_future_ends_like_its_substitute() -> None:
