@@ -11,7 +11,7 @@ from msgspec import to_builtins
 
 from jitlto.cli.families import DATABASE, open_database, print_installed
 from jitlto.cli.outcome import print_error
-from jitlto.cli.output import print_built, print_json
+from jitlto.cli.output import print_built, print_json, print_json_list
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import DATABASE_FILE, FILE, PAGE_FILE, PATH, json_option
 from jitlto.errors import DatabaseError, JitltoError
@@ -41,14 +41,9 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
     with opened:
         fragments = opened.fragments(family)
         if as_json:
-            print_json(
-                {
-                    "digest": opened.digest,
-                    "part": str(opened.part) if opened.part else None,
-                    "gaps": [str(key) for key in opened.gaps],
-                    "fragments": [_as_dict(fragment) for fragment in fragments],
-                }
-            )
+            gaps = [str(key) for key in opened.gaps]
+            head = {"digest": opened.digest, "part": str(opened.part) if opened.part else None, "gaps": gaps}
+            print_json_list(head, "fragments", map(_as_dict, fragments))
             return
         for fragment in fragments:
             size = sum(image.size for image in fragment.images)

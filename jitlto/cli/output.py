@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 import json
 import sys
+from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
@@ -18,15 +20,30 @@ if TYPE_CHECKING:  # not imported at run time, so that usage errors and other co
     from jitlto.storage.check_result import Cause
 
 
+_PART = 500  # items of a list that are written at once
 SHOWN = 5  # places of a cause, or notes of a kind
 
 
 def print_json(value: object) -> None:
     """Write a value, such as a msgspec struct, as JSON to standard output."""
-    value = msgspec.to_builtins(value)
+    click.echo(_to_json(value))
+
+
+def print_json_list(head: Mapping[str, object], name: str, items: Iterable[object]) -> None:
+    """Write ``head`` with the list ``name`` behind its members as :func:`print_json` does, a part at a time."""
+    beginning = _to_json({**head, name: [0]})
+    click.echo(beginning[: beginning.rindex("[") + 1], nl=False)
+    texts, separator = ("    " + _to_json(item).replace("\n", "\n    ") for item in items), "\n"
+    while part := ",\n".join(islice(texts, _PART)):
+        click.echo(separator + part, nl=False)
+        separator = ",\n"
+    click.echo("\n  ]\n}" if separator != "\n" else "]\n}")
+
+
+def _to_json(value: object) -> str:
     # Let JSON escape characters that the encoding lacks: the stream's own escapes are not valid JSON.
     utf8 = codecs.lookup(sys.stdout.encoding or "ascii").name == "utf-8"
-    click.echo(json.dumps(value, indent=2, ensure_ascii=not utf8))
+    return json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=not utf8)
 
 
 def print_warning(message: str) -> None:
