@@ -41,7 +41,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--only", choices=["sizes", "instructions", "comparing", "times"])
-    parser.add_argument("--families", nargs="*", default=declaration.list_families(), help="names, or family.toml")
+    parser.add_argument(
+        "--families", nargs="*", default=declaration.list_families(), help="names, convert, or paths of family.toml"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     result: dict[str, object] = {"machine": describe(command_line())}
@@ -62,7 +64,7 @@ def main() -> None:
 
 def _sizes(name: str, place: Path) -> dict[str, object]:
     """Bytes of a family's database, how many fragments have further images, and the processor seconds of the build."""
-    family = _load(name)
+    family = _load(name, place)
     row: dict[str, object] = {}
     for form, is_auto in (("base", False), ("auto", True)):
         begin = _processor_seconds()
@@ -77,7 +79,7 @@ def _sizes(name: str, place: Path) -> dict[str, object]:
 
 def _comparing(name: str, place: Path, rounds: int) -> dict[str, object]:
     """Processor seconds of a first build with and without comparing a sample, in turn."""
-    family = _load(name)
+    family = _load(name, place)
     seconds: dict[bool, list[float]] = {False: [], True: []}
     for _ in range(rounds):
         for compares, taken in seconds.items():
@@ -88,8 +90,14 @@ def _comparing(name: str, place: Path, rounds: int) -> dict[str, object]:
     return {"without": seconds[False], "with": seconds[True], "median_ratio": round(compared / without, 3)}
 
 
-def _load(name: str) -> FamilyDeclaration:
-    """A shipped family, or the one declared in a file."""
+def _load(name: str, place: Path) -> FamilyDeclaration:
+    """A shipped family, the one declared in a file, or ``convert``: 16 kernels, and 4 conversions of 16-bit types."""
+    if name == "convert":
+        declared = CONVERT["family.toml"].replace('"auto"', '["75"]')
+        counts = json.dumps({"from_type": ["float", "__half"], "count": [str(1 << n) for n in range(8)]})
+        return declaration.load_family(
+            write_family(place / "conversions", CONVERT | {"family.toml": declared, "kern.json": counts})
+        )
     return declaration.load_family(Path(name) if name.endswith(".toml") else declaration.find_family(name))
 
 
