@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 
 from jitlto.cuda import nvjitlink
 from jitlto.cuda.nvjitlink import PTXAS_SYMBOLS, InputKind, LinkInput
@@ -30,7 +29,6 @@ _PROTOTYPE = re.compile(r"#(v|i|l|b\d+)((?:i|l|b\d+)*)")
 _INTERNAL = re.compile(rf"_INTERNAL_|_GLOBAL__N_|^_ZZ|\$|^{ANCHOR}|^{_STUB_NAME}$")
 
 
-@cache
 def can_read(compiler: Version) -> bool:
     """Return whether the installed nvJitLink is of the compiler's release, so that both speak of the same PTX."""
     try:

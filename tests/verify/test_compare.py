@@ -9,6 +9,7 @@ import pytest
 
 from jitlto.model.versions import Version
 from jitlto.storage.check_result import CheckResult
+from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.check import check
 from tests.support.families import built
 
@@ -148,20 +149,23 @@ ALIKE: dict[str, tuple[str, str]] = {
 Compare = Callable[..., CheckResult]
 
 
+def make_pair(directory: Path, mine: str, theirs: str, options: str) -> FragmentDatabase:
+    files = {
+        "family.toml": FAMILY.format(archs=options),
+        "one.json": "{}",
+        "kern.cu.jinja": mine + KERNEL,
+        "other.cu.jinja": theirs + OTHER,
+        "other.cuh": "#pragma once\n__device__ float other(float* x, float* y, int n);\n",
+    }
+    return built(directory, files, "pair").database
+
+
 @pytest.fixture
 def compare(tmp_path: Path) -> Compare:
     """Check a family of a kernel and a function, each with a helper of its own."""
 
-    def run(mine: str, theirs: str, **options: str) -> CheckResult:
-        files = {
-            "family.toml": FAMILY.format(archs=options.get("archs", "")),
-            "one.json": "{}",
-            "kern.cu.jinja": mine + KERNEL,
-            "other.cu.jinja": theirs + OTHER,
-            "other.cuh": "#pragma once\n__device__ float other(float* x, float* y, int n);\n",
-        }
-        directory = tmp_path / str(len(list(tmp_path.iterdir())))
-        with built(directory, files, "pair").database as database:
+    def run(mine: str, theirs: str, archs: str = "") -> CheckResult:
+        with make_pair(tmp_path / str(len(list(tmp_path.iterdir()))), mine, theirs, archs) as database:
             return check(database)
 
     return run
@@ -211,9 +215,10 @@ def test_definitions_are_compared_for_every_architecture(compare: Compare) -> No
 
 
 @pytest.mark.slow
-def test_a_family_that_cannot_be_compared_is_noted(compare: Compare, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("jitlto.cuda.nvjitlink.version", lambda: Version(12, 0))
-    result = compare(SAME, SAME, archs='images = ["ltoir"]')
+def test_a_family_that_cannot_be_compared_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with make_pair(tmp_path / "pair", SAME, SAME, 'images = ["ltoir"]') as database:
+        monkeypatch.setattr("jitlto.cuda.nvjitlink.version", lambda: Version(12, 0))
+        result = check(database)
     assert result.holds
     assert result.families[0].compared is None
     assert [note.kind for note in result.families[0].notes] == ["uncompared"]

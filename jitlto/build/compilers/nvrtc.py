@@ -45,8 +45,11 @@ class Compiler:
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """The identity; without PTX nvJitLink reads the symbols if it can, and lists other helpers of kernels."""
-        reads = ImageKind.PTX not in images and ltoir_symbols.can_read(self.version)
-        return f"{self.identity} with nvJitLink" if reads else self.identity
+        return f"{self.identity} with nvJitLink" if ImageKind.PTX not in images and self._has_linker else self.identity
+
+    @cached_property
+    def _has_linker(self) -> bool:
+        return ltoir_symbols.can_read(self.version)
 
     def header_roots(self) -> Sequence[Path]:
         """The directories of the toolkit's and CCCL's headers."""
