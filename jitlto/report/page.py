@@ -11,9 +11,9 @@ import functools
 import hashlib
 import json
 import re
-import zlib
 from collections.abc import Iterable
 from importlib import resources
+from zlib import compress
 
 import jinja2
 from markupsafe import Markup
@@ -76,7 +76,7 @@ def packed(rows: Iterable[tuple[FragmentView, str]]) -> str:
 
 def compressed(text: str) -> str:
     """Compress a text for the script; none of the characters of Base64 ends a script element or begins a comment."""
-    return base64.b64encode(zlib.compress(text.encode())).decode()
+    return base64.b64encode(compress(text.encode())).decode()
 
 
 def share(part: float, whole: float) -> str:
