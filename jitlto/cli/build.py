@@ -126,7 +126,9 @@ def build(**options: Any) -> None:
 
     o = _Options(**options)
     outputs = _check_usage(o)
-    gc.disable()  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
+    if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
+        gc.disable()
+        click.get_current_context().call_on_close(gc.enable)
     if o.no_cache:
         process.prepare()  # starts while this one imports the rest; a cache may have all that it would render
     from jitlto.build.cache.cache import open_cache

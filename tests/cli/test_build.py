@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from jitlto.cli.build import source_name
 from jitlto.model.fragment import FragmentKey
+from tests.support.commands import jitlto
 
 VALUES = st.tuples(st.text(), st.text())
 
@@ -29,3 +31,9 @@ def test_names_differ_and_have_no_character_that_nvcc_or_a_file_system_refuses(
     names = [source_name(key) for key in keys]
     assert (names[0] == names[1]) == (one == other)
     assert all(re.fullmatch(r"[A-Za-z0-9_.~%+-]{1,203}", name) for name in names)
+
+
+def test_garbage_is_collected_again_after_a_build() -> None:
+    assert gc.isenabled()
+    assert jitlto("build", "no-such-family", "--dry-run").returncode != 0
+    assert gc.isenabled()
