@@ -61,11 +61,11 @@ myst_heading_anchors = 4
 nitpicky = True
 nitpick_ignore_regex = [
     ("py:class", r"(collections\.abc|concurrent\.futures|enum|os|pathlib)\..*"),
-    ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence"),
+    ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence|([\w.]+\.)?T"),
     ("py:class", r"\(\w+|\w+\)"),  # from "tuple of (str, str)"
     ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),
-    ("py:class", r"([\w.]+\.)?(ArchitectureReport|Chosen|Index|InputKind|LinkTarget|RenderedFamilies|RenderedSource)"),
-    ("py:class", r"([\w.]+\.)?(Resolution|Services|SuppliedInput|UserInput)"),
+    ("py:class", r"([\w.]+\.)?(ArchitectureReport|Chosen|Contents|Index|InputKind|LinkTarget|RenderedFamilies)"),
+    ("py:class", r"([\w.]+\.)?(RenderedSource|Resolution|Services|SuppliedInput|UserInput)"),
 ]
 
 napoleon_numpy_docstring = False
