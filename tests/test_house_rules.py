@@ -21,6 +21,7 @@ TOP_LEVEL = {
 OTHER_TESTS = {"benchmarks", "compatibility", "docs", "families", "support"}
 
 
+@pytest.mark.slow
 def test_a_module_is_short_or_says_why_it_is_long() -> None:
     long = {}
     for path, tree in syntax_trees().items():

@@ -57,10 +57,12 @@ class NotCompared(Struct, frozen=True):
     Args:
         groups: ``family/group`` of each, sorted.
         reason: Why.
+        is_sampling: Whether they are only not in the sample, which holds the fragments that likeliest differ.
     """
 
     groups: tuple[str, ...]
     reason: str
+    is_sampling: bool = False
 
     def __str__(self) -> str:
         named, more = self.groups[:_MOST_NAMES], len(self.groups) - _MOST_NAMES

@@ -124,7 +124,11 @@ def compare_architectures(
         reasons[_NOT_SAMPLED].update({item.group for item in items} - {item.group for item in sample})
         for item in sample:
             reasons[item.result.obstacle].add(item.group)
-    missing = (NotCompared(tuple(sorted(groups)), reason) for reason, groups in reasons.items() if reason and groups)
+    missing = (
+        NotCompared(tuple(sorted(groups)), reason, reason == _NOT_SAMPLED)
+        for reason, groups in reasons.items()
+        if reason and groups
+    )
     report = ArchitectureReport(notes, tuple(sorted(missing, key=lambda each: (each.groups, each.reason))))
     if cache:
         cache.store.put(_KIND, whole, msgspec.json.encode(report))

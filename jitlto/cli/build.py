@@ -242,7 +242,7 @@ def _build(
     compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
     summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"
     compared = report.architectures
-    for note in (*compared.notes, *compared.not_compared):
+    for note in (*compared.notes, *(each for each in compared.not_compared if not each.is_sampling)):
         click.echo(f"note: {note}", err=True)
     notes = {"architectures": compared.notes, "not_compared": compared.not_compared}
     more = {"seconds": round(report.seconds, 3)} | notes

@@ -250,7 +250,11 @@ def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
         users: The files that led to it.
         loaded: What has been read, by file; added to.
     """
-    if (place := os.path.realpath(path)) not in loaded:
+    try:
+        place = os.path.realpath(path)
+    except ValueError:  # no file can have this name, which reading it will say
+        place = os.fspath(path)
+    if place not in loaded:
         loaded[place] = _read(path, (*users, place), loaded)
     return loaded[place]
 

@@ -58,6 +58,7 @@ template __global__ void k(const float*, unsigned);
 PARAMS = ("const float* x", "uint32_t n")
 
 
+@pytest.mark.slow
 def test_a_kernel_with_declared_parameters() -> None:
     fragment, _ = make(KERNEL, PARAMS)
     assert fragment.entry == "_ZN1n1kIfEEvPKT_j"
@@ -101,6 +102,7 @@ def test_several_kernels_in_a_source_need_an_entry() -> None:
     refuse("build-several-kernels", TWO, "a::one(int)", "two(int)", hint="entry =")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("entry", "name"), [("one", "_ZN1a3oneEi"), ("two", "_Z3twoi")])
 def test_entry_selects_a_kernel(entry: str, name: str) -> None:
     assert make(TWO, entry=entry)[0].entry == name
@@ -113,6 +115,7 @@ def test_an_entry_must_name_exactly_one_kernel() -> None:
     refuse("build-several-kernels", overloads, "'k'", "k(int)", "k(float)", entry="k")
 
 
+@pytest.mark.slow
 def test_a_kernel_in_a_device_group() -> None:
     refuse("build-unexpected-kernel", "__global__ void k(int) {}", "k(int)", role=Role.DEVICE)
 
@@ -151,6 +154,7 @@ def test_the_parameters_of_an_extern_c_kernel_are_those_declared() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "params", "code", "names"),
     [

@@ -179,6 +179,7 @@ def hand(tmp_path: Path) -> Whole:
 # --- The same bytes ---
 
 
+@pytest.mark.slow
 def test_parts_in_any_order_give_the_bytes_of_the_build_in_one_piece(mini: Whole, tmp_path: Path) -> None:
     parts = mini.parts(tmp_path, 3)
     for order in itertools.permutations(parts):

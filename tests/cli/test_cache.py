@@ -76,6 +76,7 @@ def test_info_says_what_is_there_and_makes_nothing(mini_copy: Path, own: dict[st
     assert "4 kernels" in jitlto("cache", "info", **own).stdout
 
 
+@pytest.mark.slow
 def test_prune_keeps_what_was_used_last_and_clear_keeps_nothing(mini_copy: Path, own: dict[str, str]) -> None:
     _warm(mini_copy, own)
     held = _info(own)["cubins"]["bytes"]
@@ -97,6 +98,7 @@ def test_one_cache_is_cleared_without_the_other(own: dict[str, str], tmp_path: P
     assert _info(own)["cubins"]["entries"] == {}
 
 
+@pytest.mark.slow
 def test_a_cache_that_is_off_or_cannot_be_used_is_reported(
     mini_copy: Path, own: dict[str, str], tmp_path: Path
 ) -> None:
@@ -157,6 +159,7 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
     assert "removed 0 databases" in jitlto("cache", "clear", "--only", "editable", **own).stdout
 
 
+@pytest.mark.slow
 def test_a_hit_names_its_file_by_the_layer_that_a_program_would_take(
     mini_copy: Path, own: dict[str, str], tmp_path: Path
 ) -> None:
@@ -189,6 +192,7 @@ def _differences(database: Path, own: dict[str, str], *more: str, **kwargs: tupl
     return differences
 
 
+@pytest.mark.slow
 def test_a_miss_by_architecture_or_link_mode_says_so(mini_copy: Path, own: dict[str, str]) -> None:
     _warm(mini_copy, own)
     assert _differences(mini_copy, own, "--arch", "sm_80") == [
@@ -223,6 +227,7 @@ def test_a_miss_by_another_linker_names_both_versions(mini_copy: Path, own: dict
     assert f"nvjitlink: 12.0 there, {here} here" in _why(mini_copy, own)
 
 
+@pytest.mark.slow
 def test_another_configuration_is_the_nearest_only_if_there_is_none_of_this(
     mini_copy: Path, own: dict[str, str]
 ) -> None:

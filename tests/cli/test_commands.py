@@ -346,6 +346,7 @@ def test_a_source_may_have_any_name(mini_path: Path, tmp_path: Path, name: bytes
     assert len([line for line in done.stderr.splitlines() if line.startswith("error:")]) == 1
 
 
+@pytest.mark.slow
 def test_output_that_cannot_be_written_is_one_line(mini_path: Path) -> None:
     with Path("/dev/full").open("wb") as full:
         command = [sys.executable, "-m", "jitlto", "ls", str(mini_path)]

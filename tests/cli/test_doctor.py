@@ -70,6 +70,7 @@ def test_a_cache_that_other_commands_refuse_is_not_well(tmp_path: Path, make: ob
     assert why in str(found["value"])
 
 
+@pytest.mark.slow
 def test_a_cache_that_can_be_made_is_well_and_not_made(tmp_path: Path) -> None:
     assert _cache_finding(tmp_path / "cache" / "below")["ok"] is True
     assert not (tmp_path / "cache").exists()
@@ -83,6 +84,7 @@ def test_settings_that_are_none_are_findings_among_the_others() -> None:
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
 
 
+@pytest.mark.slow
 def test_nvcc_and_its_host_compiler_are_named_and_not_required(tmp_path: Path) -> None:
     found = {f["name"]: f for f in _findings()}
     try:
@@ -97,6 +99,7 @@ def test_nvcc_and_its_host_compiler_are_named_and_not_required(tmp_path: Path) -
     assert without["nvcc"]["ok"] is without["nvcc"]["required"] is False
 
 
+@pytest.mark.slow
 def test_families_of_installed_packages_are_listed_with_what_is_wrong_with_them(site: Path, mini_path: Path) -> None:
     whole = install_mini(site, mini_path, "whole", "1.0")
     cut = install_mini(site, mini_path, "cut", "2.0")

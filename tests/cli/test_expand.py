@@ -148,6 +148,7 @@ def test_exit_status_is_0_1_or_2_and_an_error_is_a_message(good: Path, tmp_path:
     assert "Traceback" not in failed.stderr
 
 
+@pytest.mark.slow
 def test_a_terminal_without_the_letters_still_gets_the_list(tmp_path: Path) -> None:
     result = jitlto_process("expand", written(tmp_path, {"a": "é"}), PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stdout) == (0, "a=\\xe9\n")

@@ -85,6 +85,7 @@ def test_a_demo_that_is_asked_to_end_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_interrupt_within_an_exec_is_an_interrupt(tmp_path: Path) -> None:
     (tmp_path / "interrupted.py").write_text("""
 import atexit, sys
@@ -102,6 +103,7 @@ except KeyboardInterrupt:
     assert (process.returncode, said) == (128 + signal.SIGINT, "interrupted\ntidied up\n")
 
 
+@pytest.mark.slow
 def test_what_was_started_to_outlive_its_terminal_does(tmp_path: Path) -> None:
     code = (
         "import os; from jitlto.cli.outcome import handle_signals; handle_signals(); os.kill(os.getpid(), 1); print(2)"

@@ -181,6 +181,7 @@ def test_every_command_keeps_links_and_permissions(here: Path, writer: str) -> N
     assert path.stat().st_mode & 0o777 == 0o640
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writer", [name for name in WRITERS if name != "timings"])
 def test_on_a_full_disk_every_command_leaves_the_old_file_and_one_message(here: Path, writer: str) -> None:
     path = here / "out.json"
@@ -201,6 +202,7 @@ def test_timings_are_written_whole_or_not_at_all(here: Path) -> None:
     assert Path("t.json").read_bytes() == b"old"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_sources_are_not_rendered_over_what_is_no_file(here: Path, kind: str) -> None:
     done = CliRunner().invoke(cli, ["render", "./mini", "-o", "out", "--json"])

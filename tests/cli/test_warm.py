@@ -184,6 +184,7 @@ def test_of_a_named_database_only_its_own_families_are_linked(shipped: Path, min
     fails(jitlto("warm", used, "--db", shipped, **cache), 1, "[jitlto-nothing-recorded]", "kernels.fragdb")
 
 
+@pytest.mark.slow
 def test_a_cache_that_keeps_nothing_is_an_error(mini_path: Path, tmp_path: Path) -> None:
     command = ("warm", "mini", "--arch", "sm_90", "--db", mini_path)
     fails(jitlto(*command, JITLTO_CACHE="off"), 1, "[jitlto-unusable-cache]", "JITLTO_CACHE=off", "-o PACK")

@@ -73,6 +73,7 @@ def lasting(symbols: tuple[Symbol, ...]) -> set[Symbol]:
     return {symbol for symbol in symbols if not symbol.name.startswith("_ZZ")}
 
 
+@pytest.mark.slow
 @relocatable
 @pytest.mark.parametrize("arch", [75, 90])
 def test_what_a_source_without_kernels_provides_and_requires(arch: int) -> None:
@@ -83,6 +84,7 @@ def test_what_a_source_without_kernels_provides_and_requires(arch: int) -> None:
     assert (module.isa, module.target) == (expected.isa, expected.target)
 
 
+@pytest.mark.slow
 def test_a_kernel_its_parameters_and_what_it_requires() -> None:
     module, expected = read(KERNEL), compiled(KERNEL).module
     assert module.requires == expected.requires
@@ -133,6 +135,7 @@ def test_what_is_no_ltoir_is_left_to_the_compiler() -> None:
     assert ltoir_symbols.read_modules({BASE: b"not LTO-IR"}, toolkit.nvrtc_version()) is None
 
 
+@pytest.mark.slow
 @relocatable
 def test_without_ptx_the_front_end_runs_once_for_each_architecture() -> None:
     steps: list[str] = []

@@ -38,6 +38,7 @@ def ptx(text: str, name: str = "input") -> LinkInput:
     return LinkInput(InputKind.PTX, compiled(text).ptx.encode(), name)
 
 
+@pytest.mark.slow
 def test_lto_links_into_a_cubin_and_into_ptx_without_a_gpu() -> None:
     inputs = [ltoir(KERNEL, "kern"), ltoir(OP, "op")]
     assert link(inputs, SM_90, ["-lto"]).data[:4] == b"\x7fELF"
@@ -54,6 +55,7 @@ def test_ltoir_may_come_in_a_fatbin() -> None:
     assert link([wrapped(KERNEL), wrapped(OP)], SM_90, ["-lto"]).data == link(inputs, SM_90, ["-lto"]).data
 
 
+@pytest.mark.slow
 def test_ptx_links_without_lto() -> None:
     assert link([ptx(KERNEL), ptx(OP)], SM_90, []).data[:4] == b"\x7fELF"
 
@@ -115,6 +117,7 @@ def test_two_definitions_in_ltoir_are_an_error_that_names_the_function() -> None
     assert "_Z2opf" in caught.value.log
 
 
+@pytest.mark.slow
 def test_two_definitions_in_ptx_are_an_error_that_names_the_function_and_both_inputs() -> None:
     # nvJitLink itself prints a line and keeps the first, or, after an LTO link in the same process, crashes.
     assert link([ltoir(KERNEL), ltoir(OP)], SM_90, ["-lto"]).data[:4] == b"\x7fELF"
@@ -131,6 +134,7 @@ def test_weak_definitions_may_stand_in_several_inputs() -> None:
     assert link([ptx(kernel), ptx(op)], SM_90, []).data[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 def test_a_target_below_the_inputs_is_an_architecture_error() -> None:
     with raises(ArchitectureError, "link-architecture-input", "sm_80") as caught:
         link([ltoir(KERNEL, arch=90), ltoir(OP, arch=90)], Architecture(80), ["-lto"])
@@ -192,6 +196,7 @@ def test_ptx_of_a_newer_isa_is_a_version_error() -> None:
         link([ptx(KERNEL), LinkInput(InputKind.PTX, newer.encode(), "newer")], SM_90, [])
 
 
+@pytest.mark.slow
 def test_a_missing_function_is_an_error_after_a_failed_link_too() -> None:
     # nvJitLink itself lets it pass then: its own report of undefined functions is lost with the failure of ptxas.
     broken = compiled(OP).ptx.replace("ret;", "nonsense;")

@@ -87,6 +87,7 @@ def test_the_same_bytes_in_every_process_and_directory(tmp_path: Path, monkeypat
     assert all(hashlib.sha256(data).hexdigest() in outputs[0] for data in here.ltoir.values())
 
 
+@pytest.mark.slow
 def test_sources_with_one_head_have_internal_symbols_of_their_own() -> None:
     """Their programs have one name, of which the names of internal symbols are made."""
     names = []
@@ -128,6 +129,7 @@ def test_a_kernel_carries_short_names_of_its_sources() -> None:
     assert not re.search(rb"[0-9a-f]{21}", cubin)
 
 
+@pytest.mark.slow
 def test_a_compile_gives_symbols_and_images() -> None:
     architectures = [Architecture(90), Architecture(75)]
     result = compile_source(source("__device__ float f(float x) { return x; }"), architectures, OPTIONS)
@@ -192,6 +194,7 @@ def test_a_refused_option_is_a_compile_error_that_names_it() -> None:
     assert "--no-such-option" in caught.value.log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "instead"), [("cstdint", "cstdint"), ("stdint.h", "cstdint"), ("type_traits", "type_traits")]
 )

@@ -255,6 +255,7 @@ def test_every_note_is_understood(page: Path) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
     prose = _BLOCK.sub("", page.read_text("utf-8"))

@@ -79,6 +79,7 @@ def test_a_shared_group_is_stored_once_and_planned_by_every_family(both: Fragmen
     assert len(list(KernelFamily("search", both).configurations())) == 4
 
 
+@pytest.mark.slow
 def test_its_fragments_can_be_added_by_key(both: FragmentDatabase) -> None:
     cluster = KernelFamily("cluster", both)
     key = "common/scale[data_type=float,scale_name=twice]"

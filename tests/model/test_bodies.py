@@ -72,6 +72,7 @@ def named(bodies: dict[str, str], helper: str) -> str:
     return body
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("helper", NAMES)
 def test_one_helper_has_one_hash_whatever_surrounds_it(helper: str) -> None:
     alone = bodies(HELPERS + USE.format(name="a"))

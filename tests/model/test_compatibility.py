@@ -39,6 +39,7 @@ def test_plain_code_links_upward(base: Architecture, target: Architecture) -> No
     assert runs_on(base, target) == (base.number <= target.number)
 
 
+@pytest.mark.slow
 @given(st.builds(Architecture, st.integers(90, 199), st.just("a")), architectures)
 def test_architecture_specific_code_stays_on_its_own(base: Architecture, target: Architecture) -> None:
     assert runs_on(base, target) == (base == target)
@@ -139,6 +140,7 @@ def test_which_architectures_exist() -> None:
     assert not is_known(arch("sm_91"))
 
 
+@pytest.mark.slow
 @given(modern)
 def test_the_oldest_toolkit_that_reads_what_another_writes_is_no_newer_and_reads_it(version: Version) -> None:
     isa = newest_ptx_isa(version)

@@ -22,6 +22,7 @@ __global__ void kern(float* x) { extern __shared__ float s[]; *x = own(s[0], pai
 """
 
 
+@pytest.mark.slow
 def test_symbols_and_prototypes() -> None:
     symbols = ElfFile.from_bytes(relocatable_cubin(TEXT)).symbols
     found = {s.name: s for s in symbols if not s.is_local and not s.name.startswith(("__", "."))}  # not ptxas's own
@@ -47,6 +48,7 @@ def test_sections() -> None:
     assert ".text._Z4kernPf" in {each.name for each in code}
 
 
+@pytest.mark.slow
 @given(st.integers(0, 10_000), st.binary(max_size=8))
 def test_a_damaged_file_is_a_value_error_or_read(place: int, written: bytes) -> None:
     data = bytearray(_cubin())

@@ -55,6 +55,7 @@ def refused(tmp_path: Path, main: str, files: dict[str, str], code: str) -> Jitl
 # --- beside the includer, then in the roots ---
 
 
+@pytest.mark.slow
 def test_a_header_beside_its_includer_wins_over_an_earlier_root(tmp_path: Path) -> None:
     files = {"b/h.h": '#include "k.h"\n', "a/k.h": warns("a"), "b/k.h": warns("b")}
     assert asked(tmp_path, '#include "h.h"\n', files) == ("b",)
@@ -254,6 +255,7 @@ def test_strings_and_comments_stay_as_they_are(text: str) -> None:
     assert (closure.text, closure.headers) == (source, {})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["// c \\ \n#include <k.h>\n", "int x; /*\n*/ #include <k.h>\n", "// c \\\n#include <k.h>\n"],

@@ -167,6 +167,7 @@ def test_lines_stay_where_they_are(lines: list[str]) -> None:
     assert rewritten.count(b"\n") == text.count(b"\n")
 
 
+@pytest.mark.slow
 @given(st.binary())
 def test_any_bytes_are_a_source(text: bytes) -> None:
     assert HeaderSearch([], {"a.h": text}).closure(b'#include "a.h"\n' + text).headers.keys() >= {"a.h"}

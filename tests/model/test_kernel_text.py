@@ -113,6 +113,7 @@ def test_names_are_found_in_their_order_or_not_at_all(parameters: list[tuple[str
     assert found == (names if len(set(given)) == len(given) else None)
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=200).map(lambda data: b"__global__ void k(" + data))
 def test_any_text_is_read(text: bytes) -> None:
     find_kernels(text)

@@ -51,6 +51,7 @@ def test_what_means_none(text: str) -> None:
     assert "'kern'" in describe_nearest("kren", KEYS, "")
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_no_text_is_a_failure_of_another_kind(text: str) -> None:
     try:

@@ -68,6 +68,7 @@ FORMS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @FORMS
 def test_what_a_module_provides(module: Callable[[], Module]) -> None:
     provides = module().provides

@@ -602,16 +602,19 @@ functions = st.builds(
 )
 
 
+@pytest.mark.slow
 @given(variables | functions)
 def test_every_layout_is_compatible_with_itself(symbol: Symbol) -> None:
     assert is_compatible(symbol, symbol)
 
 
+@pytest.mark.slow
 @given(functions, functions)
 def test_functions_must_agree_exactly(a: Symbol, b: Symbol) -> None:
     assert is_compatible(a, b) == (a.layout == b.layout)
 
 
+@pytest.mark.slow
 @given(functions, variables)
 def test_a_function_is_no_variable(function: Symbol, variable: Symbol) -> None:
     assert not is_compatible(function, variable)

@@ -108,6 +108,7 @@ def test_eight_bit_formats_that_cuda_lacks_are_not_taken_for_one_that_it_has(nam
     assert from_numpy_name(name) is None
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_text_is_itself(text: str) -> None:
     assert cpp_name(text) == text
@@ -118,6 +119,7 @@ def test_whole_numbers_are_their_digits(number: int) -> None:
     assert cpp_name(number) == str(number)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 255))
 def test_numpy_numbers_are_numbers(number: int) -> None:
     assert cpp_name(np.uint8(number)) == str(number)

@@ -20,6 +20,7 @@ def arch(text: str) -> Architecture:
     return Architecture.parse(text)
 
 
+@pytest.mark.slow
 @given(architectures, st.sampled_from(["", "sm_", "compute_", "lto_"]))
 def test_architectures_parse_back(architecture: Architecture, prefix: str) -> None:
     assert Architecture.parse(prefix + str(architecture)) == architecture

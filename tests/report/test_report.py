@@ -546,6 +546,7 @@ def unpacked(text: str) -> list[list[Any]]:
     return rows
 
 
+@pytest.mark.slow
 def test_of_many_fragments_the_page_holds_the_rows_compressed(tmp_path: Path) -> None:
     cells = [dict(zip("abc", map(str, c), strict=True)) for c in product(range(30), range(5), range(4))]
     with sample(tmp_path, cells) as database:

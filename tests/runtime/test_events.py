@@ -111,6 +111,7 @@ def test_a_link_that_fails_is_no_event(cache: KernelCache, plan: Plan, heard: li
     assert heard == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [ValueError, LinkError, RecursionError])
 def test_a_subscriber_that_raises_harms_nobody(
     cache: KernelCache, plan: Plan, heard: list[Event], caplog: pytest.LogCaptureFixture, error: type[Exception]

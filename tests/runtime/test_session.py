@@ -51,6 +51,7 @@ def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "current", lambda: None)
 
 
+@pytest.mark.slow
 def test_a_session_has_its_own_settings_caches_and_counters(mini_path: Path, tmp_path: Path) -> None:
     own, before = Session(settings(tmp_path)), events.counters()
     mini = jitlto.load("mini", mini_path, session=own)
@@ -97,6 +98,7 @@ def test_the_environment_is_read_once_until_a_reset(monkeypatch: pytest.MonkeyPa
     session.default.reset()
 
 
+@pytest.mark.slow
 def test_a_session_whose_settings_say_so_records_all_its_plans_and_no_others(mini_path: Path, tmp_path: Path) -> None:
     used = tmp_path / "used.jsonl"
     own = Session(settings(tmp_path, JITLTO_RECORD=str(used)))
@@ -158,6 +160,7 @@ def test_a_link_that_fails_is_remembered_and_another_failure_is_not(
     assert family.load(plan).linked.layer == "link"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_device")
 @pytest.mark.parametrize("kind", [Kind.REQUESTED, Kind.LINKED, Kind.LOADED])
 def test_a_subscriber_may_ask_for_the_kernel_that_it_hears_of(mini_path: Path, tmp_path: Path, kind: str) -> None:
@@ -179,6 +182,7 @@ def test_a_subscriber_may_ask_for_the_kernel_that_it_hears_of(mini_path: Path, t
     assert asked[1] is asked[2]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 @pytest.mark.parametrize("make", [lambda: session.default, Session], ids=["default", "own"])
 def test_a_forked_process_holds_no_lock_of_its_parents_threads(make: Callable[[], Session]) -> None:

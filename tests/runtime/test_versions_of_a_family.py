@@ -58,6 +58,7 @@ def test_a_version_is_recorded_and_shown(renamed: KernelFamily, mini: KernelFami
     assert renamed.record.version == "2.1"
 
 
+@pytest.mark.slow
 def test_a_renamed_value_plans_the_new_one_with_one_warning(renamed: KernelFamily) -> None:
     with pytest.warns(DeprecationWarning, match="op_name=double_it.*same function") as caught:
         plan = renamed.plan(**TWICE)  # type: ignore[arg-type]
@@ -123,6 +124,7 @@ def test_what_a_process_notes_for_the_next_tells_of_deprecated_values(renamed: K
     assert [each.value for each in contents.families["mini"].deprecated] == ["twice"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("deprecated", "code", "names", "hint"),
     [

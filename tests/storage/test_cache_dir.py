@@ -31,6 +31,7 @@ def files(store: CacheDir) -> list[Path]:
     return [p for p in store.directory.rglob("*") if p.is_file() and p.parent.name != "locks"]
 
 
+@pytest.mark.slow
 @given(st.binary(max_size=3000))
 @settings(max_examples=30)
 def test_a_stored_entry_is_read_back(tmp_path_factory: pytest.TempPathFactory, payload: bytes) -> None:

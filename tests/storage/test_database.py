@@ -326,6 +326,7 @@ def test_a_changed_list_of_gaps_is_noticed_at_opening(tmp_path: Path, statement:
 # --- Files and paths ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["with space", "what?", "a#b", "100%", "%20", "ä😀", "a&mode=rwc", "'\"", "x\\y", "a\udcff"]
 )

@@ -64,6 +64,7 @@ ENDLESS = """CREATE VIEW family AS WITH RECURSIVE r(name) AS (SELECT 'a' UNION A
     SELECT name, '' AS record, '' AS sha256 FROM r"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "statements",
     [
@@ -239,6 +240,7 @@ def test_images_that_repeat_each_other_are_found(copy: Path) -> None:
     assert time.monotonic() - begin < 10
 
 
+@pytest.mark.slow
 def test_a_list_of_tables_that_repeats_itself_ends(copy: Path) -> None:
     data = bytearray(copy.read_bytes())
     first = bytes(data[:PAGE])
@@ -311,6 +313,7 @@ def test_lengths_that_a_file_declares_are_not_believed(copy: Path) -> None:
     assert in_little_memory(copy, 32) == "sound\n"
 
 
+@pytest.mark.slow
 def test_a_file_of_many_gigabytes_that_hold_nothing_needs_no_memory(copy: Path) -> None:
     pages = (8 << 30) // PAGE
     with copy.open("r+b") as file:

@@ -162,6 +162,7 @@ def test_a_file_that_fails_is_not_opened(release: Path, database: Path) -> None:
     assert str(database) in refused("mismatch", "verify", "--manifest", path, database)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "where"),
     [
@@ -244,6 +245,7 @@ def test_wrong_usage_is_an_error(arguments: list[str]) -> None:
 # --- signatures ---
 
 
+@pytest.mark.slow
 @needs_ssh
 def test_a_signed_manifest_is_checked_by_who_signed_it(release: Path, database: Path, key: Path) -> None:
     path = listed(release, "--sign", key)
@@ -255,6 +257,7 @@ def test_a_signed_manifest_is_checked_by_who_signed_it(release: Path, database: 
     assert "me@example.org" in refused("untrusted", "verify", "--manifest", path, *named[:3], "me@example.org")
 
 
+@pytest.mark.slow
 @needs_ssh
 def test_openssh_and_jitlto_check_each_others_signatures(release: Path, key: Path) -> None:
     path = listed(release, "--sign", key)
@@ -282,6 +285,7 @@ def test_a_signature_is_removed_with_a_message_if_the_manifest_changes(
     assert f"{signature}: removed, as the manifest has changed" in done.stderr
 
 
+@pytest.mark.slow
 @needs_ssh
 def test_a_changed_manifest_or_signature_fails(release: Path, database: Path, key: Path) -> None:
     path = listed(release, "--sign", key)
@@ -314,6 +318,7 @@ def test_a_missing_signature_is_a_failure_if_signers_are_given(release: Path, da
     assert str(path) in refused("unsigned", "verify", "--manifest", path, "--signers", signers_of(key), database)
 
 
+@pytest.mark.slow
 @needs_ssh
 def test_others_signatures_and_signatures_for_other_things_fail(release: Path, key: Path, tmp_path: Path) -> None:
     other = made_key(tmp_path / "other")
@@ -379,6 +384,7 @@ def test_a_key_counts_in_every_line_that_lists_it(
         assert f"signed by {name}\n" in run("verify", "--manifest", path, "--signers", signers).output
 
 
+@pytest.mark.slow
 @needs_ssh
 def test_a_signer_may_be_named_by_a_certificate(release: Path, key: Path, tmp_path: Path) -> None:
     authority = made_key(tmp_path / "authority")
@@ -390,6 +396,7 @@ def test_a_signer_may_be_named_by_a_certificate(release: Path, key: Path, tmp_pa
     refused("untrusted", "verify", "--manifest", path, "--signers", signers, "--signer", "you")
 
 
+@pytest.mark.slow
 @needs_ssh
 @pytest.mark.parametrize("kind", SPECIAL)
 def test_a_signature_does_not_replace_what_is_no_file(release: Path, key: Path, kind: str) -> None:

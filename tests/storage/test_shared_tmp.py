@@ -90,6 +90,7 @@ def test_the_same_holds_for_the_directory_of_users_without_a_home(shared: Path) 
     assert f"belongs to user {THEIRS}" in user_refusal(theirs / "jitlto" / "cubins")
 
 
+@pytest.mark.slow
 @as_root
 def test_a_directory_that_everybody_may_rename_is_refused(shared: Path) -> None:
     for mode in (0o777, 0o757):
@@ -100,6 +101,7 @@ def test_a_directory_that_everybody_may_rename_is_refused(shared: Path) -> None:
     assert user_refusal(shared / "a" / "cubins") == ""
 
 
+@pytest.mark.slow
 @as_root
 def test_a_link_that_another_user_has_planted_is_not_followed(shared: Path) -> None:
     mine = shared / "mine"

@@ -65,6 +65,7 @@ def test_a_proof_of_something_else_or_a_damaged_one_is_none(store: CacheDir) -> 
     assert not Proofs(store).has(None)
 
 
+@pytest.mark.slow
 @given(st.lists(st.integers(), max_size=20), st.integers(1, 7))
 def test_every_item_is_in_exactly_one_share(items: list[int], count: int) -> None:
     shares = [Shard(number, count).share(items) for number in range(1, count + 1)]

@@ -343,6 +343,7 @@ def test_findings_that_differ_in_names_values_and_numbers_only_have_one_cause(pr
     assert (requirement.message, requirement.at[0].configuration) == (first.message, dict(first.configuration))
 
 
+@pytest.mark.slow
 def test_links_that_fail_for_one_reason_have_one_cause(mini: KernelFamily) -> None:
     found = prove(mini)
     jobs = [LinkJob(mini, k, Architecture(n), "lto") for n in (50, 70, 90) for k in found.kernels]

@@ -101,6 +101,7 @@ def test_a_damaged_entry_is_a_miss(cache: Cache, tmp_path: Path, data: bytes) ->
     assert found(cache, tmp_path) is not None
 
 
+@pytest.mark.slow
 @given(st.integers(0, 600), st.binary(max_size=3))
 def test_decoding_damaged_bytes_gives_a_compiled_source_or_none(at: int, data: bytes) -> None:
     entry = encode_compiled(COMPILED)
@@ -180,6 +181,7 @@ def test_headers_are_walked_once_for_sources_with_equal_directives(
         assert made.closure(again).text == again.encode()
 
 
+@pytest.mark.slow
 @given(
     st.lists(
         st.sampled_from([

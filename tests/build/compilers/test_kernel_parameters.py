@@ -50,6 +50,7 @@ extern "C" __global__ void __launch_bounds__(128)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOOLCHAINS)
 def test_an_extern_c_kernel_has_names_and_the_types_that_the_compiler_sees(name: str) -> None:
     assert parameters(name, TYPES)["k"] == (
@@ -86,6 +87,7 @@ def test_types_of_an_extern_c_kernel_are_spelled_as_those_of_another(name: str) 
     assert [type_ for _, type_ in compiled["k"]] == parameter_types(mangled)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOOLCHAINS)
 def test_kernels_in_namespaces_templates_and_pairs(name: str) -> None:
     found = parameters(
@@ -102,6 +104,7 @@ __global__ void four() {}""",
     assert found["four"] == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOOLCHAINS)
 def test_a_kernel_that_a_macro_chooses(name: str) -> None:
     text = """
@@ -147,11 +150,13 @@ def test_a_macro_never_gives_a_wrong_name(macros: str) -> None:
     assert all(name is None for name, _ in parameters("nvrtc", macros).get("k", ()))
 
 
+@pytest.mark.slow
 def test_a_macro_that_hides_nothing_does_no_harm() -> None:
     text = "#define RESTRICT __restrict__\n#define REAL float\n__global__ void k(REAL* RESTRICT x, int n) {}"
     assert [name for name, _ in parameters("nvrtc", text)["k"]] == ["x", "n"]
 
 
+@pytest.mark.slow
 def test_a_macro_of_an_option_is_known_to_the_compiler_alone() -> None:
     text = "__global__ void k(float* x, int n) {}"
     assert [name for name, _ in parameters("nvrtc", text, "-Dn=m")["k"]] == [None, None]
@@ -200,5 +205,6 @@ def test_a_source_that_does_not_compile_has_its_own_errors_alone() -> None:
     assert "jitlto_probe" not in caught.value.log
 
 
+@pytest.mark.slow
 def test_without_warnings_nothing_is_known() -> None:
     assert parameters("nvrtc", TYPES, "-w") == {}

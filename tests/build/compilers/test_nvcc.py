@@ -312,6 +312,7 @@ def test_a_different_host_compiler_changes_the_identity(compiler: Compiler, tmp_
     assert by_path == by_file == by_folder != compiler.identity
 
 
+@pytest.mark.slow
 def test_another_program_of_the_same_version_is_another_identity(compiler: Compiler, tmp_path: Path) -> None:
     host = tmp_path / "gcc"
     identities = []

@@ -313,6 +313,7 @@ class OneFails(Executor):
         return self.submitted[-1]
 
 
+@pytest.mark.slow
 def test_the_first_failure_ends_a_build_at_once(make: Make) -> None:
     pool = OneFails()
     with raises(CompileError, None, "x.cu(1): error: no", "(group "):

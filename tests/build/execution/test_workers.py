@@ -41,6 +41,7 @@ def _refuse() -> None:
     raise JitltoError("what", where="where", hint="hint")
 
 
+@pytest.mark.slow
 def test_workers_live_on_from_call_to_call_and_are_other_processes() -> None:
     with ProcessExecutor(1) as pool:
         pids = {pool.submit(os.getpid).result() for _ in range(5)}
@@ -48,6 +49,7 @@ def test_workers_live_on_from_call_to_call_and_are_other_processes() -> None:
     assert os.getpid() not in pids
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_reported_and_replaced() -> None:
     with ProcessExecutor(1) as pool:
         with raises(WorkerDied, None, "exit status 7"):
@@ -55,6 +57,7 @@ def test_a_dead_worker_is_reported_and_replaced() -> None:
         assert pool.submit(pow, 2, 10).result(timeout=60) == 1024
 
 
+@pytest.mark.slow
 def test_output_of_a_worker_does_not_mix_with_its_answers(capfd: pytest.CaptureFixture[str]) -> None:
     with ProcessExecutor(1) as pool:
         assert pool.submit(print, "noise").result() is None
@@ -101,6 +104,7 @@ def _kill_self(number: int) -> None:
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_unpicklable_values_are_errors_and_kill_no_worker() -> None:
     with ProcessExecutor(1) as pool:
         pid = pool.submit(os.getpid).result(timeout=60)
@@ -111,11 +115,13 @@ def test_unpicklable_values_are_errors_and_kill_no_worker() -> None:
         assert pool.submit(os.getpid).result(timeout=60) == pid
 
 
+@pytest.mark.slow
 def test_workers_run_in_the_root_directory() -> None:
     with ProcessExecutor(1) as pool:
         assert pool.submit(os.getcwd).result(timeout=60) == "/"
 
 
+@pytest.mark.slow
 def test_all_calls_of_a_conversation_are_one_workers() -> None:
     def pids(call: Callable[..., Any], times: int) -> set[int]:
         return {call(os.getpid) for _ in range(times)}

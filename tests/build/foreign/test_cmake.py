@@ -27,6 +27,7 @@ def formats(directory: Path, text: str, **definitions: str) -> list[str]:
     return [call["NAME_FORMAT"] for call in calls(directory, text, **definitions)]
 
 
+@pytest.mark.slow
 def test_arguments_are_expanded_except_generator_expressions(tmp_path: Path) -> None:
     text = """
         set(dir "${CMAKE_CURRENT_SOURCE_DIR}/src")
@@ -65,6 +66,7 @@ def test_loops_functions_and_conditions_are_followed(tmp_path: Path) -> None:
     assert formats(tmp_path, text, MORE="ON")[-1] == "more"
 
 
+@pytest.mark.slow
 def test_subdirectories_and_included_files_have_their_own_directories(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "CMakeLists.txt").write_text(
@@ -75,6 +77,7 @@ def test_subdirectories_and_included_files_have_their_own_directories(tmp_path: 
     assert [(each.directory, each.arguments[1]) for each in found] == [(tmp_path / "sub", "no"), (tmp_path, "yes")]
 
 
+@pytest.mark.slow
 def test_variables_that_a_template_uses_are_recorded(tmp_path: Path) -> None:
     (tmp_path / "k.cu.in").write_text("@width@ @type@ @unset@ // a;b [ ] @width@")
     call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)"
@@ -83,6 +86,7 @@ def test_variables_that_a_template_uses_are_recorded(tmp_path: Path) -> None:
     assert found["CMAKE_CUDA_STANDARD"] == "20"
 
 
+@pytest.mark.slow
 def test_the_project_s_own_definition_of_the_function_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "own.cmake").write_text("function(generate_jit_lto_kernels)\nmessage(FATAL_ERROR no)\nendfunction()\n")
     call = "generate_jit_lto_kernels(f NAME_FORMAT k KERNEL_INPUT_FILE k.cu.in)"
@@ -147,6 +151,7 @@ def test_what_fetches_dependencies_and_other_generators_do_not_stand_in_the_way(
     assert formats(tmp_path / "lib", text, LIBRARY="OFF") == []
 
 
+@pytest.mark.slow
 def test_arguments_of_recorded_commands_are_text(tmp_path: Path) -> None:
     texts = ["]==]) message(FATAL_ERROR run", "a;b", "", '\\n ${x} "q" #', "[==[", "]]"]
     quoted = " ".join(f"[=====[{text}]=====]" for text in texts)
@@ -169,12 +174,14 @@ def test_no_way_to_name_the_command_runs_a_program(tmp_path: Path, command: str)
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_project_that_does_not_end_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cmake, "_LONGEST_RUN", 0.05)
     with raises(ForeignBuildError, "import-cmake", "seconds", where="CMakeLists.txt"):
         read(tmp_path, "while(TRUE)\nendwhile()\n")
 
 
+@pytest.mark.slow
 def test_no_program_is_run_and_nothing_is_written_beside_the_project(tmp_path: Path) -> None:
     text = """
         execute_process(COMMAND ${CMAKE_COMMAND} -E touch "${CMAKE_CURRENT_SOURCE_DIR}/run" OUTPUT_VARIABLE out

@@ -62,6 +62,7 @@ def test_families_are_named_after_directories_and_share_those_without_kernels(
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_keys_name_what_callers_know(tree: dict[str, FamilyDeclaration]) -> None:
     keys = {group.name: group.key for family in tree.values() for group in family.groups}
     assert keys["brute_force"] == ("data_type", "veclen", "idx_type")
@@ -93,6 +94,7 @@ def test_headers_options_and_standard_are_those_of_the_libraries(tree: dict[str,
     assert assign.link == (("max_registers", 64),)
 
 
+@pytest.mark.slow
 def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     lists = """
         add_library(lib INTERFACE)
@@ -114,6 +116,7 @@ def test_options_go_where_they_are_declared(tmp_path: Path) -> None:
     assert load_family(tmp_path / "out" / family.name / "family.toml").link.fast_math
 
 
+@pytest.mark.slow
 def test_options_that_no_declaration_may_have_are_said(tmp_path: Path) -> None:
     lists = """
         add_library(lib INTERFACE)
@@ -149,6 +152,7 @@ def test_commands_that_lack_arguments_say_nothing(tmp_path: Path, command: str) 
     assert one(tmp_path, f"{command}\n{CALL.format('')}").groups
 
 
+@pytest.mark.slow
 def test_options_are_split_as_by_a_shell(tmp_path: Path) -> None:
     lists = """
         add_library(lib INTERFACE)
@@ -174,6 +178,7 @@ def test_every_name_of_a_directory_can_be_declared(tmp_path: Path, name: str) ->
     assert [path.name for path in loaded.include] == ([name] if ";" not in name else [family.name])
 
 
+@pytest.mark.slow
 def test_a_name_that_toml_cannot_hold_is_an_error(tmp_path: Path) -> None:
     family = one(tmp_path, CALL.format(""))
     family.include = [tmp_path / "\udcff"]
@@ -201,6 +206,7 @@ def test_a_matrix_of_too_many_combinations_and_a_template_of_no_text_are_errors(
         one(tmp_path, CALL.format("").replace("k.cu.in", "b.cu.in"))
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     lists = "add_library(lib INTERFACE)\ntarget_link_libraries(lib INTERFACE raft::raft)\n"
     lists += "target_include_directories(lib INTERFACE gone)\ntarget_compile_options(lib INTERFACE -G)\n"
@@ -209,6 +215,7 @@ def test_what_is_not_known_is_said(tmp_path: Path) -> None:
     assert all(any(name in note for note in notes) for name in ("raft::raft", "gone", "-G"))
 
 
+@pytest.mark.slow
 def test_a_matrix_as_text_and_variables_of_the_caller_become_a_matrix(tmp_path: Path) -> None:
     lists = """set(width 4)
         generate_jit_lto_kernels(f NAME_FORMAT k_@x@ MATRIX_JSON_STRING [[{"x": ["1", "2"]}]] KERNEL_INPUT_FILE w.cu.in)
@@ -219,16 +226,19 @@ def test_a_matrix_as_text_and_variables_of_the_caller_become_a_matrix(tmp_path: 
     assert json.loads(group.matrix) == {"_matrix": {"x": ["1", "2"]}, "nothing": "", "width": "4"}
 
 
+@pytest.mark.slow
 def test_one_call_in_two_branches_is_one_group(tmp_path: Path) -> None:
     (group,) = one(tmp_path, CALL.format("") * 2).groups
     assert group.matrix == tmp_path / "lib" / "m.json"
 
 
+@pytest.mark.slow
 def test_calls_with_other_options_or_parameters_are_groups_of_their_own(tmp_path: Path) -> None:
     lists = CALL.format("") + CALL.format("KERNEL_EXTRA_COMPILE_OPTIONS -DA").replace("k_@x@", "l_@x@")
     assert [group.name for group in one(tmp_path, lists).groups] == ["k", "l"]
 
 
+@pytest.mark.slow
 def test_directories_of_one_name_give_families_of_two_names(tmp_path: Path) -> None:
     call = "generate_jit_lto_kernels(f NAME_FORMAT k MATRIX_JSON_FILE m.json KERNEL_INPUT_FILE {}/k.cu.in)\n"
     places = ("a/flat/kernels", "b/flat/kernels", "src")
@@ -237,6 +247,7 @@ def test_directories_of_one_name_give_families_of_two_names(tmp_path: Path) -> N
     assert set(found) == {"flat", "b_flat", "lib"}
 
 
+@pytest.mark.slow
 def test_comments_do_not_make_a_kernel(tmp_path: Path) -> None:
     text = "// __global__\n/* __global__ */ __device__ int f@x@() { return 1; }\n"
     (group,) = one(tmp_path, CALL.format(""), **{"k.cu.in": text}).groups

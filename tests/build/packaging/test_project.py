@@ -213,6 +213,7 @@ def refused(
     assert not (tmp_path / "out.fragdb").exists()
 
 
+@pytest.mark.slow
 def test_a_database_from_ci_holds_the_declared_architectures(
     tmp_path: Path, mini_path: Path, environment: pytest.MonkeyPatch
 ) -> None:

@@ -145,6 +145,7 @@ def test_an_existing_family_takes_the_place_of_the_sample(tmp_path: Path, place:
     assert not [path for path in project.list_sources(found) if not path.is_relative_to(tmp_path / "new")]
 
 
+@pytest.mark.slow
 def test_an_existing_family_may_be_given_by_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     family = tmp_path / "fragments" / "search"
     for folder in ("fragments", "matrices", "templates"):

@@ -120,6 +120,7 @@ def test_the_error_names_template_group_and_combination(tmp_path: Path, keep_goi
         list(render_family(family, on_error=on_error))
 
 
+@pytest.mark.slow
 def test_a_process_that_was_killed_while_it_was_idle_is_replaced(tmp_path: Path) -> None:
     render_text(tmp_path, "")
     spare = process._spare[os.getpid()]
@@ -222,6 +223,7 @@ open({str(tmp_path / "out")!r}, "w").write(answers[0]["text"])
     assert (tmp_path / "out").read_text() == "text"
 
 
+@pytest.mark.slow
 def test_what_start_up_code_prints_is_no_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text("print('hello')")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")

@@ -195,6 +195,7 @@ def test_sources_whose_names_begin_with_a_dot_count(source: Path, name: str) -> 
     assert len(set(states)) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["file", "folder", "folder of a folder"])
 def test_sources_behind_symbolic_links_count(source: Path, tmp_path: Path, link: str) -> None:
     folder = source / "kernels" / "mini"
@@ -309,6 +310,7 @@ def test_a_cache_directory_that_others_may_write_is_refused(source: Path, empty_
         anew()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "url",
     [

@@ -492,6 +492,7 @@ def damage(path: Path, configuration: dict[str, str]) -> None:
     path.write_bytes(data)
 
 
+@pytest.mark.slow
 def test_a_damaged_image_is_one_clear_error_of_the_plans_that_use_it(
     site: Path, mini_path: Path, empty_cache: Path
 ) -> None:

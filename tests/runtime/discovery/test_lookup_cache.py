@@ -278,6 +278,7 @@ def test_recording_by_the_environment_plans_too(path: Path, tmp_path: Path, monk
     assert len(recording.read(tmp_path / "used.jsonl")) == 1
 
 
+@pytest.mark.slow
 def test_without_a_cache_nothing_is_kept(
     path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +289,7 @@ def test_without_a_cache_nothing_is_kept(
     assert not empty_cache.exists()
 
 
+@pytest.mark.slow
 def test_a_read_only_cache_serves_and_takes_nothing(
     path: Path, empty_cache: Path, opened: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

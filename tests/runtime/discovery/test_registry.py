@@ -231,6 +231,7 @@ def test_of_many_databases_on_the_path_one_is_read_to_find_a_family_again(
     assert (read, opened) == ([], [])
 
 
+@pytest.mark.slow
 def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
     mini_path: Path, tmp_path: Path, opened: list[Path]
 ) -> None:
@@ -254,6 +255,7 @@ def test_databases_that_were_replaced_added_or_removed_since_are_noticed(
         fresh(tmp_path / "made", cache=tmp_path / "cache").find("f1")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("payload", [b"", b"[]", b"{}", b'{"x": 1}', b"3", b'{"x": [1, 2]}'])
 def test_what_somebody_else_made_up_about_the_path_is_looked_up_anew(
     mini_path: Path, tmp_path: Path, payload: bytes

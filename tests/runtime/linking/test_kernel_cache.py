@@ -632,6 +632,7 @@ def test_files_that_may_not_grow_cost_a_link_and_one_warning(mini_path: Path, tm
     assert not [p for p in (tmp_path / "user" / "cubins" / kernel_cache.ENTRIES).rglob("*") if p.is_file()]
 
 
+@pytest.mark.slow
 def test_a_read_only_file_system_is_one_warning_and_no_cache(
     tmpfs: Callable[[str], Path],
     environment: Callable[..., None],
@@ -652,6 +653,7 @@ def test_a_read_only_file_system_is_one_warning_and_no_cache(
     assert state(place) == before
 
 
+@pytest.mark.slow
 def test_a_store_that_becomes_read_only_while_in_use_costs_links_and_one_warning(
     tmpfs: Callable[[str], Path], plan: Plan, another: Plan, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -710,6 +712,7 @@ def test_a_directory_that_is_not_this_users_own_is_one_warning_and_no_cache(
         assert not list(place.iterdir())
 
 
+@pytest.mark.slow
 def test_a_cache_is_opened_once_whatever_number_of_threads_ask_first(
     environment: Callable[..., None], tmp_path: Path
 ) -> None:
@@ -817,6 +820,7 @@ def test_no_lock_file_but_something_else_costs_a_link_at_most(directory: Path, p
 # --- settings ---
 
 
+@pytest.mark.slow
 def test_a_read_only_cache_finds_and_changes_nothing(directory: Path, plan: Plan, another: Plan) -> None:
     Process(directory).ask(plan)
     (entry,) = entries(directory)
@@ -850,6 +854,7 @@ def test_no_cache_keeps_nothing_and_makes_nothing(environment: Callable[..., Non
     assert not (tmp_path / "user").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cache", ["on", "readonly", "off"])
 def test_where_linking_is_forbidden_the_error_names_all_that_is_needed_to_link_it(
     environment: Callable[..., None], tmp_path: Path, plan: Plan, cache: str

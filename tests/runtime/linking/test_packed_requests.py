@@ -126,6 +126,7 @@ def test_the_first_process_opens_no_database_plans_nothing_and_loads_no_nvjitlin
     assert not any(path.startswith("file:") for path in opened)
 
 
+@pytest.mark.slow
 def test_without_a_pack_the_same_request_is_planned(packed: Path) -> None:
     assert counted(packed) == ("pack", 0)
     assert counted(packed, data_type="double", op_name="twice") == ("link", 1)
@@ -133,6 +134,7 @@ def test_without_a_pack_the_same_request_is_planned(packed: Path) -> None:
     assert counted(packed) == ("link", 1)
 
 
+@pytest.mark.slow
 def test_the_kernel_is_that_of_its_plan(packed: Path) -> None:
     found: Any = process(packed).launcher(**TWICE)
     plan = process(packed).plan(arch="sm_90", **TWICE)

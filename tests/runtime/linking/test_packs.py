@@ -183,6 +183,7 @@ def test_an_entry_damaged_in_a_pack_is_looked_for_elsewhere_with_one_warning_and
     assert caplog.text.count("WARNING") == (how in ("flipped", "cut"))
 
 
+@pytest.mark.slow
 def test_an_entry_under_another_ones_name_is_not_taken(tmp_path: Path, mini: KernelFamily) -> None:
     one, other = (mini.plan(arch="sm_90", data_type="float", op_name=name) for name in ("twice", "square"))
     packs.write(tmp_path / "mini.pack", {one.digest: entry(other)})

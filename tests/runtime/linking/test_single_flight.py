@@ -19,6 +19,7 @@ def flights() -> SingleFlight:
     return SingleFlight()
 
 
+@pytest.mark.slow
 def test_many_threads_that_ask_at_once_share_one_computation(flights: SingleFlight) -> None:
     calls: list[int] = []
     barrier = threading.Barrier(16)
@@ -56,6 +57,7 @@ def test_different_keys_are_computed_at_the_same_time(flights: SingleFlight) -> 
         assert [future.result(10)[0] for future in futures] == [0, 1, 2, 3]
 
 
+@pytest.mark.slow
 def test_a_waiting_thread_gets_the_value_and_does_not_compute(flights: SingleFlight) -> None:
     started, release = threading.Event(), threading.Event()
 
@@ -86,6 +88,7 @@ def test_nothing_is_remembered_after_the_flight(flights: SingleFlight) -> None:
     assert flights.run("key", lambda: 2) == (2, None)
 
 
+@pytest.mark.slow
 def test_those_who_wait_for_a_failure_get_it_too_each_in_a_copy(flights: SingleFlight) -> None:
     started, release = threading.Event(), threading.Event()
 

@@ -120,6 +120,7 @@ def test_no_two_alterations_share_a_digest(mini: KernelFamily) -> None:
     assert len({p.digest for p in plans}) == len(ALTERATIONS)
 
 
+@pytest.mark.slow
 def test_the_digest_changes_with_what_the_caller_supplies(mini: KernelFamily, plan: Plan) -> None:
     def supplied(expression: str) -> str:
         text = f"template <> __device__ float mini::op<float>(float a) {{ return {expression}; }}"
@@ -193,6 +194,7 @@ def test_equal_digests_mean_equal_cubins(mini: KernelFamily, mini_path: Path) ->
 # --- linking ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_90a", "sm_100"])
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_a_plan_links_for_every_later_architecture(plan: Plan, arch: str, mode: str) -> None:
@@ -315,6 +317,7 @@ def test_arithmetic_declared_by_the_family_reaches_the_code_in_both_link_modes(
     assert b".debug_line" in plan.link().cubin
 
 
+@pytest.mark.slow
 def test_a_part_of_fast_math_can_be_taken_back(mini: KernelFamily) -> None:
     mixed = linked_ptx(mini, fast_math=True, prec_div=True)
     assert "div.rn.ftz.f32" in mixed
@@ -425,6 +428,7 @@ def test_an_image_for_one_architecture_only_does_not_link_for_another(mini_path:
         _ = plan.for_arch("sm_100").images
 
 
+@pytest.mark.slow
 def test_a_damaged_image_is_a_database_error_and_not_other_code(mini_path: Path, tmp_path: Path) -> None:
     with FragmentDatabase(mini_path) as old:
         image = next(iter(old.fragments()[0].images_of(ImageKind.LTOIR)))

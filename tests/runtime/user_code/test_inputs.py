@@ -116,6 +116,7 @@ def test_a_source_replaces_a_group_in_both_link_modes(planner: Planner, mode: st
         assert "0f40400000" in plan.link_ptx("sm_90")  # 3.0f
 
 
+@pytest.mark.slow
 def test_the_interface_header_may_be_included_and_need_not_be(planner: Planner) -> None:
     assert links(planner.add_source('#include "op.cuh"\n' + OP).plan())
 
@@ -132,6 +133,7 @@ def test_an_unbalanced_source_is_shown_in_its_own_lines(planner: Planner) -> Non
         planner.add_source("namespace mini {\n__device__ float f(float a) { return a;\n").plan()
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_define_the_function_says_what_it_defines(planner: Planner) -> None:
     with raises(PlanError, "plan-unused-input", "other(float)", "op<float>(float)", where="mine.cu"):
         planner.add_source("__device__ float other(float a) { return a; }", name="mine.cu").plan()
@@ -173,6 +175,7 @@ def test_a_different_return_type_is_a_compile_error_against_the_interface(in_cpp
         in_cpp.planner().add_source("__device__ int op(float a) { return 1; }").plan()
 
 
+@pytest.mark.slow
 def test_a_different_number_of_arguments_is_an_error_that_shows_both(in_cpp: KernelFamily) -> None:
     with raises(InterfaceMismatchError, None, "op(float, float)", "op(float)", where="user.cu"):
         in_cpp.planner().add_source("__device__ float op(float a, float b) { return a; }").plan()
@@ -205,6 +208,7 @@ def test_other_types_of_a_function_with_c_linkage_are_compile_errors(plain: Kern
         plain.planner().add_source(text).plan()
 
 
+@pytest.mark.slow
 def test_cpp_linkage_where_c_is_wanted_is_an_error(plain: KernelFamily) -> None:
     with raises(InterfaceMismatchError, None, "op(double)", where="user.cu", hint='extern "C"'):
         plain.planner().add_source("__device__ float op(double a) { return 1.0f; }").plan()
@@ -270,6 +274,7 @@ def test_no_macro_makes_the_name_of_a_file_of_the_machine(
         planner.add_source(f"{text}\n{OP}", "mine.cu").plan()
 
 
+@pytest.mark.slow
 def test_a_source_that_calls_an_undefined_function_is_an_error_that_names_it(planner: Planner) -> None:
     text = "__device__ float elsewhere(float);\n" + OP.replace("a * 3.0f", "elsewhere(a)")
     with raises(MissingProviderError, None, "elsewhere(float)", "user.cu"):
@@ -285,6 +290,7 @@ def test_two_sources_may_share_the_work(planner: Planner) -> None:
     assert inlined(plan)
 
 
+@pytest.mark.slow
 def test_two_sources_for_one_function_are_an_error_that_names_both(planner: Planner) -> None:
     with raises(PlanError, "plan-duplicate-definition", "first.cu", "second.cu"):
         planner.add_source(OP, name="first.cu").add_source(OP + "\n", name="second.cu").plan()
@@ -296,10 +302,12 @@ def test_a_missing_constant_is_an_error_that_names_it(planner: Planner) -> None:
         planner.add_source(text).plan()
 
 
+@pytest.mark.slow
 def test_a_source_may_define_its_own_constant(planner: Planner) -> None:
     assert links(planner.add_source("__constant__ float factor = 3.0f;\n" + OP.replace("3.0f", "factor")).plan())
 
 
+@pytest.mark.slow
 def test_a_kernel_in_a_source_is_not_a_device_function(planner: Planner) -> None:
     with raises(PlanError, "plan-empty-input"):
         planner.add_source("__global__ void mine(float* x) { *x = 1.0f; }").plan()
@@ -311,6 +319,7 @@ def test_any_name_may_be_given_to_a_source(mini: KernelFamily, name: str) -> Non
     assert links(mini.planner(data_type="float").add_source(OP, name=name).plan())
 
 
+@pytest.mark.slow
 def test_a_source_need_not_be_ascii_but_must_be_text(mini: KernelFamily) -> None:
     assert links(mini.planner(data_type="float").add_source("// größer – 大\n" + OP).plan())
     with raises(PlanError, "plan-invalid-input", where="user.cu"):
@@ -343,6 +352,7 @@ def test_ltoir_bare_or_in_a_fatbin_replaces_a_group(mini: KernelFamily) -> None:
         assert inlined(plan)
 
 
+@pytest.mark.slow
 def test_ltoir_cannot_take_part_in_a_link_without_lto(mini: KernelFamily) -> None:
     plan = mini.planner(data_type="float").add_ltoir(ltoir(ALONE)).plan(link_mode="ptx")
     with raises(LinkError, "link-needs-lto", "user.ltoir"):
@@ -360,6 +370,7 @@ def test_ltoir_that_requires_more_says_what(mini: KernelFamily) -> None:
         mini.planner(data_type="float").add_ltoir(ltoir(text)).plan()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_relocatable_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
     text = compiled(ALONE).ptx
@@ -378,6 +389,7 @@ def test_a_different_layout_in_ptx_is_an_error(plain: KernelFamily) -> None:
         plain.planner().add_ptx(compiled(OTHER_LAYOUT).ptx).plan()
 
 
+@pytest.mark.slow
 def test_a_different_layout_in_ltoir_is_an_error(plain: KernelFamily) -> None:
     with raises(InterfaceMismatchError, "plan-interface-mismatch-layout", "(4)(8,4)", where="user.ltoir"):
         plain.planner().add_ltoir(ltoir(OTHER_LAYOUT)).plan()
@@ -396,6 +408,7 @@ def test_two_inputs_may_have_the_same_name(planner: Planner) -> None:
             planner.add_source(OP).add_source(OP).plan(link_mode=mode)
 
 
+@pytest.mark.slow
 def test_inputs_may_be_anything_that_holds_bytes_and_nothing_else(mini: KernelFamily) -> None:
     data = ltoir(ALONE)
     for same in (bytearray(data), memoryview(data)):
@@ -486,6 +499,7 @@ def fatbin_of(ptx: str = "", ltoir: bytes = b"", architecture: str = "75") -> by
     return bytes(buffer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["lto", "ptx"])
 def test_a_fatbin_of_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, mode: str) -> None:
     data = fatbin_of(ptx=compiled(ALONE).ptx)
@@ -494,6 +508,7 @@ def test_a_fatbin_of_ptx_replaces_a_group_and_stays_a_call(mini: KernelFamily, m
     assert compiled(ALONE).module.provides[0].name.encode() in plan.link().cubin
 
 
+@pytest.mark.slow
 def test_a_fatbin_of_ltoir_and_ptx_serves_both_link_modes(mini: KernelFamily) -> None:
     data = fatbin_of(compiled(ALONE).ptx, ltoir(ALONE))
     planner = mini.planner(data_type="float").add_binary(data, "fatbin")
@@ -628,6 +643,7 @@ def test_a_second_process_compiles_nothing(mini: KernelFamily, kept: CacheDir, n
     assert inlined(again)
 
 
+@pytest.mark.slow
 def test_what_ltoir_provides_is_found_without_a_compiler(
     mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]
 ) -> None:
@@ -649,6 +665,7 @@ def test_a_different_text_name_or_header_is_compiled_separately(mini: KernelFami
     assert len(identities) == len(source_keys(kept)) == len(sources)
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_compile_is_not_kept(mini: KernelFamily, kept: CacheDir) -> None:
     for _ in range(2):
         with pytest.raises(CompileError):
@@ -681,6 +698,7 @@ def test_a_changed_toolkit_header_is_noticed(tmp_path: Path, kept: CacheDir, mon
     assert value(1002) != first == value(1001)
 
 
+@pytest.mark.slow
 def test_a_new_header_that_hides_one_of_the_same_name_is_noticed(
     tmp_path: Path, kept: CacheDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -737,6 +755,7 @@ def test_an_entry_under_a_wrong_name_is_a_miss(kept: CacheDir) -> None:
     assert compilation.load_entry(None, Entry, one) is None
 
 
+@pytest.mark.slow
 def test_a_read_only_cache_is_read_and_not_written(
     mini: KernelFamily, kept: CacheDir, no_compiler: Callable[[], None]
 ) -> None:
@@ -755,6 +774,7 @@ def test_sources_compile_without_a_cache(mini: KernelFamily) -> None:
     assert [symbol.name for symbol in made.symbols.provides] == ["_ZN4mini2opIfEET_S1_"]
 
 
+@pytest.mark.slow
 def test_a_name_that_is_no_identifier_is_not_compiled() -> None:
     """Names of a hostile database must not become code."""
     names = ['f(); }\n#error "reached"\nvoid g', "plain", "a b", ""]

@@ -365,11 +365,13 @@ def test_a_group_that_the_kernel_does_not_call_is_an_error(build_family: BuildFa
     assert caught.value.where == here(square)
 
 
+@pytest.mark.slow
 def test_a_configuration_that_selects_several_kernels_is_ambiguous(transform: KernelFamily) -> None:
     with pytest.raises(AmbiguousConfigurationError, match="data_type"):
         planned(transform, square, "user_transform")
 
 
+@pytest.mark.slow
 def test_a_different_number_of_parameters_is_refused(transform: KernelFamily) -> None:
     code = "plan-interface-mismatch-count"
     with raises(InterfaceMismatchError, code, "(query, row)", "1 arguments", "float", where=here(manhattan)):
