@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import jitlto
-from jitlto.cuda import device, nvjitlink
+from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
-from jitlto.runtime import dispatcher, events, session
+from jitlto.runtime import events, session
 from jitlto.runtime.discovery import lookup_cache
 from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, request_key
 from jitlto.runtime.discovery.registry import DatabaseFile, Registry
@@ -59,35 +59,11 @@ class Family(KernelFamily):
 
 
 @pytest.fixture
-def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
-    stand_in = SimpleNamespace(compute_capability=(9, 0))
-    monkeypatch.setattr(device, "current", lambda: stand_in)
-    for module in (device, dispatcher):
-        monkeypatch.setattr(module, "kind", lambda: stand_in.compute_capability)
-    return stand_in
-
-
-@pytest.fixture
 def path(mini_path: Path, tmp_path: Path) -> Path:
     """A database of ``mini``."""
     copied = tmp_path / "mini.fragdb"
     shutil.copy(mini_path, copied)
     return copied
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The databases that were opened, one after the other."""
-    paths: list[Path] = []
-
-    class Told(FragmentDatabase):
-        def __init__(self, path: str | os.PathLike[str]) -> None:
-            paths.append(Path(path))
-            super().__init__(path)
-
-    monkeypatch.setattr(database, "FragmentDatabase", Told)
-    return paths
 
 
 def process(path: Path) -> Family:

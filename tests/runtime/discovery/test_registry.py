@@ -14,7 +14,7 @@ from jitlto.runtime.discovery import registry as registry_module
 from jitlto.runtime.discovery.lookup_cache import LookupCache, directory_key
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
-from jitlto.storage import database, database_writer
+from jitlto.storage import database_writer
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.files import digest_of
@@ -165,20 +165,6 @@ def renamed(source: Path, directory: Path, count: int) -> list[Path]:
     """So many databases, each of its own family."""
     directory.mkdir()
     return [rewritten(source, directory / f"f{n}.fragdb", name=f"f{n}") for n in range(count)]
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The databases that were opened, one after the other."""
-    paths: list[Path] = []
-
-    class Told(FragmentDatabase):
-        def __init__(self, path: str | os.PathLike[str]) -> None:
-            paths.append(Path(path))
-            super().__init__(path)
-
-    monkeypatch.setattr(database, "FragmentDatabase", Told)
-    return paths
 
 
 @pytest.fixture

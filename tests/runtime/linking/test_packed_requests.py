@@ -16,10 +16,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitlto.cuda import device, nvjitlink
+from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError, UnknownValueError
 from jitlto.model.versions import Architecture
-from jitlto.runtime import dispatcher, events, session
+from jitlto.runtime import events, session
 from jitlto.runtime.discovery import lookup_cache
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import packed_requests, packs
@@ -43,16 +43,6 @@ class Family(KernelFamily):
 
     def _launcher(self, chosen: Any, linked: Any, plan: Any) -> Any:
         return SimpleNamespace(chosen=chosen, linked=linked, plan=plan, load_seconds=0.0)
-
-
-@pytest.fixture
-def capability(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    """A device of compute capability 9.0, as far as choosing a kernel asks for one."""
-    stand_in = SimpleNamespace(compute_capability=(9, 0))
-    monkeypatch.setattr(device, "current", lambda: stand_in)
-    for module in (device, dispatcher):
-        monkeypatch.setattr(module, "kind", lambda: stand_in.compute_capability)
-    return stand_in
 
 
 @pytest.fixture(autouse=True)
