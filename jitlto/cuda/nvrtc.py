@@ -108,10 +108,10 @@ def compile_source(
     texts: list[Output] = []
     modules = None if ptx else ltoir_symbols.read_modules(ltoir, version)
     if modules is None:
-        try:
-            texts = run_all("ptx" if ptx or version < _FAST_COMPILE else "symbols")
-        except CompileError:  # the author's options contain that of the step
-            texts = run_all("ptx")
+        if not ptx and version >= _FAST_COMPILE:
+            with contextlib.suppress(CompileError):  # the author's options contain that of the step
+                texts = run_all("symbols")
+        texts = texts or run_all("ptx")
         modules = [parse_ptx(text.data.decode()) for text in texts]
     module = merge_modules(ordered, modules)
     made_from = [source.sha256, str(version), *map(str, architectures), *options]
