@@ -6,36 +6,78 @@ The trace is exact: it has every opened header, and none from branches that are 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
+import re
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompileJob
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Program, Step
 from jitlto.errors import CompileError
-from jitlto.model.headers import Source
+from jitlto.model.headers import Source, digest_headers
 from jitlto.model.versions import Version
+from jitlto.storage import files
+from jitlto.storage.cache_dir import FileLock
 from jitlto.storage.files import temporary_directory
 
 #: The first release whose time trace names headers.
 TRACES_HEADERS = Version(13, 0)
 #: Time limit in seconds: a trace costs a compile of the includes, which for expensive ones is more than it saves.
 _PATIENCE = 0.4
+_ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
 
 
-def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
-    """Return the names of the headers that are read when ``text`` is compiled for any of a job's architectures.
+class HeaderTraces:
+    """The traces of this process, and of other processes with the same directory.
 
-    Return None if the trace is empty or takes too long.
+    Args:
+        shared: A private directory that the processes share, or None.
     """
+
+    def __init__(self, shared: Path | None) -> None:
+        self._shared = shared
+        self._known: dict[str, frozenset[str] | None] = {}
+
+    def find(self, job: CompileJob, text: bytes, steps: Sequence[Step]) -> frozenset[str] | None:
+        """Return the names of the headers that these steps read when they compile ``text`` with a job's headers.
+
+        Return None if that is unclear, or takes too long to find out.
+        """
+        parts = (text.decode("utf-8", "surrogateescape"), digest_headers(job.source.headers), *map(str, steps))
+        key = hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
+        if key not in self._known:
+            self._known[key] = self._find(key, job, text, steps)
+        return self._known[key]
+
+    def _find(self, key: str, job: CompileJob, text: bytes, steps: Sequence[Step]) -> frozenset[str] | None:
+        if self._shared is None:
+            return _trace_headers(job, text, steps)
+        path = self._shared / f"trace-{key}"
+        lock = FileLock(path.with_suffix(".lock"))
+        try:
+            lock.acquire(timeout=_PATIENCE * len(steps))
+            if path.exists():
+                names = json.loads(path.read_bytes())
+                return None if names is None else frozenset(names)
+            traced = _trace_headers(job, text, steps)
+            files.write(path, json.dumps(traced if traced is None else sorted(traced)).encode(), sync=False)
+        except OSError:  # the disk is full, or has no locks
+            return None
+        finally:
+            lock.release()
+        return traced
+
+
+def _trace_headers(job: CompileJob, text: bytes, steps: Sequence[Step]) -> frozenset[str] | None:
     if not hasattr(os, "fork"):
         return None
     found: set[str] = set()
-    # Each step defines different macros, which may select headers.
-    for step in (Step.from_options(kind, a, job.options) for a in job.architectures for kind in nvrtc.STEPS):
+    for step in steps:
         with temporary_directory("jitlto-trace-") as directory:
             # In a child, because NVRTC 13.0 to 13.5 corrupts its memory after some traces in one process.
             child = os.fork()
@@ -49,7 +91,8 @@ def traced_headers(job: CompileJob, text: bytes) -> frozenset[str] | None:
         if not names:
             return None
         found |= names
-    return frozenset(found)
+    # An existence check through a macro may depend on a header that is not read.
+    return None if any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in found) else frozenset(found)
 
 
 def _trace(job: CompileJob, text: bytes, step: Step, directory: str) -> None:

@@ -9,14 +9,14 @@ from functools import cached_property
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.compilers.header_trace import TRACES_HEADERS, traced_headers
+from jitlto.build.compilers.header_trace import TRACES_HEADERS, HeaderTraces
 from jitlto.build.compilers.snapshot import Snapshots
 from jitlto.cuda import ltoir_symbols, nvfatbin, nvrtc, toolkit
 from jitlto.cuda.nvrtc import Output, Step
 from jitlto.errors import CompileError
 from jitlto.model import kernel_probe
 from jitlto.model.fragment import ImageKind
-from jitlto.model.headers import Source, digest_headers, split_leading_includes
+from jitlto.model.headers import Source, split_leading_includes
 from jitlto.model.versions import Architecture
 
 # Anything in a source that may include or look for a header, in any spelling of a directive.
@@ -25,7 +25,6 @@ _MAY_READ = re.compile(rb"include|import|embed|%:|\?\?=")
 _LAST_INCLUDE = re.compile(rb'\n#include "[^"\n]*"\n\Z')
 _MAY_DEFINE = re.compile(rb"define|undef|macro|\\[ \t]*\r?\n|\?\?/")
 _LEAST_SHARERS = 6  # a trace costs as much as one compile of the shared includes
-_ASKS_BY_MACRO = re.compile(rb"__has_include(?:_next)?[ \t]*(?:\([ \t]*)?[^\s(<\"]|%:|\?\?=")
 
 
 class Compiler:
@@ -36,7 +35,7 @@ class Compiler:
     def __init__(self, *, shared_directory: Path | None = None) -> None:
         self.version = toolkit.nvrtc_version()
         self._snapshots = Snapshots(shared_directory)
-        self._traced: dict[tuple[object, ...], frozenset[str] | None] = {}
+        self._traces = HeaderTraces(shared_directory)
 
     @cached_property
     def identity(self) -> str:
@@ -80,7 +79,10 @@ class Compiler:
         return replace(compiled, parameters=tuple(sorted(answers.items())), log=log)
 
     def _compile(self, job: CompileJob) -> CompiledSource:
+        steps: list[Step] = []
+
         def run(source: Source, step: Step) -> Output:
+            steps.append(step)
             return self._snapshots.run(source, step, job.sharers)
 
         compiled = nvrtc.compile_source(
@@ -91,7 +93,7 @@ class Compiler:
             images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
         if ImageKind.PTX in job.images:
             images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
-        return CompiledSource.from_module(self, compiled.module, images, self._reads(job), compiled.warnings)
+        return CompiledSource.from_module(self, compiled.module, images, self._reads(job, steps), compiled.warnings)
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
         """Compile one job to LTO-IR for another architecture."""
@@ -106,22 +108,16 @@ class Compiler:
             output = self._snapshots.run(job.source, step, job.sharers)
         return output.data, tuple(sorted(job.source.headers))
 
-    def _reads(self, job: CompileJob) -> tuple[str, ...]:
-        """The headers that the compiler reads for a job, or all of the job's if tracing would cost too much."""
+    def _reads(self, job: CompileJob, steps: Sequence[Step]) -> tuple[str, ...]:
+        """The headers that these steps read, or all of the job's if nobody asks or tracing would cost too much."""
         every = tuple(sorted(job.source.headers))
         head, rest = split_leading_includes(kernel_probe.strip_probe(job.source.text))
-        if job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS:
+        if not job.lists_reads or job.sharers < _LEAST_SHARERS or not head or self.version < TRACES_HEADERS:
             return every
         last = _LAST_INCLUDE.search(rest)
         body = rest[: last.start()] if last else rest
         if _MAY_READ.search(body) or (last and _MAY_DEFINE.search(body)):
             return every
-        includes = head + (last[0] if last else b"")
-        key = (includes, job.options, job.architectures, digest_headers(job.source.headers))
-        if key not in self._traced:
-            traced = traced_headers(job, includes)
-            # An existence check through a macro may depend on a header that is not read.
-            unclear = traced is None or any(_ASKS_BY_MACRO.search(job.source.headers[name]) for name in traced)
-            self._traced[key] = None if unclear else traced
-        traced = self._traced[key]
+        # Each step defines different macros, which may select headers.
+        traced = self._traces.find(job, head + (last[0] if last else b""), steps)
         return every if traced is None else tuple(sorted(traced))

@@ -253,7 +253,9 @@ class Scheduler:
             task.release()
             self._take_cached(task.positions, compiled)
         else:
-            self._running[self.submit(task.job())] = task
+            # Without a cache nobody asks which headers decide whether to compile again.
+            job = replace(task.job(), lists_reads=self.cache is not None)
+            self._running[self.submit(job)] = task
 
     def _finish(self, task: _Task, future: Future[CompileResult]) -> None:
         try:
