@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -77,12 +77,7 @@ def merge_databases(
                 check_interfaces(record, planned, parts_includes)
             merger.advice += validate.check_fragments(record, planned)
             merger.advice += _report_mixed(record.name, planned)
-        blobs = {
-            image.sha256: source.read(image)
-            for family in families
-            for fragment, source in family.fragments.values()
-            for image in fragment.images
-        }
+        blobs = _Images(families)
         gaps = [key for family in families for key in family.gaps]
         digest = database_writer.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
     return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(merger.advice)))
@@ -95,6 +90,28 @@ class _Family:
     fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]
     gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
     includes: Mapping[FragmentKey, frozenset[str]] | None  # of parts, whose checks are done by the merge
+
+
+class _Images(Mapping[str, bytes]):
+    """The images of merged families by SHA-256, each read when it is looked up."""
+
+    def __init__(self, families: Iterable[_Family]) -> None:
+        self._sources = {
+            image.sha256: (image, source)
+            for family in families
+            for fragment, source in family.fragments.values()
+            for image in fragment.images
+        }
+
+    def __getitem__(self, sha256: str) -> bytes:
+        image, source = self._sources[sha256]
+        return source.read(image)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._sources)
+
+    def __len__(self) -> int:
+        return len(self._sources)
 
 
 @dataclass

@@ -18,11 +18,25 @@ LINK_MODES = ("lto", "ptx")
 
 def parameter_values(fragments: Iterable[Fragment]) -> dict[str, tuple[str, ...]]:
     """Return the key parameters of fragments and the values of each, both sorted."""
+    return sorted_values((name, (value,)) for fragment in fragments for name, value in fragment.key.parameters)
+
+
+def sorted_values(several: Iterable[tuple[str, Iterable[str]]]) -> dict[str, tuple[str, ...]]:
+    """Join values by parameter: return each parameter with all of its values, both sorted."""
     values: dict[str, set[str]] = {}
-    for fragment in fragments:
-        for name, value in fragment.key.parameters:
-            values.setdefault(name, set()).add(value)
+    for name, some in several:
+        values.setdefault(name, set()).update(some)
     return {name: tuple(sorted(values[name], key=_numbers_first)) for name in sorted(values)}
+
+
+def merge_values(mappings: Iterable[Mapping[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Join what :func:`sorted_values` returned; a parameter of one mapping alone is not sorted again."""
+    parts: dict[str, list[tuple[str, ...]]] = {}
+    for mapping in mappings:
+        for name, values in mapping.items():
+            parts.setdefault(name, []).append(values)
+    joined = sorted_values((name, values) for name, several in parts.items() if len(several) > 1 for values in several)
+    return {name: joined[name] if name in joined else parts[name][0] for name in sorted(parts)}
 
 
 def normalize_configuration(
@@ -107,4 +121,4 @@ def describe_choice(name: str, values: Iterable[str]) -> str:
 
 
 def _numbers_first(text: str) -> tuple[int, float, str]:
-    return (0, float(text), "") if text.isdigit() else (1, 0.0, text)
+    return (0, float(text), text) if text.isdecimal() else (1, 0.0, text)

@@ -10,7 +10,7 @@ It is longer than most modules because all rules that decide between fragments a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -65,14 +65,35 @@ class Index:
     """
 
     def __init__(self, fragments: Sequence[Fragment], gaps: Sequence[FragmentKey] = ()) -> None:
-        self.gaps = gaps
-        self.required = {symbol.name for fragment in fragments for symbol in fragment.requires}
-        self.entrypoints = [f for f in fragments if f.role is Role.ENTRYPOINT]
-        self.providers: dict[str, list[Fragment]] = defaultdict(list)
+        self.gaps: Sequence[FragmentKey] = gaps
+        self.required: Set[str] = {symbol.name for fragment in fragments for symbol in fragment.requires}
+        self.entrypoints: Sequence[Fragment] = [f for f in fragments if f.role is Role.ENTRYPOINT]
+        providers: dict[str, list[Fragment]] = defaultdict(list)
         for fragment in fragments:
             if fragment.role is Role.DEVICE:
                 for symbol in fragment.provides:
-                    self.providers[symbol.name].append(fragment)
+                    providers[symbol.name].append(fragment)
+        self.providers: Mapping[str, Sequence[Fragment]] = providers
+
+    def entry_groups(self) -> set[str]:
+        """Return the groups of entrypoints."""
+        return {fragment.key.group for fragment in self.entrypoints}
+
+    def entry_keys(self, group: str | None) -> list[FragmentKey]:
+        """Return the keys of all entrypoints, or of those of one group."""
+        return [fragment.key for fragment in self.entrypoints if group in (None, fragment.key.group)]
+
+    def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
+        """Return the entrypoints, of one group if it is given, that agree with a configuration."""
+        return [f for f in self.entrypoints if group in (None, f.key.group) and agrees(f.key, configuration)]
+
+    def provider_keys(self, symbol: str) -> list[FragmentKey]:
+        """Return the keys of the device fragments that provide a symbol."""
+        return [fragment.key for fragment in self.providers.get(symbol, ())]
+
+    def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
+        """Return the device fragments that provide a symbol and agree with a configuration."""
+        return [fragment for fragment in self.providers.get(symbol, ()) if agrees(fragment.key, configuration)]
 
 
 def resolve(
@@ -154,18 +175,19 @@ def _choose_entry(
     if len(named) > 1:
         what = f"two entrypoints were added: {named[0].key} and {named[1].key}"
         raise PlanError(what, code="plan-two-entrypoints", hint="a plan has one")
-    pool = named or [f for f in index.entrypoints if group in (None, f.key.group)]
-    groups = ", ".join(sorted({f.key.group for f in index.entrypoints}))
-    if not pool:
-        if missing := [key for key in index.gaps if group in (None, key.group) and agrees(key, bound)]:
-            raise resolve_errors.left_out(missing)
-        what = f"no entrypoint {group!r}" if index.entrypoints else "the family has no entrypoint"
-        hint = f"the entrypoints are {groups}" if index.entrypoints else "its groups are for families that use it"
-        raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
-    candidates = [f for f in pool if agrees(f.key, bound)]
+    candidates = [f for f in named if agrees(f.key, bound)] if named else index.find_entries(group, bound)
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
+        groups = index.entry_groups()
+        if not named and (not groups or group not in (None, *groups)):
+            if missing := [key for key in index.gaps if group in (None, key.group) and agrees(key, bound)]:
+                raise resolve_errors.left_out(missing)
+            what = f"no entrypoint {group!r}" if groups else "the family has no entrypoint"
+            hint = f"the entrypoints are {', '.join(sorted(groups))}"
+            hint = hint if groups else "its groups are for families that use it"
+            raise PlanError(what, code="plan-unknown-entrypoint", hint=hint)
+        pool = [f.key for f in named] or index.entry_keys(group)
         raise resolve_errors.no_value("entrypoint", pool, bound, index.gaps)
     if len({f.key.group for f in candidates}) > 1:
         provided = {symbol.name for owner in settled for symbol in owner.provides}
@@ -193,10 +215,7 @@ def _choose_providers(
     decided: dict[str, tuple[list[Fragment], dict[str, str]]] = {}
     opaque = any(item.opaque for item in supplied)
     while open_symbols := _open_symbols(_name_owners(chosen, supplied), assumed):
-        candidates = {
-            symbol.name: [f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)]
-            for symbol, _ in open_symbols
-        }
+        candidates = {symbol.name: index.find_providers(symbol.name, configuration) for symbol, _ in open_symbols}
         missing = [(symbol, requirer) for symbol, requirer in open_symbols if not candidates[symbol.name]]
         if missing and not opaque:
             raise _missing(index, *missing[0], configuration, supplied)
@@ -240,16 +259,16 @@ def _check_alternatives(
     """Check that no other fragment could provide what one provides that was chosen for another symbol."""
     settled = {symbol.name for owner in explicit for symbol in owner.provides}
     entry = chosen[0]
-    for name in sorted({symbol.name for symbol in entry.provides} & index.required - settled):
-        for other in index.providers.get(name, ()):
-            if agrees(other.key, bound):
-                raise PlanError(
-                    f"{entry.key} defines {demangle(name)} itself, which group {other.key.group} provides",
-                    code="plan-duplicate-definition",
-                    hint="include the group's interface in the kernel, and not its implementation",
-                )
-    for name in sorted({symbol.name for fragment in chosen for symbol in fragment.provides} & index.required - settled):
-        agreeing = [f for f in index.providers.get(name, ()) if agrees(f.key, bound)]
+    for name in sorted(index.required & ({symbol.name for symbol in entry.provides} - settled)):
+        for other in index.find_providers(name, bound):
+            raise PlanError(
+                f"{entry.key} defines {demangle(name)} itself, which group {other.key.group} provides",
+                code="plan-duplicate-definition",
+                hint="include the group's interface in the kernel, and not its implementation",
+            )
+    provided = {symbol.name for fragment in chosen for symbol in fragment.provides}
+    for name in sorted(index.required & (provided - settled)):
+        agreeing = index.find_providers(name, bound)
         if len(agreeing) > 1:
             raise _undecided(index, {_provide(name): agreeing}, bound, given, [*chosen, *explicit])
 
@@ -267,7 +286,7 @@ def _undecided(
 
 
 def _providers(index: Index, bound: Mapping[str, str]) -> resolve_errors.Providers:
-    return lambda symbol: [f for f in index.providers.get(symbol, ()) if agrees(f.key, bound)]
+    return lambda symbol: index.find_providers(symbol, bound)
 
 
 def _provide(symbol: str) -> str:
@@ -300,7 +319,7 @@ def _open_symbols(owners: Sequence[_Owner], assumed: Iterable[str]) -> list[tupl
 def _missing(
     index: Index, symbol: Symbol, requirer: str, bound: Mapping[str, str], supplied: Sequence[UserSymbols]
 ) -> PlanError:
-    candidates = index.providers.get(symbol.name, [])
+    candidates = index.provider_keys(symbol.name)
     wanted = demangle(symbol.name)
     if candidates:
         return resolve_errors.no_value(f"provider of {wanted}", candidates, bound, index.gaps)
@@ -320,7 +339,7 @@ def _missing(
 
 
 def _check_inputs_used(
-    index: Index, supplied: Sequence[UserSymbols], required: set[str], likely: Sequence[str]
+    index: Index, supplied: Sequence[UserSymbols], required: Set[str], likely: Sequence[str]
 ) -> None:
     """Check that each input provides a required symbol, and no other overload of a likely one in its place.
 

@@ -93,7 +93,7 @@ def _further(
 
 
 def no_value(
-    what: str, pool: Sequence[Fragment], bound: Mapping[str, str], gaps: Iterable[FragmentKey] = ()
+    what: str, pool: Sequence[FragmentKey], bound: Mapping[str, str], gaps: Iterable[FragmentKey] = ()
 ) -> UnknownValueError:
     """Return the error for values that exist, but not together.
 
@@ -102,18 +102,18 @@ def no_value(
 
     Args:
         what: What is looked for, such as ``entrypoint``.
-        pool: The fragments among which none matches.
+        pool: The keys of the fragments among which none matches.
         bound: The configuration.
         gaps: The fragments that a merge left out.
     """
-    groups = {(fragment.key.family, fragment.key.group) for fragment in pool}
+    groups = {(key.family, key.group) for key in pool}
     if missing := [key for key in gaps if (key.family, key.group) in groups and not _apart(key, bound)]:
         return left_out(missing)
-    relevant = {name for fragment in pool for name, _ in fragment.key.parameters}
+    relevant = {name for key in pool for name, _ in key.parameters}
     given = {name: value for name, value in bound.items() if name in relevant}
     others: dict[str, set[str]] = {}
-    for fragment in pool:
-        if len(apart := _apart(fragment.key, given)) == 1:
+    for key in pool:
+        if len(apart := _apart(key, given)) == 1:
             ((name, value),) = apart
             others.setdefault(name, set()).add(value)
     for name, values in sorted(others.items()):

@@ -169,19 +169,15 @@ class KernelFamily:
         Returns:
             database (FragmentDatabase)
             record (FamilyRecord): With the groups of the families that it uses.
-            index (Index): Its fragments and theirs, indexed for resolving.
+            index (Index): Its fragments and theirs, indexed for resolving, and read when they are looked up.
 
         Raises:
             DatabaseError: As :attr:`database`.
         """
         # Not cached_property: a fork could leave its lock (until Python 3.12) locked.
         if self._opened is None:
-            from jitlto.model.resolve import Index  # imported lazily: a cache hit does not need it
-
             database = self.database
-            record, fragments = database.planned(self.name)
-            gaps = [key for key in database.gaps if key.family in (self.name, *record.uses)]
-            self._opened = (database, record, Index(fragments, gaps))
+            self._opened = (database, *database.index(self.name))
         return self._opened
 
     @property

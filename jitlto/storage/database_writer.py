@@ -11,8 +11,11 @@ from pathlib import Path
 from jitlto.errors import DatabaseError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
-from jitlto.storage import files, serialization
-from jitlto.storage.database import APPLICATION_ID, DDL, SCHEMA, digest_of_rows, sha256
+from jitlto.storage import files, hash_tree, serialization
+from jitlto.storage.database import APPLICATION_ID
+from jitlto.storage.hash_tree import sha256
+from jitlto.storage.index_rows import make_rows
+from jitlto.storage.stored_rows import DDL, SCHEMA
 
 
 def write(
@@ -28,7 +31,7 @@ def write(
 
     Args:
         path: The file.
-        blobs: The bytes of every image, by SHA-256 in hexadecimal.
+        blobs: The bytes of every image, by SHA-256 in hexadecimal; each is looked up once, when it is written.
         part: The part of a sharded build that it is; None if it is complete.
         gaps: Keys of the fragments that a merge left out.
 
@@ -40,42 +43,52 @@ def write(
     """
     path = Path(path)
     check_writable(path)
-    family_rows = {family.name: serialization.encode_family(family) for family in families}
-    fragment_rows = {str(fragment.key): serialization.encode_fragment(fragment) for fragment in fragments}
     meta = {} if part is None else {"part": serialization.encode_part(part)}
     if left_out := sorted(gaps):
         meta["gaps"] = serialization.encode_gaps(left_out)
-    digest = digest_of_rows(family_rows, fragment_rows, meta)
+    families = list(families)
+    names = tuple(sorted(family.name for family in families))
     try:
         with files.replacing(path) as temporary:
             temporary.touch(exist_ok=False)
-            rows_of_meta = {"digest": digest.encode()} | meta
-            _fill(temporary, rows_of_meta, {"family": family_rows, "fragment": fragment_rows}, blobs)
+            return _fill(temporary, meta, names, hash_tree.SortedRows(make_rows(families, fragments)), blobs)
     except (sqlite3.Error, OSError) as error:
         raise _unwritable(path, getattr(error, "strerror", None) or str(error)) from error
-    return digest
 
 
 def _fill(
-    path: Path, meta: Mapping[str, bytes], tables: Mapping[str, Mapping[str, bytes]], blobs: Mapping[str, bytes]
-) -> None:
-    """Write the tables into an empty file: the same bytes for the same rows."""
+    path: Path,
+    meta: Mapping[str, bytes],
+    families: tuple[str, ...],
+    rows: hash_tree.SortedRows,
+    blobs: Mapping[str, bytes],
+) -> str:
+    """Write the tables into an empty file, the same bytes for the same rows; return the digest."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.executescript(
             f"PRAGMA page_size=4096; PRAGMA journal_mode=OFF; PRAGMA application_id={APPLICATION_ID};"
             f"PRAGMA user_version={SCHEMA}; BEGIN; {DDL}"
         )
-        connection.executemany("INSERT INTO meta VALUES (?, ?)", [(name, meta[name].decode()) for name in meta])
-        for table, rows in tables.items():
-            values = ((key, rows[key].decode(), sha256(rows[key])) for key in sorted(rows))
-            connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?)", values)  # noqa: S608
-        connection.executemany("INSERT INTO blob VALUES (?, ?)", sorted(blobs.items()))
+        hashes: list[bytes] = []
+        for number, text in enumerate(rows.buckets()):
+            connection.execute("INSERT INTO bucket VALUES (?, ?)", (number, text.decode()))
+            hashes.append(hash_tree.hash_of(text))
+        nodes = hash_tree.make_nodes(hashes)
+        connection.executemany("INSERT INTO node VALUES (?, ?)", enumerate(nodes))
+        part, gaps = (sha256(meta[name]) if name in meta else None for name in ("part", "gaps"))
+        tree = serialization.Root(SCHEMA, len(hashes), rows.count, sha256(nodes[0]), families, part, gaps)
+        root = serialization.encode(tree)
+        digest = sha256(root)
+        for name, value in {"digest": digest.encode(), "root": root, **meta}.items():
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (name, value.decode()))
+        connection.executemany("INSERT INTO blob VALUES (?, ?)", ((sha, blobs[sha]) for sha in sorted(blobs)))
         connection.execute("COMMIT")
     with path.open("r+b") as file:
         # Header fields 24 and 92 count writes (SQLite file format, 1.3), so they do not depend on the content alone.
         for offset in (24, 92):
             file.seek(offset)
             file.write((1).to_bytes(4, "big"))
+    return digest
 
 
 def check_writable(path: Path) -> None:

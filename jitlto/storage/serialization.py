@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -47,7 +47,7 @@ def decode(kind: type[T], data: bytes) -> T:
 
 def encode(value: object) -> bytes:
     """Encode a value as JSON in its canonical form: equal values make equal bytes, in ASCII."""
-    return json.dumps(msgspec.to_builtins(value), sort_keys=True, separators=(",", ":")).encode()
+    return _dump(msgspec.to_builtins(value))
 
 
 # --- the records of a database ---
@@ -110,6 +110,51 @@ class _Part(Struct):
 
 class _Gaps(Struct):
     keys: list[str]
+
+
+class Root(Struct, frozen=True):
+    """The root of a database's hash tree, from which all of its content can be checked.
+
+    Args:
+        schema: The schema's number.
+        buckets, rows: How many there are.
+        tree: SHA-256 of the top node.
+        families: Their names, sorted.
+        part, gaps: SHA-256 of these records, where there are any.
+    """
+
+    schema: Count
+    buckets: Count
+    rows: Count
+    tree: Sha256
+    families: tuple[Name, ...]
+    part: Sha256 | None
+    gaps: Sha256 | None
+
+
+#: The records of a bucket by kind and key.
+Bucket = Mapping[str, Mapping[str, msgspec.Raw | bytes]]
+
+
+def decode_bucket(text: bytes) -> Bucket:
+    """Decode a bucket, leaving its records as they are.
+
+    Raises:
+        InvalidRecordError: If it is not JSON of that form.
+    """
+    try:
+        return msgspec.json.decode(text, type=dict[str, dict[str, msgspec.Raw]])
+    except (msgspec.MsgspecError, RecursionError):
+        pass  # a header of a family may hold unpaired surrogates, which msgspec does not read
+    try:
+        rows = msgspec.convert(json.loads(text), dict[str, dict[str, Any]])
+        return {kind: {key: _dump(record) for key, record in several.items()} for kind, several in rows.items()}
+    except (ValueError, RecursionError) as error:
+        raise InvalidRecordError(str(error)) from error
+
+
+def _dump(value: object) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def encode_fragment(fragment: Fragment) -> bytes:

@@ -5,8 +5,9 @@ Three ways, each in a fresh process: ``family.launcher(**config)`` for a kernel 
 compile is done in the process itself and not in a worker. A module is *entered* when one of its functions is called
 from another module. Calls that an import makes are left out, and so are the constructors, methods and properties of
 immutable values, which are read like attributes; what they call in other modules counts. ``Plan`` is no such value: it
-holds a session and a database, and links. A *return* is an entry into a module that was entered before. Each pair of
-modules between which there are returns needs a reason in ``REASONS``, or the command fails.
+holds a session and a database, and links. The modules that read a database count as one, ``storage.database``, and what
+they call is not followed: how a row is found is their own affair. A *return* is an entry into a module that was entered
+before. Each pair of modules between which there are returns needs a reason in ``REASONS``, or the command fails.
 
 python -m tests.benchmarks.trace_launch --output docs/architecture
 
@@ -42,6 +43,11 @@ TITLES = {
     "found": "A cold launch of a kernel that is in the cache",
     "linked": "A cold launch of a kernel that has to be planned and linked",
     "build": "One fragment through a build",
+}
+_DATABASE = "jitlto.storage.database"
+#: The modules that read a database for it.
+_READERS = {
+    f"jitlto.storage.{name}" for name in ("family_index", "stored_rows", "index_rows", "hash_tree", "sqlite_reader")
 }
 #: A cold launch enters fewer modules than this, of the whole package and of a folder.
 LIMITS = {"found": {"": 9}, "linked": {"": 15, "runtime.": 9}}
@@ -84,6 +90,7 @@ REASONS = {
     ("runtime.family", "runtime.planning.plan"): "a plan is asked for its digest, and linked if that is not loaded",
     ("runtime.linking.kernel_cache", "runtime.planning.plan"): "a plan is linked only if it is in no cache",
     ("runtime.planning.plan", "cuda.nvjitlink"): "asked for its version for the digest; links only what is in no cache",
+    ("storage.database_writer", "storage.database"): "the rows are made and sorted, their nodes are made, and the root",
     ("*", "storage.database_writer"): "whether it may be written is checked before the work, and it is written after",
     (
         "*",
@@ -197,9 +204,14 @@ class Tracer:
         own = name == "jitlto" or name.startswith("jitlto.")
         if not own and not importing:
             return
+        name = _DATABASE if name in _READERS else name
         call = _Call(frame, importing, name, name)
         if own and not importing:
             caller = last.caller if last else ""
+            if caller == _DATABASE:
+                call.module = call.caller = caller
+                self._stack.append(call)
+                return
             # The helpers of a value's module belong to the value.
             if _is_of_value(frame) or (last and last.module == name != caller):
                 call.caller = caller

@@ -158,8 +158,8 @@ def test_a_database_without_the_used_family_says_which(both: FragmentDatabase, t
     blobs = {image.sha256: both.read(image) for fragment in fragments for image in fragment.images}
     path = tmp_path / "torn.fragdb"
     database_writer.write(path, [both.families["cluster"]], fragments, blobs)
-    with raises(DatabaseError, "database-damaged", "cluster", "common"):
-        FragmentDatabase(path)
+    with FragmentDatabase(path) as torn, raises(DatabaseError, "database-damaged", "cluster", "common"):
+        torn.index("cluster")
 
 
 @pytest.mark.parametrize(

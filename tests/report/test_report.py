@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import hashlib
 import json
 import re
-import sqlite3
 import tempfile
 import zlib
 from collections import Counter
@@ -51,6 +49,7 @@ from jitlto.storage.database_writer import write
 from tests.support.commands import jitlto, python
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
+from tests.support.fuzz_targets import rows, with_rows
 
 
 def sample(
@@ -512,16 +511,7 @@ def test_invisible_and_unencodable_characters_are_escaped() -> None:
 def test_a_name_that_is_not_valid_unicode_is_one_clear_error(tmp_path: Path) -> None:
     with sample(tmp_path, [{"p": "marker"}]) as database:
         path = database.path
-    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        rows = connection.execute("SELECT key, record FROM fragment").fetchall()
-        digests = [("family", *connection.execute("SELECT name, sha256 FROM family").fetchone())]
-        for key, record in rows:
-            changed = record.replace("marker", "\\ud800")
-            sha = hashlib.sha256(changed.encode()).hexdigest()
-            connection.execute("UPDATE fragment SET record = ?, sha256 = ? WHERE key = ?", (changed, sha, key))
-            digests.append(("fragment", key, sha))
-        digest = hashlib.sha256("\n".join(map(" ".join, sorted(digests))).encode()).hexdigest()
-        connection.execute("UPDATE meta SET value = ? WHERE name = 'digest'", (digest,))
+    with_rows(path, [[*name, json.dumps(record).replace("marker", "\\ud800")] for *name, record in rows(path)])
     done = jitlto("report", path, "-o", tmp_path / "r.html")
     assert done.returncode == 1
     assert "Traceback" not in done.stderr

@@ -36,7 +36,7 @@ from jitlto.model.fragment import (
 )
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
-from jitlto.storage import database_writer, serialization
+from jitlto.storage import database_writer, hash_tree, serialization
 from jitlto.storage.database import FragmentDatabase
 from tests.support.errors import raises
 
@@ -268,12 +268,12 @@ def change_meta(path: Path, statement: str) -> None:
         "UPDATE meta SET name = 'whole' WHERE name = 'part'",
     ],
 )
-def test_a_changed_part_record_is_noticed_at_opening(tmp_path: Path, statement: str) -> None:
+def test_a_changed_part_record_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "part"
     database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
     change_meta(path, statement)
-    with raises(DatabaseError, "database-damaged") as caught:
-        FragmentDatabase(path)
+    with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
+        _ = opened.part
     assert caught.value.where == str(path)
 
 
@@ -311,15 +311,15 @@ def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
         "UPDATE meta SET name = 'part' WHERE name = 'gaps'",
     ],
 )
-def test_a_changed_list_of_gaps_is_noticed_at_opening(tmp_path: Path, statement: str) -> None:
+def test_a_changed_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "gaps"
     gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
     database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
     with FragmentDatabase(path) as opened:
         assert opened.gaps == tuple(sorted(gaps))
     change_meta(path, statement)
-    with raises(DatabaseError, "database-damaged") as caught:
-        FragmentDatabase(path)
+    with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
+        _ = opened.gaps
     assert caught.value.where == str(path)
 
 
@@ -498,29 +498,45 @@ def test_truncation_at_any_point(small: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "statement",
     [
-        "DELETE FROM fragment WHERE key = 'f/op[data_type=float]'",
-        "DELETE FROM family",
+        "DELETE FROM bucket WHERE number = 1",
+        "DELETE FROM bucket",
+        "DELETE FROM node",
         "DELETE FROM meta",
-        "INSERT INTO fragment SELECT 'f/op[data_type=int]', record, sha256 FROM fragment LIMIT 1",
-        "INSERT INTO family SELECT 'g', record, sha256 FROM family",
-        "UPDATE fragment SET key = 'f/op[data_type=int]' WHERE key = 'f/op[data_type=float]'",
-        "UPDATE fragment SET record = replace(record, 'float', 'doubl')",
-        "UPDATE fragment SET record = NULL, sha256 = NULL",
-        "UPDATE fragment SET record = x'00'",
+        "UPDATE bucket SET rows = (SELECT rows FROM bucket AS b WHERE b.number = 1 - bucket.number)",
+        "UPDATE bucket SET rows = (SELECT rows FROM bucket AS b WHERE b.number = 0)",
+        "UPDATE bucket SET rows = replace(rows, 'float', 'doubl')",
+        "UPDATE bucket SET rows = '{}'",
+        "UPDATE bucket SET rows = x'00'",
+        "UPDATE bucket SET rows = 7",
+        "UPDATE node SET hashes = zeroblob(length(hashes))",
+        "UPDATE node SET number = 1",
         "UPDATE meta SET value = 'x'",
-        "DROP TABLE fragment",
+        "UPDATE meta SET value = replace(value, '\"buckets\":2', '\"buckets\":1') WHERE name = 'root'",
+        "DROP TABLE bucket",
         "DROP TABLE meta",
     ],
 )
-def test_changed_rows_are_noticed_at_opening(copy: Path, statement: str) -> None:
+def test_changed_rows_are_noticed_where_they_are_read(copy: Path, statement: str) -> None:
     with closing(sqlite3.connect(copy)) as connection, connection:
-        if "NULL" in statement:
-            connection.executescript("ALTER TABLE fragment RENAME TO old; CREATE TABLE fragment(key, record, sha256)")
-            connection.execute("INSERT INTO fragment SELECT * FROM old")
         connection.execute(statement)
     with raises(DatabaseError, "database-damaged") as caught:
-        FragmentDatabase(copy)
+        content(copy)
     assert caught.value.where == str(copy)
+
+
+@pytest.mark.parametrize(
+    ("statement", "what"),
+    [
+        ("INSERT INTO bucket VALUES (2, '{}')", "number of rows in table bucket"),
+        ("INSERT INTO node VALUES (1, x'00')", "number of rows in table node"),
+    ],
+)
+def test_rows_that_no_look_up_reads_are_found_by_verifying(copy: Path, statement: str, what: str) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute(statement)
+    assert content(copy)[1] == sorted(FRAGMENTS, key=lambda f: f.key)
+    with FragmentDatabase(copy) as opened, raises(DatabaseError, "database-damaged", what):
+        opened.verify()
 
 
 @pytest.mark.parametrize(
@@ -541,6 +557,15 @@ def test_changed_images_are_noticed(copy: Path, statement: str, noticed_by_readi
         if noticed_by_reading:
             with raises(DatabaseError, "database-damaged", FRAGMENTS[1].images[0].sha256):
                 opened.read(FRAGMENTS[1].images[0])
+
+
+def test_verifying_without_room_for_sorting_is_one_clear_error(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(hash_tree, "SortedRows", fail)
+    with FragmentDatabase(small) as opened, raises(DatabaseError, "database-unreadable", hint="SQLITE_TMPDIR"):
+        opened.verify()
 
 
 def test_verify_finds_a_flipped_bit_in_an_image(copy: Path) -> None:

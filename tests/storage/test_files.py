@@ -80,7 +80,10 @@ def edited(path: Path, *statements: str) -> Path:
     "statements",
     [
         ("UPDATE meta SET value = replace(value, substr(value, 1, 1), 'f') WHERE name = 'digest'",),
-        ("UPDATE meta SET name = 'digests'", "INSERT INTO meta VALUES ('digest', printf('%064d', 0))"),
+        (
+            "UPDATE meta SET name = 'digests' WHERE name = 'digest'",
+            "INSERT INTO meta VALUES ('digest', printf('%064d', 0))",
+        ),
         ("DELETE FROM meta", "INSERT INTO meta VALUES ('digest', printf('%064d', 0))"),
         ("PRAGMA page_size = 8192", "VACUUM"),
         ("PRAGMA page_size = 1024", "VACUUM"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sqlite3
 import struct
@@ -10,6 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,9 @@ from jitlto.errors import CompileError, DatabaseError, JitltoError
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
+from jitlto.storage import database_writer
 from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.hash_tree import SortedRows
 from tests.support.errors import raises
 from tests.support.fuzz_targets import rows, with_rows
 from tests.support.process import environment, output_of
@@ -37,6 +40,13 @@ def edit(path: Path, *statements: str) -> None:
     for statement in statements:
         connection.execute(statement)
     connection.close()
+
+
+def read(path: Path) -> None:
+    """Read all families and fragments, without the checks of ``verify``."""
+    with FragmentDatabase(path) as database:
+        dict(database.families)
+        database.fragments()
 
 
 def opened_by_strace(path: Path, *more: str) -> list[str]:
@@ -59,9 +69,9 @@ def opened_by_strace(path: Path, *more: str) -> list[str]:
 # --- what SQLite would do for a schema of the file's own ---
 
 
-VIEW = "CREATE VIEW family(name, record, sha256) AS SELECT {}, '', ''"
-ENDLESS = """CREATE VIEW family AS WITH RECURSIVE r(name) AS (SELECT 'a' UNION ALL SELECT name || 'a' FROM r)
-    SELECT name, '' AS record, '' AS sha256 FROM r"""
+VIEW = "CREATE VIEW bucket(number, rows) AS SELECT 0, {}"
+ENDLESS = """CREATE VIEW bucket AS WITH RECURSIVE r(number, rows) AS
+    (SELECT 0, 'a' UNION ALL SELECT number + 1, rows || 'a' FROM r) SELECT number, rows FROM r"""
 
 
 @pytest.mark.slow
@@ -71,29 +81,29 @@ ENDLESS = """CREATE VIEW family AS WITH RECURSIVE r(name) AS (SELECT 'a' UNION A
         ("CREATE VIEW more AS SELECT load_extension('evil.so')",),
         ("CREATE TRIGGER t AFTER INSERT ON meta BEGIN SELECT load_extension('evil.so'); END",),
         ("CREATE VIRTUAL TABLE v USING fts4(x)",),
-        ("CREATE INDEX i ON fragment(sha256)",),
+        ("CREATE INDEX i ON bucket(rows)",),
         ("CREATE TABLE more(x)",),
-        ("DROP TABLE family", VIEW.format("load_extension('evil.so')")),
-        ("DROP TABLE family", VIEW.format("zeroblob(900000000)")),
-        ("DROP TABLE family", ENDLESS),
-        ("ALTER TABLE fragment ADD COLUMN more DEFAULT 'x'",),
-        ("ALTER TABLE fragment ADD COLUMN more AS (length(record))",),
+        ("DROP TABLE bucket", VIEW.format("load_extension('evil.so')")),
+        ("DROP TABLE bucket", VIEW.format("zeroblob(900000000)")),
+        ("DROP TABLE bucket", ENDLESS),
+        ("ALTER TABLE bucket ADD COLUMN more DEFAULT 'x'",),
+        ("ALTER TABLE bucket ADD COLUMN more AS (length(rows))",),
         ("DROP VIEW image",),
         ("ANALYZE",),
     ],
 )  # fmt: skip
 def test_a_foreign_schema_is_rejected(copy: Path, statements: tuple[str, ...]) -> None:
     edit(copy, *statements)
-    with raises(DatabaseError, "database-damaged", "tables", "schema 1"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 2"):
         FragmentDatabase(copy)
 
 
 def test_a_schema_with_altered_text_is_rejected(copy: Path) -> None:
     with sqlite3.connect(copy, isolation_level=None) as connection:
         connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'record TEXT', 'record INTEGER')")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, 'rows TEXT', 'rows INTEGER')")
     connection.close()
-    with raises(DatabaseError, "database-damaged", "tables", "schema 1"):
+    with raises(DatabaseError, "database-damaged", "tables", "schema 2"):
         FragmentDatabase(copy)
 
 
@@ -219,15 +229,29 @@ def row(*texts: str) -> bytes:
     return bytes([len(payload)]) + payload
 
 
+def table_interior(children: list[int], keys: list[int]) -> bytes:
+    """An interior page of a table b-tree, with keys below 128 (SQLite file format, 1.6)."""
+    page = bytearray(PAGE)
+    at = [PAGE - 5 * (n + 1) for n in range(len(keys))]
+    for offset, child, key in zip(at, children, keys, strict=False):
+        page[offset : offset + 5] = child.to_bytes(4, "big") + bytes([key])
+    page[:12] = struct.pack(">BHHHBI", 5, 0, len(keys), at[-1], 0, children[-1])
+    page[12 : 12 + 2 * len(at)] = b"".join(offset.to_bytes(2, "big") for offset in at)
+    return bytes(page)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("table", ["meta", "family", "fragment"])
+@pytest.mark.parametrize("table", ["meta", "bucket", "node"])
 def test_pages_that_repeat_each_other_do_not_make_endless_rows(copy: Path, table: str) -> None:
     cells = [row(f"{n:03}", "", "") for n in range(100)]
     for _ in range(12):  # 100 ** 12 rows, one page each step
-        grown(copy, table, lambda root, _: interior([root] * 101, cells))
+        if table == "meta":
+            grown(copy, table, lambda root, _: interior([root] * 101, cells))
+        else:
+            grown(copy, table, lambda root, _: table_interior([root] * 101, list(range(100))))
     begin = time.monotonic()
-    with raises(DatabaseError, "database-damaged"):
-        FragmentDatabase(copy)
+    with raises(DatabaseError, "database-damaged"), FragmentDatabase(copy) as database:
+        database.verify()
     assert time.monotonic() - begin < 10
 
 
@@ -324,44 +348,43 @@ def test_a_file_of_many_gigabytes_that_hold_nothing_needs_no_memory(copy: Path) 
     assert in_little_memory(copy, 32).startswith(("sound", "is damaged"))
 
 
-def test_rows_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
-    """A megabyte that a hundred rows share would be a hundred megabytes in memory."""
-    text = "y" * 1_000_000
-    edit(copy, f"INSERT INTO family VALUES ('a', '{text}', '{hashlib.sha256(text.encode()).hexdigest()}')")  # noqa: S608
+class Padded(SortedRows):
+    """Four buckets without rows, of a megabyte each."""
+
+    #: So long that the fewest bytes of it are on its b-tree page (SQLite file format, 1.5).
+    TEXT = b"{" + b" " * (489 + 4092 * 244 - 5 - 2) + b"}"
+
+    def __init__(self) -> None:
+        self.count = 32
+
+    def buckets(self) -> Iterator[bytes]:
+        return repeat(self.TEXT, 4)
+
+
+def test_buckets_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
+    """A megabyte that a hundred buckets share would be a hundred megabytes to read."""
+    copy.unlink()
+    database_writer._fill(copy, {}, (), Padded(), {})
+    edit(copy, "DELETE FROM bucket WHERE number > 0", "VACUUM")
     data = copy.read_bytes()
-    connection = sqlite3.connect(copy, isolation_level=None)
-    (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'family'").fetchone()
-    connection.close()
-    page = bytearray(data[(root - 1) * PAGE : root * PAGE])
-    start = struct.unpack_from(">H", page, 8)[0]  # the first cell: 'a'
-    cell = bytes(page[start : start + 1200])
-    name = cell.index(b"ay")
-    # As many copies as fit, under rising names, each with the overflow page of the first.
-    local = _cell_length(cell)
-    cells = [cell[:name] + bytes([ord("a") + n]) + cell[name + 1 : local] for n in range(6)]
+    with closing(sqlite3.connect(copy)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'bucket'").fetchone()
+    page = data[(root - 1) * PAGE : root * PAGE]
+    (start,) = struct.unpack_from(">H", page, 8)  # of the only cell: size, number, 489 bytes, the first overflow page
+    assert page[start + 3] == 0
+    cells = [page[start : start + 3] + bytes([n]) + page[start + 4 : start + 4 + 489 + 4] for n in range(4)]
     made, offsets, end = bytearray(PAGE), [], PAGE
     for one in cells:
         end -= len(one)
         made[end : end + len(one)] = one
         offsets.append(end)
-    made[:8] = struct.pack(">BHHHB", 10, 0, len(cells), end, 0)
+    made[:8] = struct.pack(">BHHHB", 13, 0, len(cells), end, 0)
     made[8 : 8 + 2 * len(cells)] = struct.pack(f">{len(cells)}H", *offsets)
     copy.write_bytes(data[: (root - 1) * PAGE] + made + data[root * PAGE :])
-    with raises(DatabaseError, "database-damaged", "longer than the file"):
-        FragmentDatabase(copy)
-
-
-def _cell_length(cell: bytes) -> int:
-    """The bytes on the page of an index cell that overflows (SQLite file format, 1.5)."""
-    size, at = 0, 0
-    while True:
-        size = size << 7 | cell[at] & 0x7F
-        at += 1
-        if cell[at - 1] < 0x80:
-            break
-    largest, least = (PAGE - 12) * 64 // 255 - 23, (PAGE - 12) * 32 // 255 - 23
-    kept = least + (size - least) % (PAGE - 4)
-    return at + (kept if kept <= largest else least) + 4
+    with FragmentDatabase(copy) as database:
+        assert database._rows.bucket(3) == Padded.TEXT
+        with raises(DatabaseError, "database-damaged", "longer than the file"):
+            database.fragments()
 
 
 @pytest.mark.slow
@@ -370,8 +393,8 @@ def _cell_length(cell: bytes) -> int:
 )
 def test_json_of_any_depth_is_an_error(copy: Path, text: str) -> None:
     with_rows(copy, [["family", "mini", text]])
-    with raises(DatabaseError, "database-damaged", "record", "schema 1"):
-        FragmentDatabase(copy)
+    with raises(DatabaseError, "database-damaged", "record", "schema"):
+        read(copy)
 
 
 # --- records ---
@@ -390,7 +413,7 @@ def test_a_record_under_a_different_name_is_rejected(copy: Path) -> None:
             one[1] = one[1].replace("float", "half")
     with_rows(copy, content)
     with raises(DatabaseError, "database-damaged", "key of a different fragment"):
-        FragmentDatabase(copy)
+        read(copy)
 
 
 @pytest.mark.slow
@@ -406,7 +429,7 @@ def test_a_record_under_a_different_name_is_rejected(copy: Path) -> None:
 def test_a_compiler_option_that_names_a_file_is_refused(copy: Path, option: str) -> None:
     replaced(copy, "family", lambda record: record["options"].append(option))
     with raises(DatabaseError, "database-damaged", "option"):
-        FragmentDatabase(copy)
+        read(copy)
 
 
 @pytest.mark.slow
@@ -420,7 +443,7 @@ def test_options_that_make_ptxas_read_files_are_rejected_everywhere(copy: Path, 
         LinkOptions(ptxas=(option,))
     replaced(copy, "family", lambda record: record["link"].update(ptxas=[option]))
     with raises(DatabaseError, "database-damaged", "ptxas"):
-        FragmentDatabase(copy)
+        read(copy)
 
 
 @pytest.mark.slow
@@ -428,7 +451,7 @@ def test_options_that_make_ptxas_read_files_are_rejected_everywhere(copy: Path, 
 def test_an_interface_that_leaves_the_family_is_refused(copy: Path, name: str) -> None:
     replaced(copy, "family", lambda record: record["groups"][-1].update(interface=name))
     with raises(DatabaseError, "database-damaged", "interface"):
-        FragmentDatabase(copy)
+        read(copy)
 
 
 @pytest.mark.slow

@@ -42,7 +42,7 @@ from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packed_requests import Answer
 from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import from_ptx
-from jitlto.storage import declaration
+from jitlto.storage import database_writer, declaration, hash_tree
 from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.files import digest_of
@@ -51,8 +51,6 @@ from jitlto.verify import check
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
 from tests.support.kernels import entry
-
-_TABLES = {"family": "name", "fragment": "key"}
 
 
 @dataclass
@@ -220,38 +218,28 @@ def _places(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def rows(path: Path) -> list[list[Any]]:
-    """The rows of a database: table, name and record, the record read."""
-    with sqlite3.connect(path) as connection:
-        found = []
-        for table, name in _TABLES.items():
-            query = f"SELECT {name}, record FROM {table}"  # noqa: S608
-            found += [[table, row[0], json.loads(row[1])] for row in connection.execute(query)]
-    connection.close()
-    return found
+    """The rows of a database: kind, key and record, the record read."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        buckets = [json.loads(text) for (text,) in connection.execute("SELECT rows FROM bucket ORDER BY number")]
+    found = [[kind, key, record] for kinds in buckets for kind, some in kinds.items() for key, record in some.items()]
+    return sorted(found, key=lambda row: row[:2])
 
 
 def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
     """Put other rows into a database, with hashes and a digest that are right."""
-    listed = []
-    connection = sqlite3.connect(path, isolation_level=None)
-    for table, name in _TABLES.items():
-        connection.execute(f"DELETE FROM {table}")  # noqa: S608
-        for row in content:
-            if not (isinstance(row, list) and len(row) == 3 and row[0] == table and isinstance(row[1], str)):
-                continue
+    listed: dict[tuple[str, str], bytes] = {}
+    for row in content:
+        if isinstance(row, list) and len(row) == 3 and isinstance(row[0], str) and isinstance(row[1], str):
             record = row[2] if isinstance(row[2], str) else json.dumps(row[2], sort_keys=True, separators=(",", ":"))
-            sha = hashlib.sha256(record.encode("utf-8", "surrogatepass")).hexdigest()
-            row_name = row[1].encode("utf-8", "replace").decode()
-            statement = f"INSERT OR IGNORE INTO {table} VALUES (?, CAST(? AS TEXT), ?)"  # noqa: S608
-            if connection.execute(statement, (row_name, record.encode("utf-8", "surrogatepass"), sha)).rowcount:
-                listed.append((table, row_name.partition("\0")[0] if name == "" else row_name, sha))
-    if part is not None:
-        text = json.dumps(part, sort_keys=True, separators=(",", ":"))
-        connection.execute("INSERT OR REPLACE INTO meta VALUES ('part', ?)", (text,))
-        listed.append(("meta", "part", hashlib.sha256(text.encode()).hexdigest()))
-    digest = hashlib.sha256("\n".join(" ".join(row) for row in sorted(listed)).encode()).hexdigest()
-    connection.execute("UPDATE meta SET value = ? WHERE name = 'digest'", (digest,))
-    connection.close()
+            kind, key = (text.encode("utf-8", "replace").decode() for text in row[:2])
+            listed.setdefault((kind, key), record.encode("utf-8", "replace"))
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        blobs = dict(connection.execute("SELECT sha256, data FROM blob"))
+    meta = {} if part is None else {"part": json.dumps(part, sort_keys=True, separators=(",", ":")).encode()}
+    sorted_rows = hash_tree.SortedRows((*name, record) for name, record in listed.items())
+    path.unlink()
+    names = tuple(sorted(key for kind, key in listed if kind == "family"))
+    database_writer._fill(path, meta, names, sorted_rows, blobs)
 
 
 def use(path: Path) -> None:

@@ -95,19 +95,20 @@ class Contents(Frozen):
     @classmethod
     def from_database(cls, database: FragmentDatabase) -> Contents:
         """The contents of an open database."""
-        from jitlto.model.configuration import parameter_values  # imported lazily: not needed on a cache hit
+        from jitlto.model.configuration import merge_values  # imported lazily: not needed on a cache hit
         from jitlto.model.fragment import Role
 
         families = {}
         for name, record in database.families.items():
-            _, fragments = database.planned(name)
-            entrypoints = {fragment.key.group for fragment in fragments if fragment.role is Role.ENTRYPOINT}
-            compilers = {(image.toolchain, image.version) for fragment in fragments for image in fragment.images}
+            shapes = list(database.shapes(name))
+            entrypoints = {shape.group for shape in shapes if shape.role is Role.ENTRYPOINT}
+            shapes += [s for used in record.uses for s in database.shapes(used) if s.role is Role.DEVICE]
+            compilers = {compiler for shape in shapes for compiler in shape.compilers}
             families[name] = FamilyContents(
-                parameter_values(fragments),
+                merge_values(shape.parameters for shape in shapes),
                 tuple(sorted(entrypoints)),
                 tuple(map(str, record.architectures)),
-                tuple(f"{toolchain} {version}" for toolchain, version in sorted(compilers)),
+                tuple(f"{toolchain} {major}.{minor}" for toolchain, major, minor in sorted(compilers)),
                 record.version,
                 tuple(d for each in (name, *record.uses) for d in database.families[each].deprecated),
             )

@@ -252,8 +252,7 @@ class Planner(Generic[Loaded]):
         if not self._supplied and not self._functions:
             return []
         store = self._services.kernel_cache.store
-        _, fragments = database.planned(self._family.name)
-        supplied = [self._input(*item, record, fragments, store) for item in self._supplied]
+        supplied = [self._input(*item, database, record, store) for item in self._supplied]
         if not self._functions:
             return supplied
         from jitlto.runtime.user_code import python_functions
@@ -261,7 +260,7 @@ class Planner(Generic[Loaded]):
         return supplied + python_functions.from_functions(
             self._functions,
             record,
-            fragments,
+            database.planned(self._family.name)[1],
             self._configuration,
             entry_group=self._entry,
             pinned=self._pinned,
@@ -274,8 +273,8 @@ class Planner(Generic[Loaded]):
         name: str,
         data: bytes | str,
         kind: InputKind | None,
+        database: FragmentDatabase,
         record: FamilyRecord,
-        fragments: Iterable[Fragment],
         store: CacheDir | None,
     ) -> inputs.UserInput:
         from jitlto.cuda.nvjitlink import InputKind
@@ -287,6 +286,7 @@ class Planner(Generic[Loaded]):
             return inputs.from_ptx(data, name)
         assert isinstance(data, bytes)  # noqa: S101 - the add methods ensure it
         # A binary may provide any symbol that the family's fragments require of each other.
+        _, fragments = database.planned(self._family.name)
         required = {symbol.name: symbol for fragment in fragments for symbol in fragment.requires}
         return inputs.from_binary(data, kind, name, [required[symbol] for symbol in sorted(required)], store)
 

@@ -307,9 +307,9 @@ def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) ->
         assert known.entrypoints == direct.entrypoints == ("kern",)
         assert Contents.from_json(Contents.from_database(read).to_json()) == Contents.from_database(read)
         assert DatabaseFile.from_database(read).contents == known._file.contents
+        assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
     with raises(RegistryError, "registry-unknown-family", "'mimi'", hint="did you mean 'mini'"):
         KernelFamily("mimi", known._file)
-    assert list(map(str, known.configurations())) == list(map(str, direct.configurations()))
 
 
 def test_the_registry_finds_families_without_opening_what_it_knows(path: Path, opened: list[Path]) -> None:

@@ -1,0 +1,188 @@
+"""The index of a stored family: fragments by entrypoint and by symbol, read when they are looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from functools import cached_property
+from typing import Protocol
+
+from jitlto.model.family_record import FamilyRecord
+from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.resolve import Index, agrees
+from jitlto.storage import serialization
+from jitlto.storage.index_rows import KeyList, KeyPage, ListedKey, Shape, key_of, name_page, name_symbol
+from jitlto.storage.stored_rows import StoredRows
+
+
+class Database(Protocol):
+    """The parts of a database that an index uses beside its rows."""
+
+    @property
+    def gaps(self) -> tuple[FragmentKey, ...]: ...
+    def shapes(self, family: str) -> tuple[Shape, ...]: ...
+    def get(self, key: FragmentKey) -> Fragment | None: ...
+    def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]: ...
+
+
+class FamilyIndex(Index):
+    """An :class:`~jitlto.model.resolve.Index` that reads a database.
+
+    With values for all parameters of a group, a fragment is looked up by its key; otherwise the keys of all candidates
+    are read. The attributes of the base class, which hold all fragments, are read as a whole on first use.
+
+    Args:
+        database: The open database.
+        rows: Its rows.
+        family: The family's record, as it is stored.
+    """
+
+    def __init__(self, database: Database, rows: StoredRows, family: FamilyRecord) -> None:
+        self._database = database
+        self._rows = rows
+        self._family = family.name
+        self._families = (family.name, *family.uses)
+        self._fragments: dict[FragmentKey, Fragment | None] = {}
+
+    @cached_property
+    def gaps(self) -> Sequence[FragmentKey]:  # type: ignore[override]
+        return [key for key in self._database.gaps if key.family in self._families]
+
+    # --- as a whole ---
+
+    @cached_property
+    def _whole(self) -> Index:
+        return Index(self._database.planned(self._family)[1])
+
+    @property
+    def entrypoints(self) -> Sequence[Fragment]:  # type: ignore[override]
+        return self._whole.entrypoints
+
+    @property
+    def providers(self) -> Mapping[str, Sequence[Fragment]]:  # type: ignore[override]
+        return self._whole.providers
+
+    @cached_property
+    def required(self) -> Set[str]:  # type: ignore[override]
+        return _Required(self)
+
+    # --- look-ups ---
+
+    def entry_groups(self) -> set[str]:
+        return {shape.group for shape in self._database.shapes(self._family) if shape.role is Role.ENTRYPOINT}
+
+    def entry_keys(self, group: str | None) -> list[FragmentKey]:
+        return [key for key in self._keys(self._family, "entrypoints", self._family) if group in (None, key.group)]
+
+    def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
+        if "_whole" in self.__dict__:
+            return self._whole.find_entries(group, configuration)
+        found = self._find(self._family, "entrypoints", self._family, configuration, group)
+        return [fragment for fragment in found if fragment.role is Role.ENTRYPOINT]
+
+    def provider_keys(self, symbol: str) -> list[FragmentKey]:
+        return sorted(key for name in self._families for key in self._keys(name, "symbol", name_symbol(name, symbol)))
+
+    def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
+        if "_whole" in self.__dict__:
+            return self._whole.find_providers(symbol, configuration)
+        found = [
+            fragment
+            for name in self._families
+            for fragment in self._find(name, "symbol", name_symbol(name, symbol), configuration)
+            if fragment.role is Role.DEVICE and any(symbol == provided.name for provided in fragment.provides)
+        ]
+        return sorted(found, key=lambda fragment: fragment.key)
+
+    def is_required(self, symbol: str) -> bool:
+        """Return whether a fragment requires a symbol; of used families, only device fragments count."""
+        for name in self._families:
+            listed = self._list("symbol", name_symbol(name, symbol))
+            if listed and (Role.DEVICE in listed.required_by or (listed.required_by and name == self._family)):
+                return True
+        return False
+
+    # --- rows ---
+
+    def _list(self, kind: str, key: str) -> KeyList | None:
+        return self._rows.find(kind, key, lambda record: serialization.decode(KeyList, record))
+
+    def _find(
+        self, family: str, kind: str, key: str, configuration: Mapping[str, str], group: str | None = None
+    ) -> Iterator[Fragment]:
+        """Yield the fragments that a list may name and that agree with a configuration."""
+        listed = self._list(kind, key)
+        if listed is None:
+            return
+        partly = set()
+        for number in listed.shapes:
+            shape = self._shape(family, number)
+            given = {name: configuration[name] for name in shape.parameters if name in configuration}
+            if group not in (None, shape.group) or any(v not in shape.parameters[n] for n, v in given.items()):
+                continue
+            if len(given) < len(shape.parameters):
+                partly.add(number)
+            elif (fragment := self._get(key_of(family, shape, given.values()))) is not None:
+                yield fragment
+        if not partly:
+            return
+        for number, values in self._listed(listed, kind, key):
+            if number in partly:
+                candidate = self._key(family, number, values)
+                if agrees(candidate, configuration):
+                    yield self._get(candidate) or self._rows.require(
+                        "fragment", candidate.text, serialization.decode_fragment
+                    )
+
+    def _keys(self, family: str, kind: str, key: str) -> list[FragmentKey]:
+        listed = self._list(kind, key)
+        if listed is None:
+            return []
+        return [self._key(family, number, values) for number, values in self._listed(listed, kind, key)]
+
+    def _listed(self, listed: KeyList, kind: str, key: str) -> Iterable[ListedKey]:
+        """Yield all keys of a list, page by page."""
+        yield from listed.keys
+        count, page = len(listed.keys), 1
+        while count < listed.count:
+            more = self._rows.require(
+                "more", name_page(page, kind, key), lambda record: serialization.decode(KeyPage, record)
+            )
+            yield from more.keys
+            count, page = count + len(more.keys), page + 1
+
+    def _shape(self, family: str, number: int) -> Shape:
+        shapes = self._database.shapes(family)
+        if number >= len(shapes):
+            raise self._rows.inconsistent(f"family {family} has no shape {number}")
+        return shapes[number]
+
+    def _key(self, family: str, number: int, values: Sequence[str]) -> FragmentKey:
+        shape = self._shape(family, number)
+        if len(values) != len(shape.parameters):
+            raise self._rows.inconsistent(f"a key of family {family} has another number of values than its shape")
+        return key_of(family, shape, values)
+
+    def _get(self, key: FragmentKey) -> Fragment | None:
+        if key not in self._fragments:
+            self._fragments[key] = self._database.get(key)
+        return self._fragments[key]
+
+
+class _Required(Set[str]):
+    """The symbols that fragments require; iterating reads all fragments."""
+
+    def __init__(self, index: FamilyIndex) -> None:
+        self._index = index
+
+    @classmethod
+    def _from_iterable(cls, symbols: Iterable[str]) -> set[str]:  # type: ignore[override]  # of results of operators
+        return set(symbols)
+
+    def __contains__(self, symbol: object) -> bool:
+        return isinstance(symbol, str) and self._index.is_required(symbol)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._index._whole.required)
+
+    def __len__(self) -> int:
+        return len(self._index._whole.required)

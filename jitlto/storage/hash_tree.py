@@ -1,0 +1,114 @@
+"""The hash tree of a fragment database: rows in buckets, and hashes of buckets in nodes up to one root.
+
+A row has a kind, a key and a record in JSON. Kind and key choose its bucket, the number of rows chooses how many
+buckets there are, and a bucket is the JSON of its rows in order: so the tree depends on nothing but the rows. A node
+holds the hashes of up to 64 buckets or nodes below; nodes are numbered from the top, level by level.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from itertools import groupby
+from operator import itemgetter
+
+FAN_OUT = 64
+#: The bytes of one hash in a node.
+HASH = 32
+_ROWS_PER_BUCKET = 8
+#: A row: kind, key and record.
+Row = tuple[str, str, bytes]
+
+
+def hash_of(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def sha256(data: bytes) -> str:
+    return hash_of(data).hex()
+
+
+def bucket_count(rows: int) -> int:
+    """Return the number of buckets of so many rows: a power of two, with four to eight rows in each on average."""
+    return 1 << max(0, (rows - 1) // _ROWS_PER_BUCKET).bit_length()
+
+
+def bucket_of(kind: str, key: str, buckets: int) -> int:
+    """Return the number of the bucket of a row."""
+    return _place(kind, key) % buckets
+
+
+def _place(kind: str, key: str) -> int:
+    # 7 bytes, because SQLite's integers are signed.
+    return int.from_bytes(hash_of(f"{kind} {key}".encode("utf-8", "surrogatepass"))[:7], "big")
+
+
+def levels(buckets: int) -> list[int]:
+    """Return the number of nodes of each level, the top first."""
+    widths: list[int] = []
+    below = buckets
+    while not widths or below > 1:
+        below = -(-below // FAN_OUT)
+        widths.insert(0, below)
+    return widths
+
+
+def path_to(bucket: int, buckets: int) -> Iterator[tuple[int, int]]:
+    """Yield the nodes above a bucket from the top down, each with the place in it of the hash of what is below."""
+    widths = levels(buckets)
+    first = 0
+    for depth, width in enumerate(widths):
+        below = bucket // FAN_OUT ** (len(widths) - depth - 1)
+        yield first + below // FAN_OUT, below % FAN_OUT
+        first += width
+
+
+def make_nodes(hashes: Sequence[bytes]) -> list[bytes]:
+    """Return all nodes above the buckets with these hashes, in the order of their numbers."""
+    nodes: list[bytes] = []
+    while not nodes or len(hashes) > 1:
+        level = [b"".join(hashes[at : at + FAN_OUT]) for at in range(0, len(hashes), FAN_OUT)]
+        nodes[:0] = level
+        hashes = [hash_of(node) for node in level]
+    return nodes
+
+
+class SortedRows:
+    """Rows in the order of their buckets, sorted on disk if they are many.
+
+    Args:
+        rows: In any order.
+    """
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._connection = sqlite3.connect("", isolation_level=None)  # a temporary file, once it exceeds SQLite's cache
+        self._connection.executescript(
+            "PRAGMA journal_mode=OFF; BEGIN; CREATE TABLE row(place INTEGER, kind TEXT, key TEXT, record BLOB)"
+        )
+        values = ((_place(kind, key), kind, key, record) for kind, key, record in rows)
+        self._connection.executemany("INSERT INTO row VALUES (?, ?, ?, ?)", values)
+        #: The number of rows.
+        self.count: int = self._connection.execute("SELECT count(*) FROM row").fetchone()[0]
+
+    def buckets(self) -> Iterator[bytes]:
+        """Yield all buckets in order; then the rows are gone."""
+        buckets, number = bucket_count(self.count), 0
+        with closing(self._connection):
+            query = "SELECT place & ? AS bucket, kind, key, record FROM row ORDER BY bucket, kind, key"
+            rows = self._connection.execute(query, (buckets - 1,))
+            for bucket, several in groupby(rows, itemgetter(0)):
+                yield from (b"{}" for _ in range(number, bucket))
+                yield _encode_bucket(several)
+                number = bucket + 1
+        yield from (b"{}" for _ in range(number, buckets))
+
+
+def _encode_bucket(rows: Iterable[tuple[int, str, str, bytes]]) -> bytes:
+    kinds = []
+    for kind, several in groupby(rows, itemgetter(1)):
+        members = ",".join(f"{json.dumps(key)}:{record.decode()}" for _, _, key, record in several)
+        kinds.append(f"{json.dumps(kind)}:{{{members}}}")
+    return f"{{{','.join(kinds)}}}".encode()

@@ -1,0 +1,160 @@
+"""The rows of a stored fragment database, each checked up to the root of the hash tree when it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from jitlto.errors import DatabaseError, JitltoError
+from jitlto.storage import hash_tree, serialization
+from jitlto.storage.hash_tree import sha256
+from jitlto.storage.serialization import Bucket, Root
+from jitlto.storage.sqlite_reader import SqliteReader, list_schema
+
+T = TypeVar("T")
+SCHEMA = 2
+DDL = """
+CREATE TABLE meta(name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE node(number INTEGER PRIMARY KEY, hashes BLOB NOT NULL);
+CREATE TABLE bucket(number INTEGER PRIMARY KEY, rows TEXT NOT NULL);
+CREATE TABLE blob(sha256 TEXT PRIMARY KEY, data BLOB NOT NULL) WITHOUT ROWID;
+CREATE VIEW family AS SELECT r.key AS name, r.value AS record FROM bucket b, json_each(b.rows, '$.family') r;
+CREATE VIEW fragment AS SELECT r.key, r.value AS record FROM bucket b, json_each(b.rows, '$.fragment') r;
+CREATE VIEW image AS SELECT f.key, json_extract(i.value, '$.kind') AS kind,
+    json_extract(i.value, '$.architecture') AS architecture, json_extract(i.value, '$.sha256') AS sha256,
+    json_extract(i.value, '$.size') AS size FROM fragment f, json_each(f.record, '$.images') i;
+CREATE VIEW provides AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
+    json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.provides') s;
+CREATE VIEW requires AS SELECT f.key, json_extract(s.value, '$.name') AS symbol,
+    json_extract(s.value, '$.layout') AS layout FROM fragment f, json_each(f.record, '$.requires') s;
+"""
+_LISTED = list_schema(DDL)
+
+
+class StoredRows:
+    """The rows of a database of schema 2.
+
+    Args:
+        reader: The open file.
+
+    Raises:
+        DatabaseError: If its tables are not those of the schema, or its root is damaged. All methods raise it if what
+            they read is damaged.
+    """
+
+    #: SHA-256 of the content; equal digests mean equal databases.
+    digest: str
+    #: What the digest is computed from.
+    root: Root
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self._reader = reader
+        self._nodes: dict[int, bytes] = {}  # those that were read and checked
+        self._read_root()
+
+    def _read_root(self) -> None:
+        # The schema must match exactly: a file with views, triggers, virtual tables, indexes or defaults of its own is
+        # rejected before a statement could use them.
+        if self._reader.schema() != _LISTED:
+            raise self._reader.damaged(f"its tables are not those of schema {SCHEMA}")
+        text = self._meta("root")
+        self.digest = sha256(text)
+        if self._meta("digest") != self.digest.encode():
+            raise self._reader.damaged("its digest is not that of its content")
+        self.root = root = self.decode(lambda: serialization.decode(Root, text))
+        expected = {"digest", "root"}.union(name for name in ("part", "gaps") if getattr(root, name))
+        if {row[0].decode("utf-8", "replace") for row in self._reader.scan("meta", "name")} != expected:
+            raise self._reader.damaged("invalid row in table meta")
+        if root.buckets != hash_tree.bucket_count(root.rows) or list(root.families) != sorted(set(root.families)):
+            raise self._reader.damaged("invalid root")
+
+    def decode(self, decode: Callable[[], T]) -> T:
+        """Return what a decoder returns; its errors become a DatabaseError."""
+        try:
+            return decode()
+        except (serialization.InvalidRecordError, JitltoError) as error:
+            if isinstance(error, DatabaseError):
+                raise
+            # The checksums match, so the file was forged rather than damaged.
+            raise self._reader.damaged(f"a record is not what its schema says ({error!r:.200})") from error
+
+    def _meta(self, name: str) -> bytes:
+        value = self._reader.find("meta", "name", name, "value")
+        if not isinstance(value, bytes):
+            raise self._reader.damaged(f"invalid row in table meta: {name}")
+        return value
+
+    def find_meta(self, name: str, decode: Callable[[bytes], T]) -> T | None:
+        """Return the decoded record ``part`` or ``gaps``; None if there is none."""
+        sha = getattr(self.root, name)
+        if sha is None:
+            return None
+        record = self._meta(name)
+        if sha256(record) != sha:
+            raise self._reader.damaged(f"invalid row in table meta: {name}")
+        return self.decode(lambda: decode(record))
+
+    def _node(self, number: int, expected: bytes) -> bytes:
+        node = self._nodes.get(number)
+        if node is None:
+            node = self._checked("node", "hashes", number, expected)
+            self._nodes[number] = node
+        return node
+
+    def _checked(self, table: str, column: str, number: int, expected: bytes) -> bytes:
+        value = self._reader.find(table, "number", number, column)
+        if not isinstance(value, bytes) or hash_tree.hash_of(value) != expected:
+            raise self._reader.damaged(f"{table} {number} does not match its SHA-256")
+        return value
+
+    def bucket(self, number: int) -> bytes:
+        """Return the text of a bucket, checked up to the root."""
+        expected = bytes.fromhex(self.root.tree)
+        for node, place in hash_tree.path_to(number, self.root.buckets):
+            hashes = self._node(node, expected)
+            expected = hashes[place * hash_tree.HASH : (place + 1) * hash_tree.HASH]
+        return self._checked("bucket", "rows", number, expected)
+
+    def buckets(self) -> Iterator[bytes]:
+        """Yield all buckets in order; no more than the file can hold, because rows may share pages in a forged one."""
+        remaining = self._reader.identity[2]
+        for number in range(self.root.buckets):
+            text = self.bucket(number)
+            remaining -= len(text)
+            if remaining < 0:
+                raise self._reader.damaged("its buckets are longer than the file")
+            yield text
+
+    def read_kind(self, kind: str) -> Iterator[tuple[str, bytes]]:
+        """Yield keys and records of all rows of a kind, in no particular order."""
+        for number, text in enumerate(self.buckets()):
+            for key, record in self._decode_bucket(text).get(kind, {}).items():
+                if hash_tree.bucket_of(kind, key, self.root.buckets) != number:
+                    raise self._reader.damaged(f"{kind} {key} is in the wrong bucket")
+                yield key, bytes(record)
+
+    def _decode_bucket(self, text: bytes) -> Bucket:
+        return self.decode(lambda: serialization.decode_bucket(text))
+
+    def find(self, kind: str, key: str, decode: Callable[[bytes], T]) -> T | None:
+        """Return the decoded record of a row; None if there is no such row."""
+        rows = self._decode_bucket(self.bucket(hash_tree.bucket_of(kind, key, self.root.buckets)))
+        record = rows.get(kind, {}).get(key)
+        return None if record is None else self.decode(lambda: decode(bytes(record)))
+
+    def require(self, kind: str, key: str, decode: Callable[[bytes], T]) -> T:
+        """Return the decoded record of a row that another row refers to."""
+        record = self.find(kind, key, decode)
+        if record is None:
+            raise self.inconsistent(f"there is no {kind} {key}")
+        return record
+
+    def inconsistent(self, why: str) -> DatabaseError:
+        """Return the error for rows that contradict each other."""
+        return self._reader.damaged(why)
+
+    def check_counts(self) -> None:
+        """Check that no bucket or node is there that no look-up reads."""
+        for table, count in (("bucket", self.root.buckets), ("node", sum(hash_tree.levels(self.root.buckets)))):
+            if self._reader.count(table) != count:
+                raise self._reader.damaged(f"the number of rows in table {table} is wrong")
