@@ -16,8 +16,7 @@ from jitlto.model.compatibility import mixed_compilers
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
 from jitlto.model.text import describe_differences, pluralize
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
 
 _MAX_LISTED = 3
 
@@ -79,7 +78,7 @@ def merge_databases(
             merger.advice += _report_mixed(record.name, planned)
         blobs = _Images(families)
         gaps = [key for family in families for key in family.gaps]
-        digest = database_writer.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
+        digest = writer.write(output, [family.record for family in families], fragments, blobs, gaps=gaps)
     return MergeReport(output, digest, tuple(fragments), tuple(dict.fromkeys(merger.advice)))
 
 

@@ -30,7 +30,7 @@ from jitlto.errors import BuildError
 from jitlto.model.family_record import PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.text import check_type
-from jitlto.storage import database_writer
+from jitlto.storage.database import writer
 from jitlto.storage.declaration import FamilyDeclaration
 
 
@@ -97,7 +97,7 @@ def build(
     sources = families
     if not isinstance(sources, RenderedFamilies):
         sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
-    database_writer.check_writable(output)
+    writer.check_writable(output)
     sources.check_reproducible()
     requests = sources.select(shard, recorded or {})
     observer.started([request.key for request in requests], cache.costs() if cache else None)
@@ -115,7 +115,7 @@ def build(
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
-    digest = database_writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
+    digest = writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
     if cache is not None and outcome.compiled:
         cache.store.prune()
     return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin, notes)

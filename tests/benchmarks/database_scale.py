@@ -33,8 +33,7 @@ from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Param
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.benchmarks.machine import command_line, describe
 
 _NAMES = ("data_type", "metric", "shape")
@@ -123,7 +122,7 @@ def write_family(path: Path, size: int) -> dict[str, Any]:
     roles = (("kernel", Role.ENTRYPOINT), ("op", Role.DEVICE))
     fragments = (_fragment(key, role, images) for group, role in roles for key in _keys(size // 2, group))
     begin = time.perf_counter()
-    database_writer.write(path, [record], fragments, images)
+    writer.write(path, [record], fragments, images)
     return {"write, s": round(time.perf_counter() - begin, 2), "file, MB": round(path.stat().st_size / 1e6, 2)}
 
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
-from jitlto.storage import database_writer, declaration
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.benchmarks.machine import command_line, describe
 from tests.support.distributions import install
 from tests.support.families import MINI, write_family
@@ -119,7 +119,7 @@ def _hundred(site: Path, path: Path) -> None:
     for number in range(100):
         name, made = f"family_{number}", path.with_name("made.fragdb")
         renamed = [replace(f, key=replace(f.key, family=name)) for f in fragments]
-        database_writer.write(made, [replace(record, name=name)], renamed, blobs)
+        writer.write(made, [replace(record, name=name)], renamed, blobs)
         install(site, f"package-{number}", families={name: f"p{number}.f"}, databases={f"p{number}.f": made})
 
 

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from jitlto.build.pipeline import build
 from jitlto.model.fragment import Fragment, FragmentKey, Role
-from jitlto.storage import database_writer, declaration
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.support.families import MINI, write_family
 
 
@@ -26,7 +26,7 @@ def write(path: Path, mini: Path, count: int, family: str = "mini") -> Path:
         record, fragments = opened.families["mini"], opened.fragments()
         blobs = {image.sha256: opened.read(image) for f in fragments for image in f.images}
     record = replace(record, name=family)
-    database_writer.write(path, [record], [*_fragments(fragments, family, count)], blobs)
+    writer.write(path, [record], [*_fragments(fragments, family, count)], blobs)
     return path
 
 

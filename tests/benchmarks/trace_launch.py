@@ -5,9 +5,9 @@ Three ways, each in a fresh process: ``family.launcher(**config)`` for a kernel 
 compile is done in the process itself and not in a worker. A module is *entered* when one of its functions is called
 from another module. Calls that an import makes are left out, and so are the constructors, methods and properties of
 immutable values, which are read like attributes; what they call in other modules counts. ``Plan`` is no such value: it
-holds a session and a database, and links. The modules that read a database count as one, ``storage.database``, and what
-they call is not followed: how a row is found is their own affair. A *return* is an entry into a module that was entered
-before. Each pair of modules between which there are returns needs a reason in ``REASONS``, or the command fails.
+holds a session and a database, and links. The private modules of a package (``storage.database._hash_tree``) belong to
+it. A *return* is an entry into a module that was entered before. Each pair of modules between which there are returns
+needs a reason in ``REASONS``, or the command fails.
 
 python -m tests.benchmarks.trace_launch --output docs/architecture
 
@@ -44,11 +44,6 @@ TITLES = {
     "linked": "A cold launch of a kernel that has to be planned and linked",
     "build": "One fragment through a build",
 }
-_DATABASE = "jitlto.storage.database"
-#: The modules that read a database for it.
-_READERS = {
-    f"jitlto.storage.{name}" for name in ("family_index", "stored_rows", "index_rows", "hash_tree", "sqlite_reader")
-}
 #: A cold launch enters fewer modules than this, of the whole package and of a folder.
 LIMITS = {"found": {"": 9}, "linked": {"": 15, "runtime.": 9}}
 
@@ -71,7 +66,6 @@ REASONS = {
     ("*", "model.compatibility"): "rules: target, link mode and image of each fragment are decided one after the other",
     ("*", "model.ptx"): "each PTX that a compile makes is parsed",
     ("*", "storage.files"): "every file is opened by the same rules",
-    ("*", "storage.serialization"): "one encoding for each record: the families', then the fragments'",
     ("*", "storage.cache_dir"): "one read or write for each entry; after a claim it is looked for again",
     ("*", "cuda.device"): "the current device is asked for when it is needed, and may differ between threads",
     ("*", "cuda.toolkit"): "the libraries' versions, found once a process, and asked for by each who needs one",
@@ -90,8 +84,8 @@ REASONS = {
     ("runtime.family", "runtime.planning.plan"): "a plan is asked for its digest, and linked if that is not loaded",
     ("runtime.linking.kernel_cache", "runtime.planning.plan"): "a plan is linked only if it is in no cache",
     ("runtime.planning.plan", "cuda.nvjitlink"): "asked for its version for the digest; links only what is in no cache",
-    ("storage.database_writer", "storage.database"): "the rows are made and sorted, their nodes are made, and the root",
-    ("*", "storage.database_writer"): "whether it may be written is checked before the work, and it is written after",
+    ("storage.database.writer", "storage.database"): "the rows are made and sorted, their nodes are made, and the root",
+    ("*", "storage.database.writer"): "whether it may be written is checked before the work, and it is written after",
     (
         "*",
         "runtime.linking.kernel_cache",
@@ -204,14 +198,10 @@ class Tracer:
         own = name == "jitlto" or name.startswith("jitlto.")
         if not own and not importing:
             return
-        name = _DATABASE if name in _READERS else name
+        name = name.partition("._")[0]
         call = _Call(frame, importing, name, name)
         if own and not importing:
             caller = last.caller if last else ""
-            if caller == _DATABASE:
-                call.module = call.caller = caller
-                self._stack.append(call)
-                return
             # The helpers of a value's module belong to the value.
             if _is_of_value(frame) or (last and last.module == name != caller):
                 call.caller = caller
@@ -255,7 +245,7 @@ def _is_of_value(frame: FrameType) -> bool:
     return (
         issubclass(owner, Frozen | Enum)
         or (issubclass(owner, tuple) and hasattr(owner, "_fields"))
-        or (config is not None and config.frozen and not config.dict)
+        or (config is not None and config.frozen and config.eq)
         or (params is not None and params.frozen)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import shutil
@@ -28,8 +29,8 @@ from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role,
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
-from jitlto.storage import database, database_writer, declaration
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage import declaration
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family
 
@@ -56,7 +57,7 @@ class Whole:
             Shard.parse(shard), self.contents, self.families, includes, toolchains, ["the matrix is odd"]
         )
         blobs = {name: self.blobs[name] for name in names}
-        database_writer.write(path, self.families, own, blobs, part=structs.replace(part, **changes))
+        writer.write(path, self.families, own, blobs, part=structs.replace(part, **changes))
         return path
 
     def parts(self, directory: Path, count: int) -> list[Path]:
@@ -149,7 +150,7 @@ def by_hand(
     blobs: dict[str, bytes] = {}
 
     def image(text: bytes) -> Image:
-        sha = database.sha256(text + data)
+        sha = hashlib.sha256(text + data).hexdigest()
         blobs[sha] = text + data
         return Image(ImageKind.LTOIR, Architecture(75), sha, len(text + data), "nvrtc", Version(12, 9))
 
@@ -166,7 +167,7 @@ def by_hand(
         Fragment(FragmentKey.make(name, "op", {"n": n}), Role.DEVICE, "", (), (_FUNCTION,), (), (image(n.encode()),))
         for n in "abcd"
     ]
-    database_writer.write(path, [record], [kernel, *ops], blobs)
+    writer.write(path, [record], [kernel, *ops], blobs)
     includes = {kernel.key: frozenset({include})} | {op.key: frozenset({"op.cuh"}) for op in ops}
     return whole(path, includes, {key: f"source of {key}" for key in includes})
 
@@ -217,7 +218,7 @@ def test_a_part_without_fragments_need_not_be_there(hand: Whole, tmp_path: Path)
 
 def test_complete_databases_of_different_families_are_joined(hand: Whole, mini: Whole, tmp_path: Path) -> None:
     both = {**hand.blobs, **mini.blobs}
-    database_writer.write(tmp_path / "both", [*hand.families, *mini.families], [*hand.fragments, *mini.fragments], both)
+    writer.write(tmp_path / "both", [*hand.families, *mini.families], [*hand.fragments, *mini.fragments], both)
     merge_databases([mini.path, hand.path], tmp_path / "joined")
     assert (tmp_path / "joined").read_bytes() == (tmp_path / "both").read_bytes()
     merge_databases([*mini.parts(tmp_path, 2), hand.path, hand.path], tmp_path / "joined")
@@ -321,11 +322,9 @@ def test_a_family_in_two_databases_is_refused_unless_they_agree(hand: Whole, tmp
         merge_databases([hand.path, other.path], tmp_path / "merged", prefer=prefer)
         assert (tmp_path / "merged").read_bytes() == taken.path.read_bytes()
     blobs = {image.sha256: hand.blobs[image.sha256] for f in hand.fragments[:-1] for image in f.images}
-    database_writer.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
+    writer.write(tmp_path / "less", hand.families, hand.fragments[:-1], blobs)
     refused([hand.path, tmp_path / "less"], code, f"f/op[n=d] is in {hand.path} only")
-    database_writer.write(
-        tmp_path / "new", [structs.replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs
-    )
+    writer.write(tmp_path / "new", [structs.replace(hand.families[0], options=("-DX",))], hand.fragments, hand.blobs)
     refused([tmp_path / "new", hand.path], code, "declared differently")
     parts = by_hand(tmp_path / "third.fragdb", data=b"?").parts(tmp_path, 2)
     refused([*parts, hand.path], "build-part-and-whole", str(hand.path), "family f", where=str(parts[0]))
@@ -423,7 +422,7 @@ def test_gaps_of_a_merge_are_recorded_until_they_are_filled(hand: Whole, tmp_pat
     assert again.read_bytes() == path.read_bytes()
     with FragmentDatabase(path) as opened:
         assert (opened.gaps, opened.part) == (gone, None)
-        assert opened.digest != database_writer.write(tmp_path / "whole", hand.families, opened.fragments(), {})
+        assert opened.digest != writer.write(tmp_path / "whole", hand.families, opened.fragments(), {})
         assert opened.verify()
     merge_databases([one, two, three], tmp_path / "merged")
     assert (tmp_path / "merged").read_bytes() == hand.path.read_bytes()

@@ -18,8 +18,7 @@ from jitlto.errors import BuildError, DatabaseError, FamilyError, PlanError
 from jitlto.report.content import describe
 from jitlto.runtime.discovery import editable
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.declaration import FamilyDeclaration, load_family
 from jitlto.verify.check import check
 from tests.support.commands import succeeds
@@ -157,7 +156,7 @@ def test_a_database_without_the_used_family_says_which(both: FragmentDatabase, t
     fragments = both.fragments("cluster")
     blobs = {image.sha256: both.read(image) for fragment in fragments for image in fragment.images}
     path = tmp_path / "torn.fragdb"
-    database_writer.write(path, [both.families["cluster"]], fragments, blobs)
+    writer.write(path, [both.families["cluster"]], fragments, blobs)
     with FragmentDatabase(path) as torn, raises(DatabaseError, "database-damaged", "cluster", "common"):
         torn.index("cluster")
 

@@ -45,7 +45,7 @@ from jitlto.storage.check_result import (
     read_check_result,
 )
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.database_writer import write
+from jitlto.storage.database.writer import write
 from tests.support.commands import jitlto, python
 from tests.support.errors import raises
 from tests.support.families import MINI, write_family

@@ -28,7 +28,7 @@ from jitlto.runtime import dispatcher
 from jitlto.runtime import family as family_module
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.database_writer import write
+from jitlto.storage.database.writer import write
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI

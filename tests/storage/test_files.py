@@ -280,7 +280,7 @@ def test_one_function_writes_files_at_paths_that_users_give() -> None:
         "cuda/nvdisasm.py",  # in its temporary directory
         "runtime/linking/packs.py",  # to the name that `replacing` yields
         "storage/cache_dir.py",  # the user's cache
-        "storage/database_writer.py",  # to the name that `replacing` yields
+        "storage/database/writer.py",  # to the name that `replacing` yields
         "storage/files.py",
         "storage/manifest.py",  # in its temporary directory
     }

@@ -42,9 +42,10 @@ from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packed_requests import Answer
 from jitlto.runtime.planning import recording
 from jitlto.runtime.user_code.inputs import from_ptx
-from jitlto.storage import database_writer, declaration, hash_tree
+from jitlto.storage import declaration
 from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.files import digest_of
 from jitlto.storage.manifest import Manifest
 from jitlto.verify import check
@@ -239,7 +240,7 @@ def with_rows(path: Path, content: Iterable[Any], part: Any = None) -> None:
     sorted_rows = hash_tree.SortedRows((*name, record) for name, record in listed.items())
     path.unlink()
     names = tuple(sorted(key for kind, key in listed if kind == "family"))
-    database_writer._fill(path, meta, names, sorted_rows, blobs)
+    writer._fill(path, meta, names, sorted_rows, blobs)
 
 
 def use(path: Path) -> None:

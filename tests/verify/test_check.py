@@ -9,7 +9,7 @@ import pytest
 from jitlto.errors import DatabaseError
 from jitlto.model.versions import Architecture
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.database_writer import write
+from jitlto.storage.database.writer import write
 from jitlto.verify.check import check
 from tests.support.errors import raises
 

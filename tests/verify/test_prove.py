@@ -21,7 +21,7 @@ from jitlto.model.resolve import Index, agrees, resolve
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.database_writer import write
+from jitlto.storage.database.writer import write
 from jitlto.verify.findings import Kind, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
 from jitlto.verify.prove import FamilyProof, prove

@@ -16,8 +16,8 @@ from jitlto.build.rendered_families import family_record
 from jitlto.build.templates import render_family
 from jitlto.errors import DatabaseError, ProjectError
 from jitlto.model.fragment import ImageKind
-from jitlto.storage import database, database_writer, files
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage import database, files
+from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.declaration import FamilyDeclaration
 
 
@@ -104,7 +104,7 @@ def _find_differences(opened: FragmentDatabase, families: Sequence[FamilyDeclara
 
 
 def _copy(path: Path, output: Path) -> None:
-    database_writer.check_writable(output)
+    writer.check_writable(output)
     if output.exists() and path.samefile(output):
         return
     try:

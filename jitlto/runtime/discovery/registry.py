@@ -254,7 +254,7 @@ class Registry:
         try:
             return self.file(path)
         except DatabaseError as error:
-            from jitlto.storage.sqlite_reader import BUILD_HINT, REBUILD_HINT
+            from jitlto.storage.database import BUILD_HINT, REBUILD_HINT
 
             if package.source is None and error.hint in (REBUILD_HINT, BUILD_HINT):
                 error.hint = package.reinstall

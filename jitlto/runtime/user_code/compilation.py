@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from jitlto.cuda import nvrtc, toolkit
@@ -20,7 +21,6 @@ from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.serialization import InvalidRecordError, decode, encode
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "sources"
@@ -47,8 +47,8 @@ def load_entry(store: CacheDir | None, kind: type[_E], key: str) -> _E | None:
     if payload is None:
         return None
     try:
-        entry = decode(kind, payload)
-    except InvalidRecordError:
+        entry = msgspec.json.decode(payload, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     return entry if entry.key == key else None
 
@@ -56,7 +56,7 @@ def load_entry(store: CacheDir | None, kind: type[_E], key: str) -> _E | None:
 def save_entry(store: CacheDir | None, entry: Entry) -> None:
     """Keep an entry for other processes."""
     if store is not None and not store.readonly:
-        store.put(ENTRIES, entry.key, encode(entry))
+        store.put(ENTRIES, entry.key, msgspec.json.encode(entry))
         store.prune_if_due()
 
 

@@ -26,8 +26,8 @@ from jitlto.runtime import session
 from jitlto.runtime.discovery import entry_points
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import database_writer, files
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage import files
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.runtime.discovery.test_registry import rewritten
 from tests.support.distributions import install
 from tests.support.errors import raises
@@ -539,7 +539,7 @@ def test_listing_a_hundred_installed_databases_opens_none_twice(
         name = f"family_{number:03}"
         path = tmp_path / "made.fragdb"
         fragments = [replace(f, key=replace(f.key, family=name)) for f in of_one]
-        database_writer.write(path, [replace(record, name=name)], fragments, blobs)
+        writer.write(path, [replace(record, name=name)], fragments, blobs)
         install(site, f"package-{number}", families={name: f"p{number}.f"}, databases={f"p{number}.f": path})
     cache = str(tmp_path / "cache")
     listed = [json.loads(process(LIST, site, JITLTO_CACHE_DIR=cache).stdout) for _ in range(5)]

@@ -14,9 +14,8 @@ from jitlto.runtime.discovery import registry as registry_module
 from jitlto.runtime.discovery.lookup_cache import LookupCache, directory_key
 from jitlto.runtime.discovery.registry import Registry
 from jitlto.runtime.family import load
-from jitlto.storage import database_writer
 from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.files import digest_of
 from tests.support.distributions import install
 from tests.support.errors import raises
@@ -29,7 +28,7 @@ def rewritten(source: Path, target: Path, *, name: str = "mini", options: tuple[
         record = replace(old.families["mini"], name=name, options=(*old.families["mini"].options, *options))
         fragments = [replace(f, key=replace(f.key, family=name)) for f in old.fragments()]
         blobs = {image.sha256: old.read(image) for f in fragments for image in f.images}
-    database_writer.write(target, [record], fragments, blobs)
+    writer.write(target, [record], fragments, blobs)
     return target
 
 

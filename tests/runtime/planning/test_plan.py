@@ -23,8 +23,7 @@ from jitlto.model.ptx import parse_ptx
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.conftest import BuildFamily
 from tests.support.errors import raises
 from tests.support.families import MINI
@@ -61,7 +60,7 @@ def altered(source: Path, target: Path, change: Callable[[Image], Image | None])
             images = tuple(new for image in fragment.images if (new := change(image)))
             fragments.append(replace(fragment, images=images))
             blobs.update({image.sha256: old.read(image) for image in images})
-        database_writer.write(target, old.families.values(), fragments, blobs)
+        writer.write(target, old.families.values(), fragments, blobs)
     return KernelFamily("mini", FragmentDatabase(target))
 
 
@@ -478,7 +477,7 @@ def with_links(source: Path, target: Path, links: Mapping[str, int], family_link
         record = replace(record, groups=groups, link=LinkOptions(max_registers=family_link))
         fragments = old.fragments()
         blobs = {image.sha256: old.read(image) for fragment in fragments for image in fragment.images}
-        database_writer.write(target, [record], fragments, blobs)
+        writer.write(target, [record], fragments, blobs)
     return KernelFamily("mini", FragmentDatabase(target))
 
 

@@ -1,4 +1,4 @@
-"""Encoding and decoding of JSON: the one place where the content of files is validated.
+"""Encoding and decoding of the records of a database: the one place where their content is validated.
 
 A file may be damaged or hostile, with correct checksums if it is forged. So the type and range of every value that the
 rest of jitlto relies on are checked, and no option may name a file.
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -48,9 +49,6 @@ def decode(kind: type[T], data: bytes) -> T:
 def encode(value: object) -> bytes:
     """Encode a value as JSON in its canonical form: equal values make equal bytes, in ASCII."""
     return _dump(msgspec.to_builtins(value))
-
-
-# --- the records of a database ---
 
 
 class _Key(Struct):
@@ -186,8 +184,10 @@ def decode_fragment(record: bytes) -> Fragment:
 
 def _image(r: _Image) -> Image:
     isa = None if r.ptx_isa is None else Version(*r.ptx_isa)
-    architecture, version = Architecture.parse(r.architecture), Version(*r.version)
-    return Image(r.kind, architecture, r.sha256, r.size, r.toolchain, version, isa)
+    return Image(r.kind, _architecture(r.architecture), r.sha256, r.size, r.toolchain, Version(*r.version), isa)
+
+
+_architecture = cache(Architecture.parse)  # thousands of images have the same few
 
 
 def encode_family(family: FamilyRecord) -> bytes:
@@ -228,7 +228,7 @@ def decode_family(record: bytes) -> FamilyRecord:
         r.name,
         r.options,
         LinkOptions.from_mapping(r.link),
-        tuple(Architecture.parse(f"{number}{suffix}") for number, suffix in r.architectures),
+        tuple(_architecture(f"{number}{suffix}") for number, suffix in r.architectures),
         r.groups,
         r.headers,
         r.uses,

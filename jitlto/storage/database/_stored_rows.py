@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.storage import hash_tree, serialization
-from jitlto.storage.hash_tree import sha256
-from jitlto.storage.serialization import Bucket, Root
-from jitlto.storage.sqlite_reader import SqliteReader, list_schema
+from jitlto.model.fragment import Fragment, FragmentKey
+from jitlto.storage.database import _hash_tree as hash_tree
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._hash_tree import sha256
+from jitlto.storage.database._serialization import Bucket, Root
+from jitlto.storage.database._sqlite_reader import SqliteReader, list_schema
 
 T = TypeVar("T")
 SCHEMA = 2
@@ -141,6 +143,18 @@ class StoredRows:
         rows = self._decode_bucket(self.bucket(hash_tree.bucket_of(kind, key, self.root.buckets)))
         record = rows.get(kind, {}).get(key)
         return None if record is None else self.decode(lambda: decode(bytes(record)))
+
+    def find_fragment(self, key: FragmentKey) -> Fragment | None:
+        """Return the fragment with a key; None if there is none."""
+        record = self.find("fragment", key.text, bytes)
+        return None if record is None else self.decode_fragment(key.text, record)
+
+    def decode_fragment(self, key: str, record: bytes) -> Fragment:
+        """Return the fragment of a row."""
+        fragment = self.decode(lambda: serialization.decode_fragment(record))
+        if fragment.key.text != key:
+            raise self._reader.damaged(f"{key} is the key of a different fragment")
+        return fragment
 
     def require(self, kind: str, key: str, decode: Callable[[bytes], T]) -> T:
         """Return the decoded record of a row that another row refers to."""

@@ -36,8 +36,9 @@ from jitlto.model.fragment import (
 )
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
-from jitlto.storage import database_writer, hash_tree, serialization
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.database import _hash_tree as hash_tree
+from jitlto.storage.database import _serialization as serialization
 from tests.support.errors import raises
 
 # --- A small content ---
@@ -99,7 +100,7 @@ def content(path: Path, *, verify: bool = False) -> Content:
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("small") / "small.fragdb"
-    database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS)
     return path
 
 
@@ -187,7 +188,7 @@ def test_any_content_is_read_as_it_was_written(
     tmp_path: Path, written: tuple[list[FamilyRecord], list[Fragment], dict[str, bytes]], random: Any
 ) -> None:
     families, fragments, blobs = written
-    digest = database_writer.write(tmp_path / "a", families, fragments, blobs)
+    digest = writer.write(tmp_path / "a", families, fragments, blobs)
     with FragmentDatabase(tmp_path / "a") as opened:
         assert opened.digest == digest
         assert dict(opened.families) == {record.name: record for record in families}
@@ -195,17 +196,17 @@ def test_any_content_is_read_as_it_was_written(
         assert all(opened.read(i) == blobs[i.sha256] for f in fragments for i in f.images)
     for entries in (families, fragments):
         random.shuffle(entries)
-    assert database_writer.write(tmp_path / "b", families, fragments, dict(reversed(blobs.items()))) == digest
+    assert writer.write(tmp_path / "b", families, fragments, dict(reversed(blobs.items()))) == digest
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_another_content_has_another_digest(small: Path, tmp_path: Path) -> None:
     with FragmentDatabase(small) as opened:
         digest = opened.digest
-    assert database_writer.write(tmp_path / "a", FAMILIES, FRAGMENTS[1:], BLOBS) != digest
-    assert database_writer.write(tmp_path / "b", [], FRAGMENTS, BLOBS) != digest
+    assert writer.write(tmp_path / "a", FAMILIES, FRAGMENTS[1:], BLOBS) != digest
+    assert writer.write(tmp_path / "b", [], FRAGMENTS, BLOBS) != digest
     changed = [fragment("op", "float", DATA[0]), *FRAGMENTS[2:], FRAGMENTS[0]]
-    assert database_writer.write(tmp_path / "c", FAMILIES, changed, BLOBS) != digest
+    assert writer.write(tmp_path / "c", FAMILIES, changed, BLOBS) != digest
 
 
 # --- Parts of a whole ---
@@ -233,7 +234,7 @@ parts = st.builds(
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(parts)
 def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> None:
-    digest = database_writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
+    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=part)
     with FragmentDatabase(tmp_path / "part") as opened:
         assert opened.part == part
         assert opened.digest == digest
@@ -241,7 +242,7 @@ def test_a_part_says_what_it_is_a_part_of(tmp_path: Path, part: PartRecord) -> N
 
 
 def test_a_part_is_a_database_like_any_other_but_not_the_same(small: Path, tmp_path: Path) -> None:
-    digest = database_writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    digest = writer.write(tmp_path / "part", FAMILIES, FRAGMENTS, BLOBS, part=PART)
     assert content(tmp_path / "part", verify=True) == content(small)
     with FragmentDatabase(small) as complete:
         assert complete.part is None
@@ -270,7 +271,7 @@ def change_meta(path: Path, statement: str) -> None:
 )
 def test_a_changed_part_record_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "part"
-    database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
     change_meta(path, statement)
     with raises(DatabaseError, "database-damaged") as caught, FragmentDatabase(path) as opened:
         _ = opened.part
@@ -280,7 +281,7 @@ def test_a_changed_part_record_is_noticed_where_it_is_read(tmp_path: Path, state
 @pytest.mark.slow
 def test_flipped_bits_never_make_another_part_nor_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "part"
-    database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, part=PART)
     data, chance = path.read_bytes(), random.Random(22)  # noqa: S311 - the same flips every time
     begin = data.index(b'{"advice"')
     for bit in chance.sample(range(8 * (begin - 100), 8 * (begin + 1000)), 400):
@@ -314,7 +315,7 @@ def test_a_complete_database_cannot_be_made_a_part_by_hand(copy: Path) -> None:
 def test_a_changed_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, statement: str) -> None:
     path = tmp_path / "gaps"
     gaps = [FragmentKey.make("f", "g", {"n": str(n)}) for n in (2, 1)]
-    database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS, gaps=gaps)
     with FragmentDatabase(path) as opened:
         assert opened.gaps == tuple(sorted(gaps))
     change_meta(path, statement)
@@ -333,7 +334,7 @@ def test_a_changed_list_of_gaps_is_noticed_where_it_is_read(tmp_path: Path, stat
 def test_any_path_will_do(tmp_path: Path, name: str) -> None:
     directory = tmp_path / name
     directory.mkdir()
-    database_writer.write(directory / f"{name}.fragdb", FAMILIES, FRAGMENTS, BLOBS)
+    writer.write(directory / f"{name}.fragdb", FAMILIES, FRAGMENTS, BLOBS)
     assert content(directory / f"{name}.fragdb", verify=True)[1]
     assert [path.name for path in directory.iterdir()] == [f"{name}.fragdb"]
 
@@ -341,7 +342,7 @@ def test_any_path_will_do(tmp_path: Path, name: str) -> None:
 def test_a_relative_path_will_do(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(small.parent)
     assert content(Path(small.name)) == content(small)
-    database_writer.write("here.fragdb", FAMILIES, FRAGMENTS, BLOBS)
+    writer.write("here.fragdb", FAMILIES, FRAGMENTS, BLOBS)
     assert Path("here.fragdb").read_bytes() == small.read_bytes()
 
 
@@ -359,7 +360,7 @@ def test_a_read_only_file_in_a_read_only_directory(copy: Path) -> None:
 def test_a_database_is_readable_as_the_umask_says(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
-        database_writer.write(tmp_path / "a", FAMILIES, FRAGMENTS, BLOBS)
+        writer.write(tmp_path / "a", FAMILIES, FRAGMENTS, BLOBS)
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
@@ -369,13 +370,13 @@ def test_a_database_is_readable_as_the_umask_says(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path, target: str) -> None:
     (tmp_path / "directory").mkdir()
     with raises(DatabaseError, "database-unwritable") as caught:
-        database_writer.write(tmp_path / target, FAMILIES, FRAGMENTS, BLOBS)
+        writer.write(tmp_path / target, FAMILIES, FRAGMENTS, BLOBS)
     assert caught.value.where == str(tmp_path / target)
     assert [path.name for path in tmp_path.iterdir()] == ["directory"]
 
 
 def test_the_file_holds_no_time_and_no_path(small: Path, tmp_path: Path) -> None:
-    database_writer.write(tmp_path / "elsewhere", FAMILIES, FRAGMENTS, BLOBS)
+    writer.write(tmp_path / "elsewhere", FAMILIES, FRAGMENTS, BLOBS)
     data = small.read_bytes()
     assert (tmp_path / "elsewhere").read_bytes() == data
     assert str(small.parent).encode() not in data
@@ -413,7 +414,7 @@ def foreign(path: Path) -> None:
 
 
 def newer(path: Path) -> None:
-    database_writer.write(path, FAMILIES, FRAGMENTS, BLOBS)
+    writer.write(path, FAMILIES, FRAGMENTS, BLOBS)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA user_version = 99")
 
@@ -580,7 +581,7 @@ def test_verify_finds_a_flipped_bit_in_an_image(copy: Path) -> None:
 def test_an_image_of_another_size_than_recorded_is_noticed(tmp_path: Path) -> None:
     wrong = Image(ImageKind.LTOIR, Architecture(75), image(DATA[1]).sha256, 99, "nvrtc", Version(12, 9))
     liar = Fragment(FragmentKey("f", "g"), Role.DEVICE, "", (), (), (), (wrong,))
-    database_writer.write(tmp_path / "a", FAMILIES, [liar], {wrong.sha256: DATA[1]})
+    writer.write(tmp_path / "a", FAMILIES, [liar], {wrong.sha256: DATA[1]})
     with (
         FragmentDatabase(tmp_path / "a") as opened,
         raises(DatabaseError, "database-damaged", wrong.sha256, "99 bytes"),

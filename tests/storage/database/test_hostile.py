@@ -20,9 +20,8 @@ from jitlto.errors import CompileError, DatabaseError, JitltoError
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.hash_tree import SortedRows
+from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.database._hash_tree import SortedRows
 from tests.support.errors import raises
 from tests.support.fuzz_targets import rows, with_rows
 from tests.support.process import environment, output_of
@@ -364,7 +363,7 @@ class Padded(SortedRows):
 def test_buckets_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> None:
     """A megabyte that a hundred buckets share would be a hundred megabytes to read."""
     copy.unlink()
-    database_writer._fill(copy, {}, (), Padded(), {})
+    writer._fill(copy, {}, (), Padded(), {})
     edit(copy, "DELETE FROM bucket WHERE number > 0", "VACUUM")
     data = copy.read_bytes()
     with closing(sqlite3.connect(copy)) as connection:

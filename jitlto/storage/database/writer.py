@@ -1,4 +1,4 @@
-"""Writes a fragment database, whole or not at all; the format is that of ``jitlto.storage.database``."""
+"""Writing a fragment database, whole or not at all; the format is that of ``jitlto.storage.database``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from pathlib import Path
 from jitlto.errors import DatabaseError
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
-from jitlto.storage import files, hash_tree, serialization
-from jitlto.storage.database import APPLICATION_ID
-from jitlto.storage.hash_tree import sha256
-from jitlto.storage.index_rows import make_rows
-from jitlto.storage.stored_rows import DDL, SCHEMA
+from jitlto.storage import files
+from jitlto.storage.database import _hash_tree as hash_tree
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._database import APPLICATION_ID
+from jitlto.storage.database._hash_tree import sha256
+from jitlto.storage.database._index_rows import make_rows
+from jitlto.storage.database._stored_rows import DDL, SCHEMA
 
 
 def write(

@@ -1,18 +1,4 @@
-"""The fragment database: one SQLite file, written once by the build side, read by the run side.
-
-Format (schema 2; ``docs/database.md`` describes it for readers in other languages)::
-
-    meta(name, value)       root: JSON, the number of buckets and rows, the hash of the top node, and those of the rest
-                            digest: SHA-256 of root
-                            part: JSON, a PartRecord; only in the part that one shard built
-                            gaps: JSON, the keys of fragments that a merge left out; only if it left any out
-    bucket(number, rows)    JSON, the rows whose keys fall into it (jitlto.storage.index_rows), by kind and key
-    node(number, hashes)    the hashes of the buckets or nodes below it (jitlto.storage.hash_tree)
-    blob(sha256, data)      the bytes of images, by content
-
-Only what is asked for is read, and checked up to the digest. Times, paths and machine names stay outside, so that the
-same inputs give the same bytes.
-"""
+"""Fragment databases opened for reading."""
 
 from __future__ import annotations
 
@@ -25,11 +11,13 @@ from pathlib import Path
 from jitlto.model.family_record import FamilyRecord, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image
 from jitlto.model.text import check_type
-from jitlto.storage import hash_tree, index_rows, serialization
-from jitlto.storage.family_index import FamilyIndex
-from jitlto.storage.hash_tree import sha256
-from jitlto.storage.sqlite_reader import SqliteReader
-from jitlto.storage.stored_rows import SCHEMA, StoredRows
+from jitlto.storage.database import _hash_tree as hash_tree
+from jitlto.storage.database import _index_rows as index_rows
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._family_index import FamilyIndex
+from jitlto.storage.database._hash_tree import sha256
+from jitlto.storage.database._sqlite_reader import SqliteReader
+from jitlto.storage.database._stored_rows import SCHEMA, StoredRows
 
 APPLICATION_ID = 0x6A6C746F  # "jlto"
 #: Hint for a database that is a part of a build.
@@ -73,7 +61,7 @@ class FragmentDatabase:
         if schema == SCHEMA:
             return StoredRows(self._reader)
         if schema == 1:
-            from jitlto.storage.schema1 import OldRows  # imported lazily: few databases are so old
+            from jitlto.storage.database._schema1 import OldRows  # imported lazily: few databases are so old
 
             return OldRows(self._reader)
         what = f"has schema {schema!r}; this jitlto reads schemas 1 and {SCHEMA}"
@@ -111,7 +99,7 @@ class FragmentDatabase:
         return found
 
     def _read_fragments(self) -> Iterator[Fragment]:
-        return (self._fragment(key, record) for key, record in self._rows.read_kind("fragment"))
+        return (self._rows.decode_fragment(key, record) for key, record in self._rows.read_kind("fragment"))
 
     def _read_family(self, name: str) -> FamilyRecord:
         family = self._rows.require("family", name, serialization.decode_family)
@@ -120,12 +108,6 @@ class FragmentDatabase:
         if missing := sorted(set(family.uses).difference(self._rows.root.families)):
             raise self._reader.damaged(f"family {name} uses {', '.join(missing)}, which is not in it")
         return family
-
-    def _fragment(self, key: str, record: bytes) -> Fragment:
-        fragment = self._rows.decode(lambda: serialization.decode_fragment(record))
-        if fragment.key.text != key:
-            raise self._reader.damaged(f"{key} is the key of a different fragment")
-        return fragment
 
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]:
         """Return what a family's kernels are made of: its record and fragments, with those of the families it uses."""
@@ -148,8 +130,7 @@ class FragmentDatabase:
     def get(self, key: FragmentKey) -> Fragment | None:
         """Return the fragment with a key, or None if there is no such fragment."""
         check_type(key, FragmentKey, "key must be a FragmentKey")
-        record = self._rows.find("fragment", key.text, bytes)
-        return None if record is None else self._fragment(key.text, record)
+        return self._rows.find_fragment(key)
 
     def read(self, image: Image) -> bytes:
         """Return the bytes of an image.
@@ -202,7 +183,7 @@ class FragmentDatabase:
                 yield "family", name, record
             index = index_rows.IndexRows()
             for key, record in self._rows.read_kind("fragment"):
-                fragment = self._fragment(key, record)
+                fragment = self._rows.decode_fragment(key, record)
                 index.add(fragment)
                 images.update((image.sha256, image) for image in fragment.images)
                 yield "fragment", key, record

@@ -22,9 +22,8 @@ from jitlto.runtime.linking import packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel
 from jitlto.runtime.linking.kernel_cache import ENTRIES, KernelCache
 from jitlto.runtime.planning.plan import Plan
-from jitlto.storage import database_writer
 from jitlto.storage.cache_dir import CacheDir
-from jitlto.storage.database import FragmentDatabase
+from jitlto.storage.database import FragmentDatabase, writer
 from tests.benchmarks import database_scale
 
 PLACES = int(os.environ.get("JITLTO_TEST_DAMAGE", "360")) // 3
@@ -196,9 +195,9 @@ def test_a_damaged_database_answers_the_same_or_fails(sample: Sample, tmp_path: 
     whole = sample.path.read_bytes()
     with FragmentDatabase(sample.path) as opened:
         expected = answers(KernelFamily("mini", opened))
-        database_writer.write(tmp_path / "empty.fragdb", [], [], {})
+        writer.write(tmp_path / "empty.fragdb", [], [], {})
         record = opened.families["mini"]
-        database_writer.write(tmp_path / "bare.fragdb", [record], [], {})
+        writer.write(tmp_path / "bare.fragdb", [record], [], {})
     others = [(tmp_path / name).read_bytes() for name in ("empty.fragdb", "bare.fragdb")] + [b"", b"SQLite format 3\0"]
     chance, outcome, path = random.Random(3), Counter[str](), tmp_path / "mini.fragdb"  # noqa: S311
     for _ in range(PLACES):

@@ -16,9 +16,8 @@ from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKin
 from jitlto.model.options import LinkOptions
 from jitlto.model.resolve import Index, resolve
 from jitlto.model.versions import Architecture
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.index_rows import PAGE
+from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.database._index_rows import PAGE
 
 
 def function(name: str) -> Symbol:
@@ -53,7 +52,7 @@ fragments = st.builds(
 def test_look_ups_find_what_reading_everything_finds(
     tmp_path: Path, fragments: list[Fragment], wanted: list[dict[str, str]]
 ) -> None:
-    database_writer.write(tmp_path / "f", [family("f", ("used",)), family("used")], fragments, {})
+    writer.write(tmp_path / "f", [family("f", ("used",)), family("used")], fragments, {})
     with FragmentDatabase(tmp_path / "f") as database:
         _, planned = database.planned("f")
         whole, (record, index) = Index(planned), database.index("f")
@@ -92,7 +91,7 @@ def large(path: Path, size: int) -> None:
         content.append(made(kernel, (), ("_Zop", f"_Zown{a}"), Role.ENTRYPOINT))
         content.append(made(FragmentKey.make("f", "op", {"a": a, "b": b}), ("_Zop",), ()))
     content += [made(FragmentKey.make("f", "own", {"a": a}), (f"_Zown{a}",), ()) for a in numbers]
-    database_writer.write(path, [family("f")], content, {})
+    writer.write(path, [family("f")], content, {})
 
 
 @pytest.mark.slow

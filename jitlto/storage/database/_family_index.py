@@ -9,9 +9,9 @@ from typing import Protocol
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role
 from jitlto.model.resolve import Index, agrees
-from jitlto.storage import serialization
-from jitlto.storage.index_rows import KeyList, KeyPage, ListedKey, Shape, key_of, name_page, name_symbol
-from jitlto.storage.stored_rows import StoredRows
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._index_rows import KeyList, KeyPage, ListedKey, Shape, key_of, name_page, name_symbol
+from jitlto.storage.database._stored_rows import StoredRows
 
 
 class Database(Protocol):
@@ -20,7 +20,6 @@ class Database(Protocol):
     @property
     def gaps(self) -> tuple[FragmentKey, ...]: ...
     def shapes(self, family: str) -> tuple[Shape, ...]: ...
-    def get(self, key: FragmentKey) -> Fragment | None: ...
     def planned(self, family: str) -> tuple[FamilyRecord, list[Fragment]]: ...
 
 
@@ -164,7 +163,7 @@ class FamilyIndex(Index):
 
     def _get(self, key: FragmentKey) -> Fragment | None:
         if key not in self._fragments:
-            self._fragments[key] = self._database.get(key)
+            self._fragments[key] = self._rows.find_fragment(key)
         return self._fragments[key]
 
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from jitlto.storage import serialization
-from jitlto.storage.hash_tree import SortedRows, sha256
-from jitlto.storage.index_rows import make_rows
-from jitlto.storage.serialization import Root
-from jitlto.storage.sqlite_reader import list_schema
-from jitlto.storage.stored_rows import StoredRows
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._hash_tree import SortedRows, sha256
+from jitlto.storage.database._index_rows import make_rows
+from jitlto.storage.database._serialization import Root
+from jitlto.storage.database._sqlite_reader import list_schema
+from jitlto.storage.database._stored_rows import StoredRows
 
 SCHEMA = 1
 DDL = """

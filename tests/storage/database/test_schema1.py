@@ -16,10 +16,10 @@ from jitlto.build.merge import merge_databases
 from jitlto.errors import DatabaseError
 from jitlto.model.family_record import PartRecord
 from jitlto.runtime.family import KernelFamily
-from jitlto.storage import database_writer, serialization
-from jitlto.storage.database import APPLICATION_ID, FragmentDatabase
+from jitlto.storage.database import APPLICATION_ID, FragmentDatabase, writer
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._schema1 import DDL
 from jitlto.storage.files import digest_of
-from jitlto.storage.schema1 import DDL
 from tests.support.errors import raises
 
 
@@ -81,7 +81,7 @@ def test_a_part_is_a_part(mini_path: Path, tmp_path: Path) -> None:
     part = PartRecord(1, 2, "ab" * 32, (), (), (), ("advice",))
     with FragmentDatabase(mini_path) as new:
         images = {i.sha256: new.read(i) for f in new.fragments() for i in f.images}
-        database_writer.write(tmp_path / "part", new.families.values(), new.fragments(), images, part=part)
+        writer.write(tmp_path / "part", new.families.values(), new.fragments(), images, part=part)
     write_old(tmp_path / "part", tmp_path / "old")
     with FragmentDatabase(tmp_path / "old") as opened:
         assert opened.part == part

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.runtime.family import load
-from jitlto.storage import database_writer
-from jitlto.storage.database import FragmentDatabase
-from jitlto.storage.hash_tree import (
+from jitlto.storage.database import FragmentDatabase, writer
+from jitlto.storage.database._hash_tree import (
     FAN_OUT,
     HASH,
     SortedRows,
@@ -175,7 +174,7 @@ def test_a_forged_tree_is_found_by_verifying_and_never_crashes_a_plan(
     number = sum(len(several) for kinds in buckets for several in kinds.values())
     change(buckets)
     path = tmp_path / "forged.fragdb"
-    database_writer._fill(path, {}, ("mini",), Forged(buckets, number + (change is miscount)), blobs)
+    writer._fill(path, {}, ("mini",), Forged(buckets, number + (change is miscount)), blobs)
     with raises(DatabaseError, "database-damaged"), FragmentDatabase(path) as database:
         database.verify()
     try:

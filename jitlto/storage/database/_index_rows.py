@@ -22,9 +22,9 @@ from msgspec import Struct
 from jitlto.model.configuration import sorted_values
 from jitlto.model.family_record import FamilyRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
-from jitlto.storage import serialization
-from jitlto.storage.hash_tree import Row
-from jitlto.storage.serialization import Count
+from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._hash_tree import Row
+from jitlto.storage.database._serialization import Count
 
 #: Keys in one row.
 PAGE = 64
