@@ -34,6 +34,7 @@ from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture, Version
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer
+from tests.benchmarks.families import svg
 from tests.benchmarks.machine import command_line, describe
 
 _NAMES = ("data_type", "metric", "shape")
@@ -83,6 +84,14 @@ def main() -> None:
     print(json.dumps(result, indent=1))
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
+        options.output.with_suffix(".svg").write_text(_plot(result["sizes"]), "utf-8")
+
+
+def _plot(sizes: dict[int, dict[str, Any]]) -> str:
+    names = ("open, plan and digest, ms", "the same, CPU ms")
+    values = [[svg.Value.of(figures[name]) for figures in sizes.values()] for name in names]
+    title = "A first plan against the number of fragments"
+    return svg.lines(title, ["clock", "processor"], [f"{size:,}" for size in sizes], values, "milliseconds; quartiles")
 
 
 def _keys(size: int, group: str) -> Iterator[FragmentKey]:
@@ -142,6 +151,7 @@ def _summarize(runs: list[list[float]], smallest: list[list[float]]) -> dict[str
         name: {
             "least": round(min(values), 2),
             "median": round(statistics.median(values), 2),
+            "quartiles": [round(end, 2) for end in statistics.quantiles(values, n=4)[::2]],
             "median beyond the smallest": round(statistics.median(values) - statistics.median(base[name]), 2),
         }
         for name, values in columns.items()
