@@ -65,7 +65,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         if options.only in (None, "light"):
-            families = [_copy_of_search(place / f"light{n}", n) for n in range(options.copies)]
+            families = [copy_of_search(place / f"light{n}", n) for n in range(options.copies)]
             result["light"] = _against_nvcc("light", families, place, options)
         if options.only in (None, "heavy"):
             shutil.copytree(HEAVY, place / "heavy")
@@ -73,7 +73,7 @@ def main() -> None:
         if options.only in (None, "nvcc"):
             shutil.copytree(HEAVY, place / "heavy_nvcc")
             families = {
-                "light": [_copy_of_search(place / f"nvcc{n}", n) for n in range(options.copies)],
+                "light": [copy_of_search(place / f"nvcc{n}", n) for n in range(options.copies)],
                 "heavy": [place / "heavy_nvcc"],
             }
             result["nvcc_toolchain"] = {
@@ -90,7 +90,7 @@ def main() -> None:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _copy_of_search(directory: Path, number: int) -> Path:
+def copy_of_search(directory: Path, number: int) -> Path:
     """The shipped family `search` under another name, with sources of its own: equal ones would be compiled once."""
     shutil.copytree(ROOT / "fragments" / "search", directory)
     shutil.copytree(ROOT / "matrices" / "search", directory / "search")

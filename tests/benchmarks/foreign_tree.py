@@ -1,9 +1,11 @@
-"""An imported library against raw nvcc: CPU time for the same images of the same sources, and a build without work.
+"""A library imported by one command: its builds by nvcc and by NVRTC, their CPU time against raw nvcc's for the same
+images of the same sources, the proof that every kernel links, and a build without work.
 
 python -m tests.benchmarks.foreign_tree --output docs/benchmarks/foreign_tree.json
 
-Needs nvcc and CMake. The library is the one of `tests/support/foreign_tree`, in the style of RAPIDS cuVS. Rounds are
-interleaved: each measures both sides once. CPU time is that of all processes, user and system.
+Needs nvcc and CMake. The library is the one of `tests/support/foreign_tree`, in the style of RAPIDS cuVS. CPU time is
+that of all processes, user and system, and measured for each family in turn, without the comparison for later
+architectures, which nvcc does not make either. All parts take ten minutes on two cores.
 """
 
 from __future__ import annotations
@@ -18,17 +20,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from jitlto.build.templates import render_family
 from jitlto.storage import declaration
 from tests.benchmarks.machine import command_line, describe
-from tests.support.foreign import TREE
+from tests.support.foreign import TREE, for_nvrtc
 from tests.support.process import ROOT
 
 FAMILIES = ("brute_force", "cluster", "ivf")
 IMAGES = {"ltoir": "lto_75", "ltoir and ptx": "[lto_75,compute_75]"}
+PARTS = ("processor_time", "linked", "no_op")
+BUILD = ("build", "--quiet", "--no-compare-archs")
 
 
 def main() -> None:
@@ -36,89 +42,118 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--nvcc", default=shutil.which("nvcc"))
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--families", nargs="+", choices=FAMILIES, default=FAMILIES, help="they bring `common` along")
-    parser.add_argument("--only", choices=["nvcc", "noop"])
+    parser.add_argument("--only", choices=PARTS, help="measure this part of --output again")
     options = parser.parse_args()
     if options.nvcc is None:
         raise SystemExit("there is no nvcc: give --nvcc PATH")
-    result: dict[str, object] = {"machine": describe(command_line()), "rounds": options.rounds}
+    result: dict[str, Any] = describe(command_line())
+    if options.only and options.output and options.output.exists():
+        result = json.loads(options.output.read_text())
     with tempfile.TemporaryDirectory() as directory:
-        place = Path(directory)
-        _jitlto("import", "cmake", str(TREE / "CMakeLists.txt"), "-o", str(place))
-        paths = [place / name / "family.toml" for name in options.families]
-        if options.only in (None, "nvcc"):
-            result["cpu"] = {images: _cpu(paths, place, images, options) for images in IMAGES}
-        if options.only in (None, "noop"):
-            result["no_op"] = _no_op(paths, place, options.rounds)
-    if options.output:
-        options.output.write_text(json.dumps(result, indent=1) + "\n")
+        paths = {tool: _imported(Path(directory) / tool, options.families) for tool in ("nvcc", "nvrtc")}
+        for_nvrtc(Path(directory) / "nvrtc")
+        for part in [options.only] if options.only else PARTS:
+            result[part] = globals()[f"_{part}"](paths, Path(directory), options)
+            print(f"{part}: {json.dumps(result[part], indent=1)}", flush=True)
+            if options.output:
+                options.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def _cpu(paths: list[Path], place: Path, images: str, options: argparse.Namespace) -> dict[str, object]:
-    kinds = json.dumps(images.split(" and "))
-    for path in place.glob("*/family.toml"):
-        lines = [line for line in path.read_text().splitlines() if not line.startswith("images")]
-        path.write_text("\n".join(lines).replace("[family]\n", f"[family]\nimages = {kinds}\n") + "\n")
-    commands = _nvcc_commands(paths, place / "sources", options.nvcc, IMAGES[images])
-    build = ("build", *map(str, paths), "-o", str(place / "out.fragdb"), "--no-cache", "--quiet")
-    cpu: dict[str, list[float]] = {"jitlto": [], "nvcc": []}
-    for _ in range(options.rounds):
-        begin = _used()
-        _jitlto(*build)
-        cpu["jitlto"].append(_used() - begin)
-        begin = _used()
-        with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
-            list(threads.map(lambda command: subprocess.run(command, check=True, capture_output=True), commands))
-        cpu["nvcc"].append(_used() - begin)
-    ratios = [one / other for one, other in zip(cpu["jitlto"], cpu["nvcc"], strict=True)]
-    figures: dict[str, object] = {
-        "fragments": len(commands),
-        **{f"{name}_seconds": [round(seconds, 2) for seconds in several] for name, several in cpu.items()},
-        "median_ratio": round(statistics.median(ratios), 2),
-    }
-    print(f"{images}: {figures}", flush=True)
-    return figures
+def _imported(place: Path, families: list[str]) -> list[Path]:
+    _jitlto("import", "cmake", str(TREE / "CMakeLists.txt"), "-o", str(place))
+    return [place / name / "family.toml" for name in families]
 
 
-def _nvcc_commands(paths: list[Path], place: Path, nvcc: str, code: str) -> list[list[str]]:
+def _processor_time(paths: dict[str, list[Path]], place: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """CPU seconds of each family with the groups that it uses: the compiler alone, and jitlto with both toolchains."""
+    result: dict[str, Any] = {}
+    for images, code in IMAGES.items():
+        for path in place.glob("nv*/*/family.toml"):
+            lines = [line for line in path.read_text().splitlines() if not line.startswith("images")]
+            kinds = f"[family]\nimages = {json.dumps(images.split(' and '))}\n"
+            path.write_text("\n".join(lines).replace("[family]\n", kinds) + "\n")
+        result[images] = {}
+        for path, same in zip(paths["nvcc"], paths["nvrtc"], strict=True):
+            commands = _nvcc_commands(path, place / "sources", options.nvcc, code)
+            build = (*BUILD, "--no-cache", "-o", str(place / "out.fragdb"))
+            seconds = {
+                "nvcc alone": _used(_run, commands),
+                "jitlto, nvcc": _used(_jitlto, *build, str(path)),
+                "jitlto, nvrtc": _used(_jitlto, *build, str(same)),
+            }
+            ratio = seconds["jitlto, nvcc"] / seconds["nvcc alone"]
+            result[images][path.parent.name] = {
+                "fragments": len(commands),
+                **{name: round(used, 1) for name, used in seconds.items()},
+                "jitlto / nvcc": round(ratio, 3),
+            }
+    return result
+
+
+def _linked(paths: dict[str, list[Path]], place: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Whether every kernel links: those of the database that each toolchain builds."""
+    result: dict[str, Any] = {}
+    for tool, each in paths.items():
+        database, cache = str(place / f"{tool}.fragdb"), ("--cache-dir", str(place / f"cache of {tool}"))
+        built = json.loads(_jitlto(*BUILD, *map(str, each), "-o", database, *cache, "--json"))
+        proof = json.loads(_jitlto("check", database, "--link", "sm_90", "--no-compare", "--no-cache", "--json"))
+        result[tool] = {
+            "fragments": len(built["fragments"]),
+            "holds": proof["holds"],
+            **{each["family"]: f"{each['linked']} of {each['kernels']} kernels" for each in proof["link"]["families"]},
+        }
+    return result
+
+
+def _no_op(paths: dict[str, list[Path]], place: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """A whole command that finds all in the build cache."""
+    build = (*BUILD, *map(str, paths["nvcc"]), "-o", str(place / "out.fragdb"))
+    build = (*build, "--cache-dir", str(place / "cache of nvcc"))
+    _jitlto(*build)
+    wall, cpu = [], []
+    for _ in range(11):
+        begin = time.perf_counter()
+        cpu.append(round(_used(_jitlto, *build), 3))
+        wall.append(round(time.perf_counter() - begin, 3))
+    return {
+        "seconds": wall, "median": statistics.median(wall), "least": min(wall),
+        "cpu seconds": cpu, "load average": round(os.getloadavg()[0], 1),
+    }  # fmt: skip
+
+
+def _nvcc_commands(path: Path, place: Path, nvcc: str, code: str) -> list[list[str]]:
     """One command for each source, with the options of its group."""
-    families = {f.name: f for path in paths for top in [declaration.load_family(path)]
-                for f in (top, *top.all_used().values())}  # fmt: skip
+    top = declaration.load_family(path)
     commands = []
-    for family in families.values():
+    for family in (top, *top.all_used().values()):
         include = [f"-I{directory}" for directory in family.include]
         for number, rendered in enumerate(render_family(family)):
-            path = place / family.name / f"{rendered.group.name}{number}.cu"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(rendered.source)
+            source = place / family.name / f"{rendered.group.name}{number}.cu"
+            source.parent.mkdir(parents=True, exist_ok=True)
+            source.write_text(rendered.source)
             fixed = [nvcc, "-rdc=true", "-fatbin", "-gencode", f"arch=compute_75,code={code}"]
             own = family.compiler_options(rendered.group)
-            commands.append([*fixed, *own, *include, str(path), "-o", str(path.with_suffix(".fatbin"))])
+            commands.append([*fixed, *own, *include, str(source), "-o", str(source.with_suffix(".fatbin"))])
     return commands
 
 
-def _no_op(paths: list[Path], place: Path, rounds: int) -> dict[str, object]:
-    """A whole command that finds all in the build cache."""
-    build = ("build", *map(str, paths), "-o", str(place / "out.fragdb"), "--cache-dir", str(place / "cache"), "--quiet")
-    _jitlto(*build)
-    seconds = []
-    for _ in range(max(5, rounds)):
-        begin = time.perf_counter()
-        _jitlto(*build)
-        seconds.append(round(time.perf_counter() - begin, 3))
-    figures: dict[str, object] = {"seconds": seconds, "median": statistics.median(seconds)}
-    print(f"no work: {figures}", flush=True)
-    return figures
+def _run(commands: list[list[str]]) -> None:
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as threads:
+        list(threads.map(lambda command: subprocess.run(command, check=True, capture_output=True), commands))
 
 
-def _used() -> float:
-    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return usage.ru_utime + usage.ru_stime
+def _used(run: Callable[..., object], *arguments: Any) -> float:
+    """The CPU seconds of the processes that ``run`` starts and waits for."""
+    begin = resource.getrusage(resource.RUSAGE_CHILDREN)
+    run(*arguments)
+    end = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 
 
-def _jitlto(*arguments: str) -> None:
-    subprocess.run([sys.executable, "-m", "jitlto", *arguments], check=True, capture_output=True, cwd=ROOT)
+def _jitlto(*arguments: str) -> bytes:
+    command = [sys.executable, "-m", "jitlto", *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT).stdout
 
 
 if __name__ == "__main__":
