@@ -113,6 +113,7 @@ REASONS = {
         "build.compilers.nvrtc",
     ): "the compiler is asked for its header directories, its identity, and then to compile",
     ("cuda.nvrtc", "build.compilers.nvrtc"): "called back to run each step of a compile, perhaps from a snapshot",
+    ("*", "build.compilers.header_trace"): "its options come before a compile, what was read after it",
     ("*", "build.compilers.base"): "the worker finds the compiler by name, in a process of its own",
     ("*", "build.compilers.snapshot"): "each run of a compile may go on from a snapshot: LTO-IR, PTX, unoptimised PTX",
     ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
