@@ -27,7 +27,7 @@ from jitlto.build.compilers.architectures import RENAMES, Known, narrow_tests, p
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.execution import transport
 from jitlto.build.execution.costs import estimate
-from jitlto.build.execution.scheduler import CompileRequest
+from jitlto.build.execution.request import CompileRequest
 from jitlto.cuda import nvjitlink
 from jitlto.errors import JitltoError
 from jitlto.model.architecture_tests import comparable_architectures, find_features

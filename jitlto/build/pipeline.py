@@ -18,7 +18,8 @@ from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
 from jitlto.build.execution.events import NO_OBSERVER, Observer
-from jitlto.build.execution.scheduler import CompileRequest, Outcome, Scheduler
+from jitlto.build.execution.request import CompileRequest
+from jitlto.build.execution.scheduler import Outcome, Scheduler
 from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, group_failures
 from jitlto.build.interface_macros import InterfaceMacros

@@ -14,7 +14,7 @@ from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.compilers.base import Toolchain, find_toolchain
 from jitlto.build.execution.costs import costs, estimate
-from jitlto.build.execution.scheduler import CompileRequest
+from jitlto.build.execution.request import CompileRequest
 from jitlto.build.failures import Failure
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
@@ -52,11 +52,12 @@ class RenderedFamilies:
         families = with_used(families)
         find = functools.cache(find_toolchain)
         known = RenderedTexts(cache.store) if cache else None
+        files: dict[str, bytes] = {}
         self.requests: list[CompileRequest] = []
         self.failures: list[Failure] = []
         self.advice: list[str] = []
         for family in families:
-            configs = functools.cache(functools.partial(_config, family, find(family.toolchain)))
+            configs = functools.cache(functools.partial(_config, family, find(family.toolchain), files))
             on_error = self._add_failure if keep_going else None
             rendered = render_family(family, on_error=on_error, on_warning=self.advice.append, known=known)
             self.requests += [
@@ -148,13 +149,22 @@ class RenderedFamilies:
 
 
 def _config(
-    family: FamilyDeclaration, toolchain: Toolchain, options: tuple[str, ...], archs: tuple[Architecture, ...]
+    family: FamilyDeclaration,
+    toolchain: Toolchain,
+    files: dict[str, bytes],
+    options: tuple[str, ...],
+    archs: tuple[Architecture, ...],
 ) -> CompileConfig:
-    """Return how the groups of a family that have the same options and architectures are compiled."""
+    """Return how the groups of a family that have the same options and architectures are compiled.
+
+    Headers that were read for others are taken from ``files``.
+    """
     is_nvcc = toolchain.name == "nvcc"
     system = toolchain.header_roots()
-    search = HeaderSearch(family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc)
-    own = HeaderSearch(family.include, options=options)
+    search = HeaderSearch(
+        family.include, system=system, options=options, strict=not is_nvcc, as_written=is_nvcc, files=files
+    )
+    own = HeaderSearch(family.include, options=options, files=files)
     every = tuple(sorted({*family.architectures, *archs}))
     how = CompileConfig(toolchain, search, own, every, options, family.images, family.interfaces)
     if not family.is_auto:

@@ -61,15 +61,23 @@ class HeaderPlaces:
         roots: Directories, in the order of ``-I``.
         given: Headers by name, given by content.
         beyond: Whether a name may lead out of a directory, as ``../common.cuh`` does.
+        files: Contents by path, to be shared by those that are to read each file once among them.
     """
 
-    def __init__(self, roots: Sequence[Path], given: Mapping[str, bytes], *, beyond: bool = True) -> None:
+    def __init__(
+        self,
+        roots: Sequence[Path],
+        given: Mapping[str, bytes],
+        *,
+        beyond: bool = True,
+        files: dict[str, bytes] | None = None,
+    ) -> None:
         self._roots = [str(root) for root in roots]
         self.count = len(roots)
         self._given = dict(given)
         self._beyond = beyond
         self._paths: dict[tuple[int, str], str | None] = {}
-        self._contents: dict[tuple[int, str], bytes] = {}
+        self._files = {} if files is None else files
 
     def search(self, name: str, first: int = GIVEN) -> Place | None:
         """Return the header that ``#include <name>`` finds, from the directory ``first`` on."""
@@ -109,11 +117,12 @@ class HeaderPlaces:
 
     def read(self, place: Place) -> bytes:
         """Return the content of a header."""
-        key = place[:2]
-        if key not in self._contents:
-            given = place.root == GIVEN
-            self._contents[key] = self._given[place.path] if given else _read(self._path(*key))
-        return self._contents[key]
+        if place.root == GIVEN:
+            return self._given[place.path]
+        path = self._path(place.root, place.path)
+        if path not in self._files:
+            self._files[path] = _read(path)
+        return self._files[path]
 
     def identity(self, place: Place) -> object:
         """Return what is equal for two places of one file."""

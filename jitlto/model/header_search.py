@@ -67,6 +67,7 @@ class HeaderSearch:
         as_written: Leave all texts as they are, for a preprocessor with real directories: a header of the first root
             (or given) has its path for a name, one of another root its exact name.
         beyond: Whether a name may lead out of a directory.
+        files: Contents by path, to be shared by searches that are to read each file once among them.
     """
 
     def __init__(
@@ -79,9 +80,10 @@ class HeaderSearch:
         strict: bool = False,
         as_written: bool = False,
         beyond: bool = True,
+        files: dict[str, bytes] | None = None,
     ) -> None:
         self._own = len(roots)
-        self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond)
+        self._places = HeaderPlaces([*roots, *system], given or {}, beyond=beyond, files=files)
         self._options, self._strict, self._as_written = tuple(options), strict, as_written
         self._texts = HeaderTexts(self._places, len(roots), strict=strict, as_written=as_written, options=self._options)
         self._states: dict[str, str | None] = {}

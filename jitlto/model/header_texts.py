@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn, TypeGuard
 
 from jitlto.errors import JitltoError
-from jitlto.model.directives import INCLUDES, Directive, HeaderName, read_directives
+from jitlto.model.directives import INCLUDES, Directive, HeaderName, mentions, read_directives
 from jitlto.model.header_places import GIVEN, HeaderPlaces, Place, split_name
 from jitlto.model.macro_names import HeaderRequest
 
@@ -20,7 +20,6 @@ HINT_LITERAL = 'write its name in the #include, or compile the family with toolc
 _SOURCE = "the source"  # in errors, for it has no name here
 _ELSE_DEFINED = re.compile(rb"(?:#|%:)[ \t]*elifn?def\b")
 _TRIGRAPH = re.compile(rb"\?\?[=/]")
-_ONCE = re.compile(rb"\bonce\b")
 
 
 class Found(NamedTuple):
@@ -86,7 +85,8 @@ class HeaderTexts:
             for name in d.names
         ]
         opened = tuple(d for d in directives.found if d.through_macros)
-        read = Text(directives.text, tuple(found), opened, frozenset(looked_up), _ONCE.search(content) is not None, b"")
+        once = any(True for _ in mentions(content, b"once"))
+        read = Text(directives.text, tuple(found), opened, frozenset(looked_up), once, b"")
         if self._strict and self.is_own(place):
             self._check_text(place, directives.text, directives.found)
         read = read._replace(rewritten=self.rewrite(place, read, None))

@@ -1,17 +1,20 @@
 """The build scheduler: takes each distinct source from the cache or compiles it, the most expensive first.
 
-It submits jobs to any :class:`concurrent.futures.Executor`, never more than the executor runs in parallel, so that
-other builds with the same cache can claim the rest.
+The headers of a source are looked for while others are compiled. Jobs are submitted to any
+:class:`concurrent.futures.Executor`, never more than it runs in parallel, so that other builds with the same cache can
+claim the rest.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from bisect import insort
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from jitlto.build import interfaces
 from jitlto.build.cache import keys
@@ -20,75 +23,20 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult
 from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
+from jitlto.build.execution.request import CompileRequest
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import BuildError, CompileError, JitltoError
-from jitlto.model.architecture_tests import ArchitectureTests
-from jitlto.model.fragment import FragmentKey, Role
-from jitlto.model.header_texts import name_source
+from jitlto.model.fragment import FragmentKey
 from jitlto.model.headers import Source, split_leading_includes
-from jitlto.model.kernel_probe import NO_PROBE, Probe, make_probe
 from jitlto.storage.cache_dir import FileLock
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job
 _MOST_DEATHS = 2  # worker deaths until a job fails: the first may be a different job's fault
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class CompileRequest:
-    """A rendered source and how it is compiled."""
-
-    rendered: RenderedSource
-    config: CompileConfig
-
-    @property
-    def key(self) -> FragmentKey:
-        return self.rendered.key
-
-    @property
-    def source_key(self) -> str:
-        return self.config.source_key(self.rendered.source)
-
-    @property
-    def closure(self) -> Source:
-        """The source with all headers that it can reach.
-
-        Raises:
-            JitltoError: A header cannot be read, or what an include names cannot be told.
-        """
-        rendered = self.rendered
-        try:
-            return self.config.closure(rendered.source)
-        except JitltoError as error:
-            name_source(error, rendered.origin, 0)
-            raise
-
-    @property
-    def own_closure(self) -> Source:
-        """The source with those headers of the family that it can reach."""
-        return self.config.own_closure(self.rendered.source)
-
-    def probe(self) -> Probe:
-        """What to ask the compiler about the parameters of the source's kernels."""
-        rendered = self.rendered
-        if rendered.group.role is not Role.ENTRYPOINT:
-            return NO_PROBE
-        source = self.own_closure
-        return make_probe((source.text, *source.headers.values()), rendered.group.entry)
-
-    def job(self, source: Source, tests: ArchitectureTests | None, sharers: int = 1) -> CompileJob:
-        """The job that compiles the source, with all headers that the compiler may find."""
-        config, tool = self.config, self.config.toolchain
-        how = config.architectures, config.options, config.images
-        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
-
-    def find(self, cache: Cache) -> CompiledSource | None:
-        """The compiled source, if the cache has it."""
-        return cache.find(self.source_key, self.config)
 
 
 @dataclass
@@ -98,6 +46,17 @@ class Outcome:
     sources: dict[int, CompiledSource] = field(default_factory=dict)  # by position of the request
     failures: list[tuple[int, Failure]] = field(default_factory=list)  # with positions of requests, in their order
     compiled: int = 0  # compiles that were run
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """A source that the cache does not have, for all requests for it."""
+
+    source_key: str
+    request: CompileRequest
+    positions: list[int]
+    sharers: int
+    seconds: float | None  # that its last compile took
 
 
 @dataclass
@@ -114,11 +73,17 @@ class _Task:
     claim: FileLock | None = None
     waiting_since: float | None = None
     deaths: int = 0
+    answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
 
     @property
     def key(self) -> str:
         """The key of the compiler's whole input, so that only one build compiles it at a time."""
         return keys.entry_key(self.source_key, self.source.sha256)
+
+    @property
+    def rank(self) -> tuple[int, list[int]]:
+        """The highest is compiled first."""
+        return self.cost, self.positions
 
     def job(self) -> CompileJob:
         config = self.request.config
@@ -148,6 +113,7 @@ class Scheduler:
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _requests: Sequence[CompileRequest] = field(default=(), init=False)
     _waiting: list[_Task] = field(default_factory=list, init=False)  # the next one last
+    _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
     _claimed: list[_Task] = field(default_factory=list, init=False)  # by other builds
     _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
@@ -160,17 +126,23 @@ class Scheduler:
             ToolchainError: If a worker cannot compile for this client.
         """
         self._requests = requests
-        self._waiting = sorted(self._find_tasks(), key=lambda task: (task.cost, task.positions))
+        missing = deque(self._find_missing())
+        for request in [each.request for each in missing][: self.width]:
+            self.announce(request.config.toolchain.name)
         try:
-            while (self._waiting or self._claimed or self._running) and not self._stopped:
+            while (missing or self._waiting or self._claimed or self._running) and not self._stopped:
                 self._start_tasks()
-                if self._running:
+                if missing:
+                    self._find_task(missing.popleft())
+                    done = {future for future in self._running if future.done()}
+                elif self._running:
                     timeout = _POLL if self._claimed and not self._waiting else None
-                    done, _ = wait(self._running, timeout=timeout, return_when=FIRST_COMPLETED)
-                    for future in sorted(done, key=lambda future: self._running[future].positions):
-                        self._finish(self._running.pop(future), future)
-                elif self._claimed:
-                    time.sleep(_POLL)
+                    done = wait(self._running, timeout=timeout, return_when=FIRST_COMPLETED).done
+                else:
+                    done = set()
+                    time.sleep(_POLL if self._claimed else 0)
+                for future in sorted(done, key=lambda future: self._running[future].positions):
+                    self._finish(self._running.pop(future), future)
         finally:
             for future in self._running:
                 future.cancel()
@@ -186,38 +158,48 @@ class Scheduler:
     def _stopped(self) -> bool:
         return bool(self._outcome.failures) and not self.keep_going
 
-    def _find_tasks(self) -> list[_Task]:
-        """Take results from the cache, and create a task for each distinct source among the other requests."""
+    def _find_missing(self) -> list[_Missing]:
+        """Take results from the cache; return the other sources, those first that are known to take longest."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
         for position, request in enumerate(self._requests):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
-        tasks: dict[str, _Task] = {}
-        recorded = self.cache.costs() if self.cache else {}
+        found: list[tuple[str, CompileRequest, list[int]]] = []
         for (source_key, config), positions in positions_of.items():
             if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
                 self._take_cached(positions, compiled)
-                continue
-            request = self._requests[positions[0]]
-            try:
-                source = request.closure
-                complete = config.complete(source)
-            except JitltoError as error:
-                if not self.keep_going:
-                    raise
-                self._report(positions, config, error)
-                continue
-            seconds = recorded.get(str(request.key))
-            cost = estimate(source, len(config.architectures)) if seconds is None else int(seconds * 1000)
-            task = _Task(source_key, request, positions, complete, cost)
-            if (same := tasks.setdefault(task.key, task)) is not task:
-                same.positions += positions
-            elif len(tasks) <= self.width:
-                self.announce(config.toolchain.name)
-        heads = [(task.request.config, split_leading_includes(task.source.text)[0]) for task in tasks.values()]
-        sharers = Counter(heads)
-        for task, head in zip(tasks.values(), heads, strict=True):
-            task.sharers = sharers[head]
-        return list(tasks.values())
+            else:
+                found.append((source_key, self._requests[positions[0]], positions))
+        heads = [(r.config, split_leading_includes(r.rendered.source.encode())[0]) for _, r, _ in found]
+        sharers, recorded = Counter(heads), self.cache.costs() if self.cache else {}
+        missing = [
+            _Missing(*each, sharers[head], recorded.get(str(each[1].key)))
+            for each, head in zip(found, heads, strict=True)
+        ]
+        return sorted(missing, key=lambda each: inf if each.seconds is None else each.seconds, reverse=True)
+
+    def _find_task(self, missing: _Missing) -> None:
+        """Look for the headers of a source, and make it a task of its own unless there is one for the same."""
+        request, positions, config = missing.request, missing.positions, missing.request.config
+        try:
+            source = request.closure
+            complete = config.complete(source)
+        except JitltoError as error:
+            if not self.keep_going:
+                raise
+            self._report(positions, config, error)
+            return
+        seconds = missing.seconds
+        cost = estimate(source, len(config.architectures)) if seconds is None else int(seconds * 1000)
+        task = _Task(missing.source_key, request, positions, complete, cost, missing.sharers)
+        same = self._tasks.setdefault(task.key, task)
+        if same is task:
+            insort(self._waiting, task, key=lambda task: task.rank)
+        elif same.answer is None:
+            same.positions += positions
+        elif isinstance(same.answer, CompiledSource):
+            self._take_cached(positions, same.answer)
+        else:
+            self._report(positions, config, same.answer)
 
     def _start_tasks(self) -> None:
         """Submit as many tasks as can run in parallel, except those that another build is compiling."""
@@ -251,6 +233,7 @@ class Scheduler:
         # Another build may have finished it between the look-up and the claim.
         if self.cache and (compiled := self.cache.find(task.source_key, task.request.config)) is not None:
             task.release()
+            task.answer = compiled
             self._take_cached(task.positions, compiled)
         else:
             # Without a cache nobody asks which headers decide whether to compile again.
@@ -267,9 +250,9 @@ class Scheduler:
             if name is None:
                 self._fail(task, error)
             else:
-                extra = (*task.extra, name)
-                source = config.complete(config.closure(task.request.rendered.source, extra))
-                self._waiting.append(replace(task, source=source, extra=extra))
+                task.extra = (*task.extra, name)
+                task.source = config.complete(config.closure(task.request.rendered.source, task.extra))
+                self._waiting.append(task)
         except WorkerDied as error:
             task.deaths += 1
             if task.deaths == _MOST_DEATHS:
@@ -287,6 +270,7 @@ class Scheduler:
         config, source = task.request.config, task.request.rendered.source
         names = [self._requests[position].key for position in task.positions]
         self._outcome.compiled += 1
+        task.answer = result.compiled
         if self.cache is not None:
             manifest = config.manifest(source, result.compiled.reads)
             self.cache.put(task.source_key, manifest, result.compiled)
@@ -316,6 +300,7 @@ class Scheduler:
 
     def _fail(self, task: _Task, error: JitltoError) -> None:
         task.release()
+        task.answer = error
         self._report(task.positions, task.request.config, error)
 
     def _report(self, positions: Sequence[int], config: CompileConfig, error: JitltoError) -> None:

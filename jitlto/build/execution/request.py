@@ -1,0 +1,69 @@
+"""What a build asks of the scheduler: a rendered source, compiled in one way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.build.templates import RenderedSource
+from jitlto.errors import JitltoError
+from jitlto.model.architecture_tests import ArchitectureTests
+from jitlto.model.fragment import FragmentKey, Role
+from jitlto.model.header_texts import name_source
+from jitlto.model.headers import Source
+from jitlto.model.kernel_probe import NO_PROBE, Probe, make_probe
+
+
+@dataclass(frozen=True, slots=True)
+class CompileRequest:
+    """A rendered source and how it is compiled."""
+
+    rendered: RenderedSource
+    config: CompileConfig
+
+    @property
+    def key(self) -> FragmentKey:
+        return self.rendered.key
+
+    @property
+    def source_key(self) -> str:
+        return self.config.source_key(self.rendered.source)
+
+    @property
+    def closure(self) -> Source:
+        """The source with all headers that it can reach.
+
+        Raises:
+            JitltoError: A header cannot be read, or what an include names cannot be told.
+        """
+        rendered = self.rendered
+        try:
+            return self.config.closure(rendered.source)
+        except JitltoError as error:
+            name_source(error, rendered.origin, 0)
+            raise
+
+    @property
+    def own_closure(self) -> Source:
+        """The source with those headers of the family that it can reach."""
+        return self.config.own_closure(self.rendered.source)
+
+    def probe(self) -> Probe:
+        """What to ask the compiler about the parameters of the source's kernels."""
+        rendered = self.rendered
+        if rendered.group.role is not Role.ENTRYPOINT:
+            return NO_PROBE
+        source = self.own_closure
+        return make_probe((source.text, *source.headers.values()), rendered.group.entry)
+
+    def job(self, source: Source, tests: ArchitectureTests | None, sharers: int = 1) -> CompileJob:
+        """The job that compiles the source, with all headers that the compiler may find."""
+        config, tool = self.config, self.config.toolchain
+        how = config.architectures, config.options, config.images
+        return CompileJob(tool.name, tool.identify(config.images), source, *how, sharers, self.probe(), tests)
+
+    def find(self, cache: Cache) -> CompiledSource | None:
+        """The compiled source, if the cache has it."""
+        return cache.find(self.source_key, self.config)
