@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from jitlto.errors import PlanError
 from jitlto.model.family_record import FamilyRecord
-from jitlto.model.fragment import Fragment, Symbol
+from jitlto.model.fragment import Fragment, FragmentKey, Symbol
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.mangling import base_name
 from jitlto.model.resolve import Index, Resolution, UserSymbols, agrees, resolve
@@ -90,7 +90,7 @@ def find_user_symbols(record: FamilyRecord, index: Index) -> frozenset[str]:
 
 
 def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) -> Iterator[Kernel | DeadEnd]:
-    seen: set[tuple[Fragment, ...]] = set()
+    seen: set[tuple[FragmentKey, ...]] = set()
     pending = [dict(entry.key.parameters)]
     while pending:
         configuration = pending.pop()
@@ -101,16 +101,18 @@ def _kernels_of(index: Index, entry: Fragment, user_symbols: Collection[str]) ->
             name, values = choice
             pending += [configuration | {name: value} for value in reversed(values)]
             continue
+        concerned = _concerned(index, step, configuration, missing)
+        if concerned is None:
+            continue
         supplied = [UserSymbols("the caller's code", step.user_symbols, ())] if step.user_symbols else []
         try:
             resolution = resolve(index, configuration, entry_group=entry.key.group, supplied=supplied)
         except PlanError as error:
-            concerned = _concerned(index, step, configuration, missing)
-            if concerned is not None:
-                yield DeadEnd(entry, concerned, error, (*step.chosen, *step.candidates()))
+            yield DeadEnd(entry, concerned, error, (*step.chosen, *step.candidates()))
             continue
-        if resolution.device not in seen:
-            seen.add(resolution.device)
+        device = tuple(fragment.key for fragment in resolution.device)
+        if device not in seen:
+            seen.add(device)
             whole = dict(resolution.configuration)
             agreed = all(agrees(fragment.key, whole) for fragment in resolution.fragments)
             yield Kernel(whole if agreed else configuration, resolution, step.user_symbols)
@@ -143,9 +145,7 @@ def _close(index: Index, entry: Fragment, configuration: Mapping[str, str], user
                 callers[symbol.name] = symbol
             elif symbol.name not in waiting:
                 waiting[symbol.name] = symbol
-                candidates[symbol.name] = [
-                    f for f in index.providers.get(symbol.name, ()) if agrees(f.key, configuration)
-                ]
+                candidates[symbol.name] = index.find_providers(symbol.name, configuration)
         still_open = [name for name in sorted(waiting) if name not in provided]
         new = next((candidates[name][0] for name in still_open if len(candidates[name]) == 1), None)
         if new is not None:
@@ -191,9 +191,8 @@ def _concerned(
     if not missing:
         return {name: value for name, value in configuration.items() if name in offered}
     for symbol in missing:
-        pool = index.providers.get(symbol, ())
-        relevant = entry.union(name for fragment in pool for name, _ in fragment.key.parameters)
+        relevant = entry | index.provider_parameters(symbol)
         concerned = {name: value for name, value in configuration.items() if name in relevant & offered}
-        if not any(agrees(fragment.key, concerned) for fragment in pool):
+        if not index.find_providers(symbol, concerned):
             return concerned
     return None

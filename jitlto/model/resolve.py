@@ -22,6 +22,7 @@ from jitlto.errors import (
     PlanError,
 )
 from jitlto.model import resolve_errors
+from jitlto.model.candidates import Candidates
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.mangling import base_name, demangle, qualified_name
 
@@ -74,6 +75,8 @@ class Index:
                 for symbol in fragment.provides:
                     providers[symbol.name].append(fragment)
         self.providers: Mapping[str, Sequence[Fragment]] = providers
+        self._entries: dict[str | None, Candidates] = {}  # by group
+        self._candidates: dict[str, Candidates] = {}  # by symbol
 
     def entry_groups(self) -> set[str]:
         """Return the groups of entrypoints."""
@@ -85,7 +88,9 @@ class Index:
 
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return the entrypoints, of one group if it is given, that agree with a configuration."""
-        return [f for f in self.entrypoints if group in (None, f.key.group) and agrees(f.key, configuration)]
+        if group not in self._entries:
+            self._entries[group] = Candidates([f for f in self.entrypoints if group in (None, f.key.group)])
+        return self._entries[group].find(configuration)
 
     def provider_keys(self, symbol: str) -> list[FragmentKey]:
         """Return the keys of the device fragments that provide a symbol."""
@@ -93,7 +98,16 @@ class Index:
 
     def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
         """Return the device fragments that provide a symbol and agree with a configuration."""
-        return [fragment for fragment in self.providers.get(symbol, ()) if agrees(fragment.key, configuration)]
+        return self._providers(symbol).find(configuration)
+
+    def provider_parameters(self, symbol: str) -> set[str]:
+        """Return the parameters of the device fragments that provide a symbol."""
+        return self._providers(symbol).parameters()
+
+    def _providers(self, symbol: str) -> Candidates:
+        if symbol not in self._candidates:
+            self._candidates[symbol] = Candidates(self.providers.get(symbol, ()))
+        return self._candidates[symbol]
 
 
 def resolve(

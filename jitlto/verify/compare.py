@@ -159,6 +159,7 @@ def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iter
         for fragment in fragments
     }
     wanted = {name: symbol for symbols in strong.values() for name, symbol in symbols.items()}
+    every = scope.proofs.key("wanted", sorted(wanted))
     store = family.session.kernel_cache.store
     linker = nvjitlink.version()
     hidden: dict[FragmentKey, set[str]] = defaultdict(set)
@@ -180,8 +181,8 @@ def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iter
 
     def key(item: tuple[Fragment, Image]) -> str:
         fragment, image = item
-        names = sorted(wanted.keys() - own[fragment.key])
-        return scope.proofs.key("hidden", image.sha256, str(image.architecture), str(linker), sorted(wanted), names)
+        names = sorted(name for name in own[fragment.key] if name in wanted)
+        return scope.proofs.key("hidden", image.sha256, str(image.architecture), str(linker), every, names)
 
     for _, (fragment, _), found in scope.run(partial(run_parallel, find), asked, key):
         if isinstance(found, JitltoError):

@@ -6,7 +6,7 @@ All kernels are enumerated and planned by the planner itself, so the proof holds
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -18,17 +18,18 @@ from jitlto.errors import (
     MissingProviderError,
     UnknownValueError,
 )
+from jitlto.model.configuration import sorted_values
 from jitlto.model.enumeration import DeadEnd, Kernel, enumerate_kernels, find_user_symbols
-from jitlto.model.exclusions import cover
-from jitlto.model.family_record import FamilyRecord, GroupRecord
-from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.exclusions import Exclusion, cover
+from jitlto.model.family_record import FamilyRecord
+from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import Index, agrees
 from jitlto.model.text import pluralize
-from jitlto.model.types import is_same_value
 from jitlto.runtime.family import KernelFamily
 from jitlto.verify.findings import Finding, Kind, message_of
 from jitlto.verify.same_code import find_same_code
+from jitlto.verify.unused import find_unused
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,10 @@ def prove(
     planned = [each for each in found if isinstance(each, Kernel)]
     ends = [each for each in found if isinstance(each, DeadEnd)]
     # A missing fragment is found once for each value of every parameter that has nothing to do with it.
+    near = _near_providers(family.index) if ends else ()
     distinct = {
-        (f.subject, f.message, tuple(f.configuration.items())): f for f in (_dead_end(family.index, e) for e in ends)
+        (f.subject, f.message, tuple(f.configuration.items())): f
+        for f in (_dead_end(family.index, e, near) for e in ends)
     }
     failures = list(distinct.values())
     notes = list(_supplied(family.name, planned))
@@ -84,7 +87,7 @@ def prove(
     reached |= {f.key for kernel in planned for f in kernel.resolution.device}
     reached_or_failed = reached.union(fragment.key for end in ends for fragment in end.fragments)
     if reached or not is_shared:
-        (notes if callers else failures).extend(_unused(family.index, fragments, reached, reached_or_failed))
+        (notes if callers else failures).extend(find_unused(family.index, fragments, reached, reached_or_failed))
     notes += _mixed(planned)
     notes += find_same_code(fragments)
     excluded, gaps = _gaps(family.record, planned, ends)
@@ -94,11 +97,11 @@ def prove(
     return FamilyProof(family.name, len(fragments), *made, reached_or_failed)
 
 
-def _dead_end(index: Index, end: DeadEnd) -> Finding:
+def _dead_end(index: Index, end: DeadEnd, near_providers: Iterable[tuple[str, str]]) -> Finding:
     error = end.error
     hint = error.hint
     if isinstance(error, MissingProviderError) and not any(agrees(key, dict(end.configuration)) for key in index.gaps):
-        near = _near_provided(index, error.what)
+        near = next((provider for name, provider in near_providers if name in error.what), None)
         hint = f"{near}: give both the same types" if near else "add a fragment that defines it to the family"
     elif error.code == "plan-unknown-value-combination":  # its hint is for callers
         hint = f"add it to the matrix of the group that provides it, or leave it out of that of {end.entry.key.group}"
@@ -115,14 +118,17 @@ def _kind(error: JitltoError) -> Kind:
     return Kind.INTERFACE if isinstance(error, InterfaceMismatchError) else Kind.CONFLICT
 
 
-def _near_provided(index: Index, message: str) -> str | None:
-    """Return which fragment provides a missing function that ``message`` names, but with different types."""
-    missing = [name for name in sorted(index.required) if not index.providers.get(name) and demangle(name) in message]
-    for wanted in missing:
-        for name, providers in sorted(index.providers.items()):
-            if providers and base_name(name) == base_name(wanted):
-                return f"{providers[0].key} provides {demangle(name)}"
-    return None
+def _near_providers(index: Index) -> list[tuple[str, str]]:
+    """Return each function that nothing provides and that a fragment provides with different types, and which."""
+    named: dict[str, str] = {}
+    for name, providers in sorted(index.providers.items()):
+        if providers:
+            named.setdefault(base_name(name), f"{providers[0].key} provides {demangle(name)}")
+    return [
+        (demangle(name), named[base_name(name)])
+        for name in sorted(index.required)
+        if not index.providers.get(name) and base_name(name) in named
+    ]
 
 
 def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
@@ -130,55 +136,6 @@ def _supplied(family: str, planned: Iterable[Kernel]) -> Iterator[Finding]:
     for name, count in sorted(counts.items()):
         message = f"callers supply {demangle(name)} at run time, for {pluralize(count, 'kernel')}"
         yield Finding(Kind.SUPPLIED, message, None, family)
-
-
-def _unused(
-    index: Index, fragments: Iterable[Fragment], used: Set[FragmentKey], seen: Set[FragmentKey]
-) -> Iterator[Finding]:
-    """Find the device fragments that no kernel contains, except those of kernels that fail to plan."""
-    requirers: dict[str, list[Fragment]] = defaultdict(list)
-    unused = []
-    for fragment in fragments:
-        for symbol in fragment.requires:
-            requirers[symbol.name].append(fragment)
-        if fragment.role is Role.DEVICE and fragment.key not in seen:
-            unused.append(fragment)
-    for fragment in unused:
-        why, hint = _why_unused(index, fragment, requirers, used)
-        message = f"no kernel contains {fragment.key}: {why}"
-        yield Finding(Kind.UNUSED, message, hint, str(fragment.key), dict(fragment.key.parameters))
-
-
-def _why_unused(
-    index: Index, fragment: Fragment, requirers: Mapping[str, list[Fragment]], used: Set[FragmentKey]
-) -> tuple[str, str]:
-    provides = [symbol.name for symbol in fragment.provides]
-    asking = list(dict.fromkeys(f for name in provides for f in requirers.get(name, ()) if f is not fragment))
-    remedy = "leave it out of the matrix, or let a kernel call it"
-    if not provides:
-        return "it defines nothing that another fragment could call", "define a non-static __device__ function in it"
-    if not asking:
-        listed = ", ".join(map(demangle, provides))
-        for wanted in sorted(index.required):
-            if wanted not in provides and base_name(wanted) in map(base_name, provides):
-                remedy = f"{requirers[wanted][0].key} requires {demangle(wanted)}: give both the same types"
-                break
-        for entry in index.entrypoints:
-            if any(symbol.name in provides for symbol in entry.provides):
-                remedy = "include the group's interface in the kernel, and not its implementation"
-                return f"{entry.key} defines {listed} itself", remedy
-        return f"no fragment requires {listed}", remedy
-    for other in asking:
-        if other.role is Role.ENTRYPOINT or other.key in used:
-            theirs = dict(other.key.parameters)
-            apart = [f"{n}={theirs[n]}" for n, value in fragment.key.parameters if theirs.get(n, value) != value]
-            for name, value in fragment.key.parameters:
-                if name in theirs and value != theirs[name] and is_same_value(value, theirs[name]):
-                    remedy = f"{value} and {theirs[name]} are one type: spell {name} in one way in all matrices"
-            if apart:
-                return f"{other.key}, which requires its symbols, has {', '.join(apart)}", remedy
-            return f"for {other.key}, which requires its symbols, the planner chooses a different fragment", remedy
-    return f"only {asking[0].key} requires its symbols, and no kernel contains that fragment either", remedy
 
 
 def _mixed(planned: Iterable[Kernel]) -> Iterator[Finding]:
@@ -217,16 +174,15 @@ def _gaps(
         together[entry.group].update(product(entry.parameters, others))
         for fragment in kernel.resolution.fragments:
             members[entry.group][fragment.key.group].add(fragment.key)
-    failing = [end.configuration.items() for end in ends]
+    failing = {pair for end in ends for pair in product(end.configuration.items(), repeat=2)}
     excluded: dict[str, list[str]] = defaultdict(list)
     gaps = []
     for group in sorted(own):
-        for pair in sorted({*product(own[group], free[group])} - together[group]):
-            if any(combination >= {*pair} for combination in failing):
-                continue
+        exclusions = list(_exclusions(record, members[group]))
+        for pair in sorted({*product(own[group], free[group])} - together[group] - failing):
             (a, x), (b, y) = pair
             both = f"{a}={x} with {b}={y}"
-            if any(_excludes(record.group(name), keys, dict(pair)) for name, keys in members[group].items()):
+            if any(cover(exclude, values, dict(pair)) for exclude, values in exclusions):
                 excluded[group].append(both)
             else:
                 gaps.append(Finding(Kind.GAP, f"no kernel of {group} has {both}", None, group, dict(pair)))
@@ -238,12 +194,14 @@ def _gaps(
     return notes, gaps
 
 
-def _excludes(group: GroupRecord | None, keys: Iterable[FragmentKey], pair: Mapping[str, str]) -> bool:
-    """Return whether a group lacks every combination with a pair of values on purpose."""
-    if group is None or not group.exclude:
-        return False
-    values: dict[str, set[str]] = defaultdict(set)
-    for key in keys:
-        for name, value in key.parameters:
-            values[name].add(value)
-    return cover(group.exclude, {name: sorted(several) for name, several in values.items()}, pair)
+def _exclusions(
+    record: FamilyRecord, members: Mapping[str, Iterable[FragmentKey]]
+) -> Iterator[tuple[Collection[Exclusion], Mapping[str, Sequence[str]]]]:
+    """Yield the exclusions of each group that has any, and the values of its parameters."""
+    for name, keys in members.items():
+        group = record.group(name)
+        if group is not None and group.exclude:
+            yield (
+                group.exclude,
+                sorted_values((parameter, (value,)) for key in keys for parameter, value in key.parameters),
+            )

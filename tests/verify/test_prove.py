@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -314,6 +315,35 @@ def test_families_without_parameters_and_without_kernels(proof: Prove) -> None:
     assert shared.holds
     assert [note.kind for note in shared.notes] == [Kind.EMPTY]
     assert [failure.kind for failure in proof().failures] == [Kind.EMPTY]
+
+
+def calls_of_a_proof(path: Path, count: int) -> int:
+    """Count the calls of functions during the proof of a family with so many providers of one symbol."""
+    providers = [fragment("op", provides=[OP], op_name=f"op_{number:04}") for number in range(count)]
+    entries = [kernel(OP, tile=str(number)) for number in range(2)]
+    # None of these is in any kernel: of another type, required by nothing, or by an unused fragment only.
+    unused = [fragment("odd", provides=[OP_DOUBLE], n=str(number)) for number in range(count)]
+    family = load(path / f"{count}.fragdb", (*entries, *providers, *unused), {}, {})
+    assert len(family.index.entrypoints) == 2  # read before
+    calls = 0
+
+    def count_call(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count_call)
+    try:
+        found = prove(family)
+    finally:
+        sys.setprofile(None)
+    assert len(found.kernels) == 2 * count
+    assert len(found.failures) == count
+    return calls
+
+
+@pytest.mark.slow
+def test_a_proof_takes_steps_in_proportion_to_the_providers_of_a_symbol(tmp_path: Path) -> None:
+    assert calls_of_a_proof(tmp_path, 200) < 2.2 * calls_of_a_proof(tmp_path, 100)
 
 
 @pytest.mark.slow

@@ -92,8 +92,13 @@ class FamilyIndex(Index):
         ]
         return sorted(found, key=lambda fragment: fragment.key)
 
+    def provider_parameters(self, symbol: str) -> set[str]:
+        return self._whole.provider_parameters(symbol)
+
     def is_required(self, symbol: str) -> bool:
         """Return whether a fragment requires a symbol; of used families, only device fragments count."""
+        if "_whole" in self.__dict__:
+            return symbol in self._whole.required
         for name in self._families:
             listed = self._list("symbol", name_symbol(name, symbol))
             if listed and (Role.DEVICE in listed.required_by or (listed.required_by and name == self._family)):
