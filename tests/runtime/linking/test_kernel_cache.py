@@ -765,7 +765,7 @@ def test_a_directory_removed_again_and_again_costs_links_alone(directory: Path, 
     try:
         with ThreadPoolExecutor(4) as pool:
             asked = [(n % 2, pool.submit(process.ask, (plan, another)[n % 2])) for n in range(40)]
-            assert all(each.result(30) == truth[which] for which, each in asked)
+            assert all(each.result(120) == truth[which] for which, each in asked)
     finally:
         ended.set()
         remover.join(10)
