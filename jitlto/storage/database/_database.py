@@ -191,12 +191,14 @@ class FragmentDatabase:
 
         dict(self.families)  # that all are there
         rows = hash_tree.SortedRows(make_rows())
-        self._rows.check_counts()
+        hashes: list[bytes] = []
         if rows.count != self._rows.root.rows:
             raise self._reader.damaged("the number of its rows is wrong")
         for number, (text, expected) in enumerate(zip(self._rows.buckets(), rows.buckets(), strict=True)):
             if text != expected:
                 raise self._reader.damaged(f"the rows of bucket {number} are not those of its fragments")
+            hashes.append(hash_tree.hash_of(text))
+        self._rows.check_tree(hashes)
         return images
 
     def close(self) -> None:

@@ -19,6 +19,8 @@ FAN_OUT = 64
 #: The bytes of one hash in a node.
 HASH = 32
 _ROWS_PER_BUCKET = 8
+#: More rows than any bucket has that was filled by hash.
+MOST_ROWS = 64
 #: A row: kind, key and record.
 Row = tuple[str, str, bytes]
 

@@ -10,7 +10,7 @@ Format::
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from jitlto.storage.database import _serialization as serialization
 from jitlto.storage.database._hash_tree import SortedRows, sha256
@@ -80,5 +80,5 @@ class OldRows(StoredRows):
     def buckets(self) -> Iterator[bytes]:
         return iter(self._buckets)
 
-    def check_counts(self) -> None:
+    def check_tree(self, hashes: Sequence[bytes]) -> None:
         """All rows of the file were read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from jitlto.errors import DatabaseError, JitltoError
@@ -52,6 +52,9 @@ class StoredRows:
     def __init__(self, reader: SqliteReader) -> None:
         self._reader = reader
         self._nodes: dict[int, bytes] = {}  # those that were read and checked
+        # Buckets that were read, and the bytes that the others may have: in a forged file, rows may share pages.
+        self._known: dict[int, object] = {}
+        self._remaining = reader.identity[2]
         self._read_root()
 
     def _read_root(self) -> None:
@@ -67,7 +70,8 @@ class StoredRows:
         expected = {"digest", "root"}.union(name for name in ("part", "gaps") if getattr(root, name))
         if {row[0].decode("utf-8", "replace") for row in self._reader.scan("meta", "name")} != expected:
             raise self._reader.damaged("invalid row in table meta")
-        if root.buckets != hash_tree.bucket_count(root.rows) or list(root.families) != sorted(set(root.families)):
+        of_rows = root.schema == SCHEMA and root.buckets == hash_tree.bucket_count(root.rows)
+        if not of_rows or list(root.families) != sorted(set(root.families)):
             raise self._reader.damaged("invalid root")
 
     def decode(self, decode: Callable[[], T]) -> T:
@@ -100,6 +104,8 @@ class StoredRows:
         node = self._nodes.get(number)
         if node is None:
             node = self._checked("node", "hashes", number, expected)
+            if len(node) > hash_tree.FAN_OUT * hash_tree.HASH:
+                raise self._reader.damaged(f"node {number} is too long")
             self._nodes[number] = node
         return node
 
@@ -115,17 +121,17 @@ class StoredRows:
         for node, place in hash_tree.path_to(number, self.root.buckets):
             hashes = self._node(node, expected)
             expected = hashes[place * hash_tree.HASH : (place + 1) * hash_tree.HASH]
-        return self._checked("bucket", "rows", number, expected)
+        text = self._checked("bucket", "rows", number, expected)
+        this = object()
+        if self._known.setdefault(number, this) is this:  # atomic: another thread may read the same bucket
+            self._remaining -= len(text)
+        if self._remaining < 0:
+            raise self._reader.damaged("its buckets are longer than the file")
+        return text
 
     def buckets(self) -> Iterator[bytes]:
-        """Yield all buckets in order; no more than the file can hold, because rows may share pages in a forged one."""
-        remaining = self._reader.identity[2]
-        for number in range(self.root.buckets):
-            text = self.bucket(number)
-            remaining -= len(text)
-            if remaining < 0:
-                raise self._reader.damaged("its buckets are longer than the file")
-            yield text
+        """Yield all buckets in order."""
+        return map(self.bucket, range(self.root.buckets))
 
     def read_kind(self, kind: str) -> Iterator[tuple[str, bytes]]:
         """Yield keys and records of all rows of a kind, in no particular order."""
@@ -136,7 +142,11 @@ class StoredRows:
                 yield key, bytes(record)
 
     def _decode_bucket(self, text: bytes) -> Bucket:
-        return self.decode(lambda: serialization.decode_bucket(text))
+        rows = self.decode(lambda: serialization.decode_bucket(text))
+        # Each look-up reads a whole bucket: a forged one with all rows would make every plan read the file many times.
+        if sum(map(len, rows.values())) > hash_tree.MOST_ROWS:
+            raise self._reader.damaged("a bucket has too many rows")
+        return rows
 
     def find(self, kind: str, key: str, decode: Callable[[bytes], T]) -> T | None:
         """Return the decoded record of a row; None if there is no such row."""
@@ -167,8 +177,11 @@ class StoredRows:
         """Return the error for rows that contradict each other."""
         return self._reader.damaged(why)
 
-    def check_counts(self) -> None:
-        """Check that no bucket or node is there that no look-up reads."""
-        for table, count in (("bucket", self.root.buckets), ("node", sum(hash_tree.levels(self.root.buckets)))):
+    def check_tree(self, hashes: Sequence[bytes]) -> None:
+        """Check, given the hashes of all buckets, that nothing is there that no look-up reads."""
+        nodes = hash_tree.make_nodes(hashes)
+        if sha256(nodes[0]) != self.root.tree:
+            raise self._reader.damaged("its nodes hold more than hashes")
+        for table, count in (("bucket", len(hashes)), ("node", len(nodes))):
             if self._reader.count(table) != count:
                 raise self._reader.damaged(f"the number of rows in table {table} is wrong")

@@ -27,7 +27,9 @@ from jitlto.storage.database._hash_tree import (
     levels,
     make_nodes,
     path_to,
+    sha256,
 )
+from jitlto.storage.database._serialization import encode
 from tests.support.errors import raises
 from tests.support.fuzz_targets import rows, with_rows
 
@@ -181,6 +183,31 @@ def test_a_forged_tree_is_found_by_verifying_and_never_crashes_a_plan(
         load("mini", path).plan(arch="sm_90", data_type="float")
     except JitltoError as error:
         assert str(path) in str(error) or error.code.startswith("plan-")
+
+
+def test_rows_that_are_piled_up_in_one_bucket_are_refused(mini_path: Path, tmp_path: Path) -> None:
+    """Each of a hundred look-ups would read all of them."""
+    bucket: dict[str, Any] = {"more": {f"{number} symbol mini f": {"keys": []} for number in range(100)}}
+    for kind, key, record in rows(mini_path):
+        bucket.setdefault(kind, {})[key] = record
+    path = tmp_path / "forged.fragdb"
+    writer._fill(path, {}, ("mini",), Forged([bucket], 1), {})
+    with raises(DatabaseError, "database-damaged", "too many rows"):
+        load("mini", path)
+
+
+@pytest.mark.parametrize(("more", "on_opening"), [(1, False), (FAN_OUT * HASH, True)])
+def test_a_node_holds_nothing_but_hashes(mini_path: Path, tmp_path: Path, more: int, on_opening: bool) -> None:
+    path = Path(shutil.copy(mini_path, tmp_path / "forged.fragdb"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        (node,) = connection.execute("SELECT hashes FROM node WHERE number = 0").fetchone()
+        (root,) = connection.execute("SELECT value FROM meta WHERE name = 'root'").fetchone()
+        root = encode(json.loads(root) | {"tree": sha256(node + bytes(more))}).decode()
+        connection.execute("UPDATE node SET hashes = ? WHERE number = 0", (node + bytes(more),))
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'root'", (root,))
+        connection.execute("UPDATE meta SET value = ? WHERE name = 'digest'", (sha256(root.encode()),))
+    with FragmentDatabase(path) as database, raises(DatabaseError, "database-damaged", "node"):
+        database.families["mini"] if on_opening else database.verify()
 
 
 def test_a_record_with_a_field_of_a_later_version_is_no_damage(mini_path: Path, tmp_path: Path) -> None:

@@ -381,9 +381,12 @@ def test_buckets_that_share_their_overflow_pages_do_not_multiply(copy: Path) -> 
     made[8 : 8 + 2 * len(cells)] = struct.pack(f">{len(cells)}H", *offsets)
     copy.write_bytes(data[: (root - 1) * PAGE] + made + data[root * PAGE :])
     with FragmentDatabase(copy) as database:
-        assert database._rows.bucket(3) == Padded.TEXT
+        assert database._rows.bucket(3) == database._rows.bucket(3) == Padded.TEXT
         with raises(DatabaseError, "database-damaged", "longer than the file"):
             database.fragments()
+    with FragmentDatabase(copy) as database, raises(DatabaseError, "database-damaged", "longer than the file"):
+        for number in range(4):
+            database._rows.bucket(number)
 
 
 @pytest.mark.slow
