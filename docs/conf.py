@@ -64,8 +64,8 @@ nitpick_ignore_regex = [
     ("py:class", r"Path|callable|defaultdict|function|iterable|mapping|path|sequence|([\w.]+\.)?T"),
     ("py:class", r"\(\w+|\w+\)"),  # from "tuple of (str, str)"
     ("py:class", r"([\w.]+\.)?(CacheDir|DatabaseFile|KernelCache|LinkKey|Loaded|LookupResult|PlannedFamily)"),
-    ("py:class", r"([\w.]+\.)?(ArchitectureReport|Chosen|Contents|Index|InputKind|LinkTarget|RenderedFamilies)"),
-    ("py:class", r"([\w.]+\.)?(RenderedSource|Resolution|Services|SuppliedInput|UserInput)"),
+    ("py:class", r"([\w.]+\.)?(ArchitectureReport|Chosen|Contents|FamilyIndex|Index|InputKind|LinkTarget)"),
+    ("py:class", r"([\w.]+\.)?(RenderedFamilies|RenderedSource|Resolution|Services|Shape|SuppliedInput|UserInput)"),
 ]
 
 napoleon_numpy_docstring = False

@@ -115,9 +115,11 @@ def draw(coverage: Coverage, present: Collection[Cell], apart: Collection[Cell] 
 
     down_names, across_names = (tuple(coverage.dimensions[n].name for n in axis) for axis in (down, across))
     each = prod(len(values[n]) for n in down[1:])  # rows of each value of the outermost dimension
+    blocks: dict[str, list[Cell]] = {outermost: [] for outermost in values[down[0]]}
+    for line in lines:
+        blocks[line[0]].append(line)
     rows: list[Row] = []
-    for outermost in values[down[0]]:
-        block = [line for line in lines if line[0] == outermost]
+    for block in blocks.values():
         omitted = each - len(block)
         heads = _heads(block, bool(omitted))
         rows += [
