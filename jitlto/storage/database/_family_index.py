@@ -70,13 +70,14 @@ class FamilyIndex(Index):
         return {shape.group for shape in self._database.shapes(self._family) if shape.role is Role.ENTRYPOINT}
 
     def entry_keys(self, group: str | None) -> list[FragmentKey]:
-        return [key for key in self._keys(self._family, "entrypoints", self._family) if group in (None, key.group)]
+        keys = self._keys(self._family, "entrypoints", self._family)
+        return sorted(key for key in keys if group in (None, key.group))
 
     def find_entries(self, group: str | None, configuration: Mapping[str, str]) -> list[Fragment]:
         if "_whole" in self.__dict__:
             return self._whole.find_entries(group, configuration)
         found = self._find(self._family, "entrypoints", self._family, configuration, group)
-        return [fragment for fragment in found if fragment.role is Role.ENTRYPOINT]
+        return sorted((f for f in found if f.role is Role.ENTRYPOINT), key=lambda fragment: fragment.key)
 
     def provider_keys(self, symbol: str) -> list[FragmentKey]:
         return sorted(key for name in self._families for key in self._keys(name, "symbol", name_symbol(name, symbol)))

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import PlanError
+from jitlto.model.configuration import parameter_values
 from jitlto.model.family_record import FamilyRecord, GroupRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol, SymbolKind
 from jitlto.model.options import LinkOptions
-from jitlto.model.resolve import Index, resolve
+from jitlto.model.resolve import Index, UserSymbols, resolve
 from jitlto.model.versions import Architecture
+from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database._index_rows import PAGE
 
@@ -34,52 +37,88 @@ def family(name: str, uses: tuple[str, ...] = ()) -> FamilyRecord:
     return FamilyRecord(name, (), LinkOptions(), (Architecture(75),), groups, (), uses)
 
 
-values = st.sampled_from(["x", "y", "1", "01"])
-configurations = st.dictionaries(st.sampled_from(["a", "b", "c"]), values, max_size=3)
+values = st.sampled_from(["x", "y", "1", "01", "", "a,b=[%]", "\0", "é"])
+# Most with one of two values, so that many fragments agree with a configuration.
+configurations = st.dictionaries(st.sampled_from("abc"), st.sampled_from("xy") | values, max_size=3)
 symbols = st.lists(st.sampled_from(["_Zf", "_Zg", "h h"]), max_size=3, unique=True)
+# One of the used families is before it, and one after it, in the order of names.
 fragments = st.builds(
     made,
-    st.builds(FragmentKey.make, st.sampled_from(["f", "used"]), st.sampled_from(["g", "h"]), configurations),
+    st.builds(FragmentKey.make, st.sampled_from(["f", "f", "a_used", "used"]), st.sampled_from("gh"), configurations),
     symbols,
     symbols,
     st.sampled_from(Role),
 )
 
 
+@st.composite
+def requests(draw: st.DrawFn) -> dict[str, Any]:
+    """Arguments of ``resolve``; fragments to add are numbers."""
+    groups = st.sampled_from([None, "g", "h", "none"])
+    functions = symbols.map(lambda names: tuple(map(function, names)))
+    made = st.builds(UserSymbols, st.just("user.cu"), functions, functions, st.booleans())
+    return {
+        "configuration": draw(configurations),
+        "entry_group": draw(groups),
+        "pinned": draw(st.lists(st.integers(0, 11), max_size=2)),
+        "supplied": draw(st.lists(made, max_size=1)),
+    }
+
+
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(fragments, max_size=12, unique_by=lambda f: f.key), st.lists(configurations, min_size=1, max_size=4))
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(fragments, max_size=14, unique_by=lambda f: f.key),
+    st.integers(0, 2),
+    st.lists(requests(), min_size=1, max_size=8),
+)
 def test_look_ups_find_what_reading_everything_finds(
-    tmp_path: Path, fragments: list[Fragment], wanted: list[dict[str, str]]
+    tmp_path: Path, fragments: list[Fragment], gaps: int, wanted: list[dict[str, Any]]
 ) -> None:
-    writer.write(tmp_path / "f", [family("f", ("used",)), family("used")], fragments, {})
+    families = [family("f", ("a_used", "used")), family("a_used"), family("used")]
+    left_out, held = sorted(fragment.key for fragment in fragments[:gaps]), fragments[gaps:]
+    writer.write(tmp_path / "f", families, held, {}, gaps=left_out)
     with FragmentDatabase(tmp_path / "f") as database:
-        _, planned = database.planned("f")
-        whole, (record, index) = Index(planned), database.index("f")
-        assert record == database.planned("f")[0]
-        assert index.entry_groups() == whole.entry_groups()
-        for group in (None, "g", "h", "none"):
-            assert sorted(index.entry_keys(group)) == sorted(whole.entry_keys(group))
-        for configuration in wanted:
-            for group in (None, "g", "none"):
-                found = index.find_entries(group, configuration)
-                assert sorted(f.key for f in found) == [f.key for f in whole.find_entries(group, configuration)]
-            for symbol in ("_Zf", "h h", "none"):
-                assert index.find_providers(symbol, configuration) == whole.find_providers(symbol, configuration)
-                assert index.provider_keys(symbol) == whole.provider_keys(symbol)
-                assert (symbol in index.required) == (symbol in whole.required)
-            assert answer(index, configuration) == answer(whole, configuration)
+        assert database.verify() == 0
+        record, planned = database.planned("f")
+        whole = Index(planned, left_out)
+        assert KernelFamily("f", database).parameters == parameter_values(planned)
+        for request in wanted:
+            found, index = database.index("f")  # one that has read nothing yet
+            assert found == record
+            compare(index, whole, request["configuration"])
+            request["pinned"] = [planned[number] for number in request["pinned"] if number < len(planned)]
+            assert answer(index, **request) == answer(whole, **request)
         assert set(index.required) == set(whole.required)
         assert list(index.entrypoints) == list(whole.entrypoints)
         assert dict(index.providers) == dict(whole.providers)
 
 
-def answer(index: Index, configuration: dict[str, str]) -> object:
+def compare(index: Index, whole: Index, configuration: dict[str, str]) -> None:
+    assert index.gaps == whole.gaps
+    assert index.entry_groups() == whole.entry_groups()
+    for group in (None, "g", "none"):
+        assert index.entry_keys(group) == whole.entry_keys(group)
+        assert index.find_entries(group, configuration) == whole.find_entries(group, configuration)
+    for symbol in ("_Zf", "h h", "none"):
+        assert index.find_providers(symbol, configuration) == whole.find_providers(symbol, configuration)
+        assert index.provider_keys(symbol) == whole.provider_keys(symbol)
+        assert (symbol in index.required) == (symbol in whole.required)
+
+
+def answer(index: Index, configuration: dict[str, str], **request: Any) -> object:
     """The fragments of a configuration, or all that its error says."""
     try:
-        return resolve(index, configuration)
+        return resolve(index, configuration, **request)
     except PlanError as error:
-        return (type(error), error.code, error.what, error.hint)
+        return (type(error), error.code, error.what, error.where, error.hint)
+
+
+def test_what_is_looked_up_by_key_and_what_is_listed_comes_in_one_order(tmp_path: Path) -> None:
+    keys = [FragmentKey.make("f", "g", parameters) for parameters in ({"b": "y"}, {"a": "x", "b": "y"})]
+    writer.write(tmp_path / "f", [family("f")], [made(key, (), (), Role.ENTRYPOINT) for key in keys], {})
+    with FragmentDatabase(tmp_path / "f") as database:
+        assert answer(database.index("f")[1], {"b": "y"}) == answer(Index(database.fragments()), {"b": "y"})
 
 
 def large(path: Path, size: int) -> None:
