@@ -129,8 +129,10 @@ def build(**options: Any) -> None:
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-    if o.no_cache:
-        process.prepare()  # starts while this one imports the rest; a cache may have all that it would render
+    workers = None
+    if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
+        process.prepare()
+        workers = None if o.prints_only or o.executor else _start_workers(o.jobs)
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
@@ -155,7 +157,7 @@ def build(**options: Any) -> None:
     elif o.dry_run:
         _print_uncached(rendered, cache, o.as_json)
     elif o.output is not None:
-        _build(rendered, o.output, cache, recorded, o)
+        _build(rendered, o.output, cache, recorded, o, workers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,12 @@ def _check_usage(o: _Options) -> dict[str, Path | None]:
 
 
 def _build(
-    rendered: RenderedFamilies, output: Path, cache: Cache | None, recorded: Mapping[str, int], o: _Options
+    rendered: RenderedFamilies,
+    output: Path,
+    cache: Cache | None,
+    recorded: Mapping[str, int],
+    o: _Options,
+    workers: Executor | None,
 ) -> None:
     from jitlto.build import pipeline, validate
     from jitlto.build.execution import timings
@@ -210,7 +217,7 @@ def _build(
 
     failures: FailureLog | None = None
     try:
-        with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor) as executor:
+        with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor, workers) as executor:
             if o.keep_going:  # otherwise the first failure ends the build
                 failures = FailureLog(rendered, tally.say)
                 tally.on_failure = failures.add
@@ -269,12 +276,25 @@ def _paths(names: tuple[str, ...]) -> list[Path]:
     return paths
 
 
-def _executor(url: str | None) -> contextlib.AbstractContextManager[Executor | None]:
+def _executor(url: str | None, workers: Executor | None) -> contextlib.AbstractContextManager[Executor | None]:
     if url is None:
-        return contextlib.nullcontext()
+        return contextlib.nullcontext(workers)
     from jitlto.build.execution import dask
 
     return dask.connect(url)
+
+
+def _start_workers(jobs: int | None) -> Executor:
+    """Start the process that forks workers, and have it import what NVRTC's need; they end with the command."""
+    from importlib import import_module
+
+    from jitlto.build.execution.workers import ProcessExecutor, default_jobs
+
+    workers = ProcessExecutor(jobs or default_jobs())
+    click.get_current_context().call_on_close(lambda: workers.shutdown(cancel_futures=True))
+    for module in ("jitlto.build.execution.transport", "jitlto.build.compilers.nvrtc"):
+        workers.preload(import_module, module)
+    return workers
 
 
 def _print_shards(rendered: RenderedFamilies, count: int, recorded: Mapping[str, int], as_json: bool) -> None:

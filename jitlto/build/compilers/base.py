@@ -104,6 +104,10 @@ class Toolchain(Protocol):
         """Return the directories to search, after the family's own, for the headers to send with a job."""
         ...
 
+    def load(self) -> None:
+        """Load the libraries that compiles need, so that forks of this process have them."""
+        ...
+
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 

@@ -117,6 +117,9 @@ class Compiler:
         """Empty, because nvcc finds the headers of the toolkit and the host itself."""
         return []
 
+    def load(self) -> None:
+        """Nothing, because nvcc is a program of its own."""
+
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
 

@@ -54,6 +54,12 @@ class Compiler:
         """The directories of the toolkit's and CCCL's headers."""
         return toolkit.header_roots()
 
+    def load(self) -> None:
+        """Load NVRTC, nvFatbin and nvJitLink."""
+        for name in ("nvrtc", "nvfatbin"):
+            toolkit.bindings(name)
+        self.identify(())
+
     def external(self, name: str) -> str | None:  # noqa: ARG002 - NVRTC finds no header by itself
         """None, because every header is sent with the job."""
         return None

@@ -166,14 +166,21 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     return with_substitute(executor.submit(_receive, versions(), headers, payload, None), resend)
 
 
-def warm_up(executor: Executor, toolchain: str) -> None:
-    """Have a worker process of ours start and load a compiler, while its first job is still being prepared."""
+def preload(executor: Executor, toolchain: str) -> None:
+    """Load a compiler where worker processes of ours are forked."""
     if isinstance(executor, ProcessExecutor):
+        executor.preload(_load_compiler, toolchain)
+
+
+def warm_up(executor: Executor, toolchain: str) -> None:
+    """Have a worker process of ours start with a compiler, while its first job is still being prepared."""
+    if isinstance(executor, ProcessExecutor):
+        executor.preload(_load_compiler, toolchain)
         executor.submit(_load_compiler, toolchain)
 
 
-def _load_compiler(name: str) -> str:
-    return _find_toolchain(name).identity
+def _load_compiler(name: str) -> None:
+    _find_toolchain(name).load()
 
 
 def with_substitute(first: Future[T], substitute: Callable[[BaseException], Future[T] | None]) -> Future[T]:

@@ -1,8 +1,8 @@
 """Worker processes: an executor whose workers do not import the program that uses it.
 
 ``concurrent.futures.ProcessPoolExecutor`` imports the caller's ``__main__`` again in every worker, so that a script
-without ``if __name__ == "__main__":``, or one read from standard input, fails obscurely. Here a worker is a fresh
-interpreter that receives calls over a socket and ends with its parent.
+without ``if __name__ == "__main__":``, or one read from standard input, fails obscurely. Here a worker is a fork of a
+fresh interpreter, which receives calls over a socket and ends with its parent.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import pickle
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Callable
@@ -25,6 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from jitlto.build.execution.forkserver import ForkServer, serve_forks
 from jitlto.errors import BuildError
 from jitlto.storage.files import no_temporary_directory
 
@@ -34,7 +33,6 @@ T = TypeVar("T")
 #: Runs a function with arguments in one worker; passed to the function given to :meth:`ProcessExecutor.converse`.
 Call = Callable[..., Any]
 
-_COMMAND = "import sys; sys.path[:] = {path!r}; from jitlto.build.execution.workers import serve; serve(*sys.argv[1:])"
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 _STOP = b""
@@ -85,6 +83,7 @@ class ProcessExecutor(Executor):
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._shared: str | None = None
+        self._server: ForkServer | None = None
         self._threads = ThreadPoolExecutor(workers)  # one per worker, waiting for its answers
         self._own = threading.local()
         self._started: set[_Worker] = set()
@@ -94,6 +93,11 @@ class ProcessExecutor(Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         return self._threads.submit(self._call, fn, *args, **kwargs)
+
+    def preload(self, fn: Callable[..., object], *args: object) -> None:
+        """Call a function where workers are forked, so that all that start later have what it loads."""
+        with self._lock:
+            self._start_server().preload(fn, *args)
 
     def converse(self, fn: Callable[Concatenate[Call, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run ``fn(call, ...)`` in a thread of this process; each ``call(function, ...)`` runs in the same worker."""
@@ -118,6 +122,8 @@ class ProcessExecutor(Executor):
         self._threads.shutdown(wait=True)
         while self._started:
             self._started.pop().stop()
+        if self._server is not None:
+            self._server.close()
         if self._shared is not None:
             shutil.rmtree(self._shared, ignore_errors=True)
 
@@ -127,12 +133,7 @@ class ProcessExecutor(Executor):
             with self._lock:
                 if self._closed:
                     raise WorkerDied("the executor was shut down")
-                if self._shared is None:
-                    try:
-                        self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
-                    except OSError as error:
-                        raise no_temporary_directory(error) from error
-                worker = _Worker(self._shared)
+                worker = _Worker(self._start_server())
                 self._started.add(worker)
             self._own.worker = worker
         try:
@@ -144,14 +145,17 @@ class ProcessExecutor(Executor):
             status = worker.stop()
             raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
 
-
-def _standard_error() -> int:
-    """Return the descriptor of standard error, or that of the null device if it is closed."""
-    try:
-        os.fstat(2)
-    except OSError:
-        return subprocess.DEVNULL
-    return 2
+    def _start_server(self) -> ForkServer:
+        if self._shared is None:
+            try:
+                self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+            except OSError as error:
+                raise no_temporary_directory(error) from error
+        if self._server is None or not self._server.is_alive:
+            if self._server is not None:
+                self._server.close()
+            self._server = ForkServer(serve, self._shared)
+        return self._server
 
 
 class _Gone(Exception):  # noqa: N818 - never leaves this module
@@ -161,22 +165,15 @@ class _Gone(Exception):  # noqa: N818 - never leaves this module
 class _Worker:
     """A worker process and our end of its socket; for one thread at a time, except :meth:`kill`."""
 
-    def __init__(self, shared: str) -> None:
-        path = [str(Path(entry).absolute()) for entry in sys.path]
+    def __init__(self, server: ForkServer) -> None:
+        self._server = server
+        self._status: int | None = None
         self._pipe, theirs = Pipe()
         with theirs:
-            # NVRTC writes its working directory into LTO-IR, so it is the same in every build. Output of libraries goes
-            # to standard error. The process group is new, so that compilers started by the worker end with it.
-            error = _standard_error()
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", _COMMAND.format(path=path), str(theirs.fileno()), str(os.getpid()), shared],
-                stdin=subprocess.DEVNULL,
-                stdout=error,
-                stderr=error,
-                pass_fds=(theirs.fileno(),),
-                cwd="/",
-                process_group=0,
-            )
+            try:
+                self._process = server.fork(theirs.fileno())
+            except EOFError:
+                raise WorkerDied("the process that starts workers has ended", hint="see its standard error") from None
 
     def call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
         request = pickle.dumps((fn, args, kwargs))
@@ -184,7 +181,8 @@ class _Worker:
             self._pipe.send_bytes(request)
             # The socket alone does not show it: a fork made during the start may hold the other end open.
             while not self._pipe.poll(1):
-                if self._process.poll() is not None:
+                self._status = self._server.poll(self._process)
+                if self._status is not None:
                     raise _Gone
             answer = self._pipe.recv_bytes()
         except (EOFError, OSError):
@@ -197,21 +195,18 @@ class _Worker:
 
     def kill(self) -> None:
         """Kill the process and those that it has started."""
-        if self._process.returncode is None:  # not reaped, so the process id is still valid
+        if self._status is None and self._server.is_alive:  # not reaped, so the process id is still valid
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self._process, signal.SIGKILL)
 
     def stop(self) -> int:
         """End an idle process and return its exit status, negative for a signal."""
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(_STOP)
-        try:
-            status = self._process.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            self.kill()
-            status = self._process.wait()
+        if self._status is None:
+            self._status = self._server.wait(self._process)
         self._pipe.close()
-        return status
+        return self._status
 
 
 #: In a worker, a directory that the workers of one executor share; elsewhere None.
@@ -219,14 +214,16 @@ shared_directory: Path | None = None
 
 
 def serve(socket: str, parent: str, shared: str) -> None:
-    """In a worker, answer calls on the descriptor ``socket`` until told to stop or the process ``parent`` ends."""
+    """In the process that forks workers, answer the program ``parent`` until it ends."""
     global shared_directory
     shared_directory = Path(shared)
-    # The parent handles interrupts; compilers started here inherit this.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    descriptor = int(socket)
+    serve_forks(_serve_calls, int(socket), int(parent))
+
+
+def _serve_calls(descriptor: int, parent: int) -> None:
+    """In a worker, answer calls until told to stop or the process ``parent`` ends."""
     os.set_inheritable(descriptor, False)
-    threading.Thread(target=_end_with, args=(descriptor, int(parent)), daemon=True).start()
+    threading.Thread(target=_end_with, args=(descriptor, parent), daemon=True).start()
     pipe = Connection(descriptor)
     with contextlib.suppress(EOFError, ConnectionError):  # the parent is gone
         while request := pipe.recv_bytes():
