@@ -88,6 +88,7 @@ class SqliteReader:
 
     def pragma(self, name: str) -> int | bytes:
         """Return the first value of a pragma."""
+        self._survive_fork()
         with self._reading():
             value: int | bytes = self.connection.execute(f"PRAGMA {name}").fetchone()[0]
         return value
@@ -105,6 +106,7 @@ class SqliteReader:
         last, remaining = b"", self._size
         # A full scan: a look-up through a damaged index could miss a row in silence.
         query = f"SELECT {', '.join(columns)} FROM {table} NOT INDEXED"  # noqa: S608 - our own names
+        self._survive_fork()
         with self._reading():
             for row in self.connection.execute(query):
                 if not all(isinstance(value, bytes) for value in row):
@@ -117,21 +119,37 @@ class SqliteReader:
 
     def count(self, table: str) -> int:
         """Return the number of rows of a table."""
+        self._survive_fork()
         with self._reading(), self._lock:
             rows: int = self.connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608
         return rows
 
     def find(self, table: str, key: str, value: str | int, column: str) -> object:
         """Return one value of the row whose ``key`` is ``value``; None if there is no such row."""
-        if self._process != os.getpid():
-            # A fork: SQLite's connections do not survive one, and a thread of the parent may have held the lock.
-            self._lock = threading.Lock()
-            with self._reading(), self._lock:
-                self._connect()
+        self._survive_fork()
         query = f"SELECT {column} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
         with self._reading(), self._lock:
             row = self.connection.execute(query, (value,)).fetchone()
         return None if row is None else row[0]
+
+    def _survive_fork(self) -> None:
+        """Open the file again in a forked process: SQLite's connections do not survive a fork.
+
+        Raises:
+            DatabaseError: If another file has its name now, or none.
+        """
+        if self._process == os.getpid():
+            return
+        try:
+            is_same = identity(self.location.stat())[:3] == self.identity[:3]
+        except OSError:
+            is_same = False
+        if not is_same:
+            what, hint = "was replaced or removed before this forked process read it", "open it in this process"
+            raise self.error(what, hint, code="database-replaced")
+        self._lock = threading.Lock()  # a thread of the parent may have held it
+        with self._reading(), self._lock:
+            self._connect()
 
     def close(self) -> None:
         """Close the file."""

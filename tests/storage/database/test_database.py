@@ -604,6 +604,26 @@ def test_a_forked_process_reads_by_itself_though_a_thread_was_reading(mini_path:
         assert database.read(image) == data
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_process_says_that_a_database_was_replaced_and_never_mixes_two(copy: Path, tmp_path: Path) -> None:
+    writer.write(tmp_path / "other", FAMILIES, [], {})
+    with FragmentDatabase(copy) as database:
+        (tmp_path / "other").replace(copy)
+        child = os.fork()
+        if child == 0:
+            signal.alarm(20)
+            try:
+                for read in (database.fragments, database.verify):
+                    with raises(DatabaseError, "database-replaced"):
+                        read()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
+        assert database.fragments()  # of the file that was opened
+
+
 def test_a_record_with_a_field_of_older_builds_is_read() -> None:
     """Builds recorded hashes of inline functions, which nothing reads any more."""
     whole = fragment("op", "float", b"data")
