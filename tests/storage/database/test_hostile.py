@@ -12,18 +12,23 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from itertools import repeat
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from jitlto.errors import CompileError, DatabaseError, JitltoError
+from jitlto.model.fragment import Role
 from jitlto.model.mangling import demangle
 from jitlto.model.options import LinkOptions
+from jitlto.model.resolve import Index, Resolution, agrees, resolve
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database._hash_tree import SortedRows
 from tests.support.errors import raises
-from tests.support.fuzz_targets import rows, with_rows
+from tests.support.fuzz_targets import changed, rows, with_rows
 from tests.support.process import environment, output_of
 
 PAGE = 4096
@@ -397,6 +402,59 @@ def test_json_of_any_depth_is_an_error(copy: Path, text: str) -> None:
     with_rows(copy, [["family", "mini", text]])
     with raises(DatabaseError, "database-damaged", "record", "schema"):
         read(copy)
+
+
+# --- index rows ---
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.randoms(use_true_random=False), st.booleans())
+def test_index_rows_that_lie_lead_to_no_fragment_that_does_not_fit(
+    mini_path: Path, tmp_path: Path, chance: Random, exchanged: bool
+) -> None:
+    path = Path(shutil.copy(mini_path, tmp_path / "lies.fragdb"))
+    content = rows(path)
+    one, other = chance.sample([row for row in content if row[0] not in ("family", "fragment")], 2)
+    if exchanged:
+        one[2], other[2] = other[2], one[2]
+    else:
+        one[2] = changed(one[2], chance)
+    with_rows(path, content)
+    with FragmentDatabase(path) as database:
+        whole = Index(database.fragments())
+        known = {fragment.key: fragment for fragment in database.fragments()}
+        for configuration in ({}, {"data_type": "float"}, {"data_type": "float", "op_name": "twice"}):
+            expected, found = (answer(index, configuration) for index in (whole, database.index("mini")[1]))
+            if found != expected:
+                with raises(DatabaseError, "database-damaged"):
+                    database.verify()
+            if isinstance(found, Resolution):
+                assert found.entry.role is Role.ENTRYPOINT
+                assert all(known[f.key] == f and agrees(f.key, configuration) for f in found.fragments)
+                provided = [symbol.name for fragment in found.device for symbol in fragment.provides]
+                assert provided == [symbol.name for symbol in found.entry.requires]
+
+
+def answer(index: Index, configuration: dict[str, str]) -> Resolution | tuple[str, ...]:
+    """The fragments of a configuration, or the error."""
+    try:
+        return resolve(index, configuration)
+    except JitltoError as error:
+        return (error.code, error.what)
+
+
+@pytest.mark.parametrize("kind", ["entrypoints", "symbol"])
+def test_an_index_row_that_leaves_a_fragment_out_is_found_by_verifying(copy: Path, kind: str) -> None:
+    content = rows(copy)
+    record = next(row[2] for row in content if row[0] == kind)
+    record["keys"].pop()
+    record["count"] -= 1
+    with_rows(copy, content)
+    with FragmentDatabase(copy) as database:
+        database.fragments()
+        with raises(DatabaseError, "database-damaged", "not those of its fragments"):
+            database.verify()
 
 
 # --- records ---
