@@ -179,10 +179,11 @@ def _find_hidden(family: KernelFamily, proof: FamilyProof, scope: Scope) -> Iter
         defined = {name for name, each in module.declarations.items() if each.defined} if module else set()
         return defined & wanted.keys() - own[fragment.key] or None
 
-    def key(item: tuple[Fragment, Image]) -> str:
+    def key(item: tuple[Fragment, Image]) -> str | None:
         fragment, image = item
         names = sorted(name for name in own[fragment.key] if name in wanted)
-        return scope.proofs.key("hidden", image.sha256, str(image.architecture), str(linker), every, names)
+        about = image.sha256, str(image.architecture), str(linker), every, names
+        return scope.proofs.image_key(family.database, (image,), "hidden", *about)
 
     for _, (fragment, _), found in scope.run(partial(run_parallel, find), asked, key):
         if isinstance(found, JitltoError):

@@ -14,7 +14,9 @@ from typing import TypeVar
 
 from jitlto.build.shards import Shard
 from jitlto.errors import JitltoError
+from jitlto.model.fragment import Image
 from jitlto.storage.cache_dir import CacheDir
+from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.link_all import LinkJob
 from jitlto.version import __version__
 
@@ -35,17 +37,30 @@ class Proofs:
 
     def __init__(self, store: CacheDir | None) -> None:
         self._store = store
+        self._intact: set[str] = set()  # images that were read
 
     def key(self, of: str, *inputs: object) -> str:
         """Return the key of a proof, made from all that it depends on, as JSON values."""
         return hashlib.sha256(json.dumps([_SCHEMA, __version__, of, *inputs]).encode()).hexdigest()
 
     def link_key(self, job: LinkJob, of: str, *inputs: object) -> str | None:
-        """Return the key of a proof about a kernel; None if it cannot be linked at all."""
+        """Return the key of a proof about a kernel; None if it cannot be linked, or an image is damaged."""
         try:
-            return self.key(of, job.plan().digest, *inputs)
+            plan = job.plan()
+            return self.image_key(plan.database, plan.images, of, plan.digest, *inputs)
         except JitltoError:
             return None  # whoever links it says why
+
+    def image_key(self, database: FragmentDatabase, images: Iterable[Image], of: str, *inputs: object) -> str | None:
+        """Return the key of a proof about images; None if the database no longer holds one as it was."""
+        try:
+            for image in images:
+                if image.sha256 not in self._intact:
+                    database.read(image)
+                    self._intact.add(image.sha256)
+        except JitltoError:
+            return None  # whoever reads it says why
+        return self.key(of, *inputs)
 
     def has(self, key: str | None) -> bool:
         """Return whether something was proved before."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +115,20 @@ def test_an_unchanged_kernel_is_linked_once(run_check: Check, linked: list[str])
     run_check(compare=False, use_cache=False)
     assert linked[8:] == linked[:8]
     assert links_of(run_check(compare=False, mode="ptx")).known == 0  # other images
+
+
+def test_a_kernel_of_damaged_images_is_not_believed_to_link(
+    mini_path: Path, tmp_path: Path, run_check: Check, linked: list[str]
+) -> None:
+    run_check(compare=False)
+    damaged = Path(shutil.copy(mini_path, tmp_path / "damaged.fragdb"))
+    with closing(sqlite3.connect(damaged)) as connection, connection:
+        connection.execute("UPDATE blob SET data = zeroblob(length(data))")
+    with FragmentDatabase(damaged) as database:
+        result = check(database, targets=[Architecture(90)], compare=False)
+        assert links_of(result).known == 0
+        assert len(linked) == 8 + 4
+        assert Proofs(None).image_key(database, database.fragments()[0].images, "hidden") is None
 
 
 def test_shares_link_every_kernel_once(run_check: Check, linked: list[str]) -> None:
