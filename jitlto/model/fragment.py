@@ -1,4 +1,8 @@
-"""Fragments, their keys, images and symbols: the vocabulary of the build side and the run side."""
+"""Fragments, their keys, images and symbols: the vocabulary of the build side and the run side.
+
+None of these values refers to itself, so the garbage collector need not look at them: it took a third of the time of a
+merge of 100,000 fragments.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from jitlto.model.versions import Architecture, Version
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 #: The name of a family, a group or a parameter; checked when it is decoded.
 Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
+_KEY = re.compile(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]")
 _VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
 # Printable characters are not encoded, except the punctuation of the text form.
 _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
@@ -82,7 +87,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
             )
 
         check_type(text, str, "a key must be text")
-        match = re.fullmatch(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]", text)
+        match = _KEY.fullmatch(text)
         if not match:
             raise invalid()
         family, group, inner = match.groups()
@@ -92,7 +97,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
             if not equals or not is_name(name) or name in parameters or not _VALUE.fullmatch(value):
                 raise invalid(part)
             try:
-                parameters[name] = unquote(value, errors="strict")
+                parameters[name] = unquote(value, errors="strict") if "%" in value else value
             except UnicodeDecodeError:
                 raise invalid(part) from None
         if not is_name(family) or not is_name(group):
@@ -110,7 +115,7 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
         return self.text
 
 
-class Symbol(Struct, frozen=True, order=True):
+class Symbol(Struct, frozen=True, order=True, gc=False):
     """A function, kernel or variable that one fragment defines and another may use.
 
     Args:
@@ -128,7 +133,7 @@ class Symbol(Struct, frozen=True, order=True):
     weak: bool = False
 
 
-class Image(Struct, frozen=True, order=True):
+class Image(Struct, frozen=True, order=True, gc=False):
     """The bytes of a fragment for one kind and architecture; the bytes themselves stay in the database.
 
     Args:
@@ -150,7 +155,7 @@ class Image(Struct, frozen=True, order=True):
     ptx_isa: Version | None = None
 
 
-class Fragment(Struct, frozen=True):
+class Fragment(Struct, frozen=True, gc=False):
     """One compiled source: its key, the symbols that it provides and requires, and its images.
 
     Args:

@@ -119,8 +119,8 @@ def _fragment(key: FragmentKey, role: Role, images: dict[str, bytes]) -> Fragmen
     return Fragment(key, role, kernel.name, parameters, (kernel,), (function,), (image,))
 
 
-def write_family(path: Path, size: int) -> dict[str, Any]:
-    """Write a database of one family with so many fragments; return what it took."""
+def make_family(size: int) -> tuple[FamilyRecord, Iterator[Fragment], dict[str, bytes]]:
+    """Make a family of so many fragments: its record, these, and their images, which are there when they are."""
     groups = (
         GroupRecord("kernel", Role.ENTRYPOINT, _NAMES, None, False),
         GroupRecord("op", Role.DEVICE, _NAMES, "op.cuh", False),
@@ -129,7 +129,12 @@ def write_family(path: Path, size: int) -> dict[str, Any]:
     record = FamilyRecord("family", (), LinkOptions(), (Architecture(75),), groups, (header,))
     images: dict[str, bytes] = {}
     roles = (("kernel", Role.ENTRYPOINT), ("op", Role.DEVICE))
-    fragments = (_fragment(key, role, images) for group, role in roles for key in _keys(size // 2, group))
+    return record, (_fragment(k, role, images) for group, role in roles for k in _keys(size // 2, group)), images
+
+
+def write_family(path: Path, size: int) -> dict[str, Any]:
+    """Write a database of one family with so many fragments; return what it took."""
+    record, fragments, images = make_family(size)
     begin = time.perf_counter()
     writer.write(path, [record], fragments, images)
     return {"write, s": round(time.perf_counter() - begin, 2), "file, MB": round(path.stat().st_size / 1e6, 2)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -51,20 +51,20 @@ def encode(value: object) -> bytes:
     return _dump(msgspec.to_builtins(value))
 
 
-class _Key(Struct):
+class _Key(Struct, gc=False):
     family: Name
     group: Name
     parameters: dict[Name, str]
 
 
-class _Parameter(Struct):
+class _Parameter(Struct, gc=False):
     name: str
     type: str
     size: Count
     alignment: Count
 
 
-class _Image(Struct):
+class _Image(Struct, gc=False):
     kind: ImageKind
     architecture: str
     sha256: Sha256
@@ -74,7 +74,7 @@ class _Image(Struct):
     ptx_isa: tuple[Count, Count] | None
 
 
-class _Fragment(Struct):
+class _Fragment(Struct, gc=False):
     key: _Key
     role: Role
     entry: str
@@ -100,7 +100,7 @@ class _Part(Struct):
     number: Count
     count: Count
     whole: str
-    keys: list[str]
+    keys: msgspec.Raw
     toolchains: dict[str, str]
     includes: dict[str, tuple[str, ...]]
     advice: tuple[str, ...]
@@ -152,6 +152,13 @@ def decode_bucket(text: bytes) -> Bucket:
 
 
 def _dump(value: object) -> bytes:
+    try:
+        text = msgspec.json.encode(value, order="sorted")
+        if text.isascii() and b"\x7f" not in text:
+            return text
+    except UnicodeEncodeError:
+        pass
+    # Everything but printable ASCII is escaped.
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
@@ -175,7 +182,7 @@ def decode_fragment(record: bytes) -> Fragment:
         FragmentKey.make(r.key.family, r.key.group, r.key.parameters),
         r.role,
         r.entry,
-        tuple(Parameter(p.name, p.type, p.size, p.alignment) for p in r.signature),
+        tuple(_parameter(p.name, p.type, p.size, p.alignment) for p in r.signature),
         r.provides,
         r.requires,
         tuple(map(_image, r.images)),
@@ -183,11 +190,14 @@ def decode_fragment(record: bytes) -> Fragment:
 
 
 def _image(r: _Image) -> Image:
-    isa = None if r.ptx_isa is None else Version(*r.ptx_isa)
-    return Image(r.kind, _architecture(r.architecture), r.sha256, r.size, r.toolchain, Version(*r.version), isa)
+    isa = None if r.ptx_isa is None else _version(*r.ptx_isa)
+    return Image(r.kind, _architecture(r.architecture), r.sha256, r.size, r.toolchain, _version(*r.version), isa)
 
 
-_architecture = cache(Architecture.parse)  # thousands of images have the same few
+# Thousands of fragments have the same few.
+_architecture = lru_cache(1024)(Architecture.parse)
+_version = lru_cache(1024)(Version)
+_parameter = lru_cache(1024)(Parameter)
 
 
 def encode_family(family: FamilyRecord) -> bytes:
@@ -240,15 +250,15 @@ def decode_family(record: bytes) -> FamilyRecord:
 def encode_part(part: PartRecord) -> bytes:
     """Encode the record of a part of a build."""
     return encode(
-        _Part(
-            part.number,
-            part.count,
-            part.whole,
-            list(map(str, part.keys)),
-            dict(part.toolchains),
-            {str(key): headers for key, headers in part.includes},
-            part.advice,
-        )
+        {
+            "number": part.number,
+            "count": part.count,
+            "whole": part.whole,
+            "keys": list(map(str, part.keys)),
+            "toolchains": dict(part.toolchains),
+            "includes": {str(key): headers for key, headers in part.includes},
+            "advice": part.advice,
+        }
     )
 
 
@@ -263,11 +273,17 @@ def decode_part(record: bytes) -> PartRecord:
         r.number,
         r.count,
         r.whole,
-        tuple(sorted(map(FragmentKey.parse, r.keys))),
+        _decode_keys(bytes(r.keys)),
         tuple(sorted(r.toolchains.items())),
         tuple(sorted((FragmentKey.parse(key), headers) for key, headers in r.includes.items())),
         r.advice,
     )
+
+
+@lru_cache(maxsize=1)
+def _decode_keys(record: bytes) -> tuple[FragmentKey, ...]:
+    # Every part of a build has all keys of the build: a merge of many parts could not hold them for each.
+    return tuple(sorted(map(FragmentKey.parse, decode(list[str], record))))
 
 
 def encode_gaps(keys: Iterable[FragmentKey]) -> bytes:
