@@ -37,7 +37,7 @@ class Source:
     @cached_property
     def sha256(self) -> str:
         """SHA-256 of text, names and contents: of all that the compiler reads."""
-        return hashlib.sha256(_sha256(self.text) + _join_hashes(self.headers)).hexdigest()
+        return hashlib.sha256(digest_content(self.text) + _join_hashes(self.headers)).hexdigest()
 
 
 def digest_headers(headers: Mapping[str, bytes]) -> str:
@@ -52,12 +52,12 @@ def _join_hashes(headers: Mapping[str, bytes]) -> bytes:
 def _hashes(headers: Mapping[str, bytes]) -> Iterator[bytes]:
     for name in sorted(headers):
         yield hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()
-        yield _sha256(headers[name])
+        yield digest_content(headers[name])
 
 
 @lru_cache(maxsize=4096)
-def _sha256(content: bytes) -> bytes:
-    # The headers of a build are in several sets.
+def digest_content(content: bytes) -> bytes:
+    """SHA-256 of a header's content; the headers of a build are in several sets."""
     return hashlib.sha256(content).digest()
 
 

@@ -23,6 +23,7 @@ EXCEPTIONS = {
     ("build/execution/workers.py", "pickle"),
     ("build/compilers/snapshot.py", "pickle"),
     ("build/execution/transport.py", "pickle"),
+    ("build/execution/header_transfer.py", "pickle"),
     ("runtime/launch/fast_path.py", "exec"),
     ("runtime/launch/fast_path.py", "compile"),
 }
@@ -75,7 +76,7 @@ re.compile("x"); toolchain.compile(job)
 
 
 @pytest.mark.slow
-def test_nothing_but_packages_in_archives_is_decompressed() -> None:
+def test_only_archives_of_packages_and_jobs_of_a_cluster_are_decompressed() -> None:
     modules = {"zlib", "gzip", "bz2", "lzma", "zipfile", "tarfile", "compression", "zstandard"}
     found = {
         str(path)
@@ -88,7 +89,7 @@ def test_nothing_but_packages_in_archives_is_decompressed() -> None:
             and any(alias.name != "compress" for alias in node.names)
         )
     }
-    assert found == {"runtime/discovery/entry_points.py"}
+    assert found == {"runtime/discovery/entry_points.py", "build/execution/header_transfer.py"}
 
 
 def test_the_run_side_reads_no_pickles() -> None:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from jitlto.build.compilers.base import find_toolchain
+from jitlto.build.execution.header_transfer import MissingHeaders
 from jitlto.build.execution.transport import check_versions, versions, with_substitute
 from jitlto.errors import BuildError, JitltoError, ToolchainError
 
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 _ADDRESS = re.compile(r"dask://((?:[^\s:/@\[\]]+|\[[0-9a-fA-F:.]+\]):\d{1,5})/?")
 _PATIENCE = 10  # seconds to wait for a scheduler's answer and for its first worker
+_JOBS_AHEAD = 3  # for each that runs: no worker is idle while a message takes no longer than a third of a job
 _MOST_LOSSES = 3  # each after several dead workers, because the scheduler itself retries
 
 
@@ -32,6 +34,7 @@ class DaskExecutor(Executor):
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
+        self.supplied: set[str] = set()  # workers that have been sent headers
         # Not pure: a failed call that is submitted again runs again.
         self._executor = client.get_executor(pure=False)
 
@@ -41,15 +44,26 @@ class DaskExecutor(Executor):
         threads: dict[str, int] = self._client.nthreads()
         return max(1, sum(threads.values()))
 
+    @property
+    def backlog(self) -> int:
+        """The number of calls to submit beyond these, so that no worker waits for the client."""
+        return _JOBS_AHEAD * self.workers
+
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Call ``fn`` in a worker.
 
         Raises:
             BuildError: Through the future, if workers die repeatedly, or the scheduler is lost.
         """
+        return self._submit(partial(fn, **kwargs) if kwargs else fn, args, {})
+
+    def submit_to(self, worker: str, fn: Callable[..., T], /, *args: Any) -> Future[T]:
+        """Call ``fn`` as :meth:`submit` does, preferably in the worker with this address."""
+        return self._submit(fn, args, {"workers": [worker], "allow_other_workers": True})
+
+    def _submit(self, call: Callable[..., T], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Future[T]:
         from distributed import KilledWorker  # an extra
 
-        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit takes other keywords
         losses = 0
 
         def resubmit(error: BaseException) -> Future[T] | None:
@@ -66,10 +80,10 @@ class DaskExecutor(Executor):
                 where = f"{self._address}, last {error.last_worker.address}"
                 hint = "see the workers' logs; most often their memory limit is too low"
                 raise BuildError(what, code="build-worker-died", where=where, hint=hint)
-            future: Future[T] = self._executor.submit(call, *args)
+            future: Future[T] = self._executor.submit(_call, call, *args, **keywords)
             return future
 
-        return with_substitute(self._executor.submit(call, *args), resubmit)
+        return with_substitute(self._executor.submit(_call, call, *args, **keywords), resubmit)
 
     def check(self, identities: Mapping[str, str]) -> None:
         """Check that every worker has the same compilers as this process; ToolchainError if not."""
@@ -156,6 +170,16 @@ def _check_python(client: Any, address: str) -> None:
     for worker, installed in sorted(client.get_versions()["workers"].items()):
         python = ".".join(str(installed["packages"]["python"]).split(".")[:2])
         check_versions(worker, {"Python": python}, ours)
+
+
+def _call(fn: Callable[..., T], *args: Any) -> T:
+    # In a worker.
+    try:
+        return fn(*args)
+    except MissingHeaders as error:
+        from distributed import get_worker
+
+        raise MissingHeaders(error.contents, get_worker().address) from None
 
 
 def _identities(names: tuple[str, ...]) -> dict[str, str]:

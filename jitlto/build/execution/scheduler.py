@@ -1,8 +1,8 @@
 """The build scheduler: takes each distinct source from the cache or compiles it, the most expensive first.
 
 The headers of a source are looked for while others are compiled. Jobs are submitted to any
-:class:`concurrent.futures.Executor`, never more than it runs in parallel, so that other builds with the same cache can
-claim the rest.
+:class:`concurrent.futures.Executor`, never more than keep its workers busy, so that other builds with the same cache
+can claim the rest.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Scheduler:
     """Finds or compiles the sources of one build."""
 
     submit: Callable[[CompileJob], Future[CompileResult]]
-    width: int  # number of jobs to run in parallel, at least 1
+    width: int  # number of jobs to submit at a time, at least 1
     cache: Cache | None  # where compiled sources are looked up and stored
     observer: Observer  # notified of each request once: cached, compiled or failed
     begin: float  # time.perf_counter() at the start of the build
@@ -202,7 +202,7 @@ class Scheduler:
             self._report(positions, config, same.answer)
 
     def _start_tasks(self) -> None:
-        """Submit as many tasks as can run in parallel, except those that another build is compiling."""
+        """Submit as many tasks as keep the workers busy, except those that another build is compiling."""
         for task in list(self._claimed):
             if len(self._running) < self.width and self._claim(task):
                 self._claimed.remove(task)

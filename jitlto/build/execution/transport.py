@@ -1,8 +1,9 @@
 """Sending jobs to any executor. Headers, megabytes that most jobs share, are sent to each worker once.
 
-A job is sent with the SHA-256 of its headers in their place. A worker that lacks them answers :class:`MissingHeaders`
-and is sent the job again with them. The worker may be a process of ours, or a thread or process of a different
-executor, here or on another machine, which then starts worker processes of ours, so that the bytes are the same.
+A job is sent with the SHA-256 of its headers in their place. A worker that lacks them answers
+:class:`~jitlto.build.execution.header_transfer.MissingHeaders` and is sent the job again with them. The worker may be
+a process of ours, or a thread or process of a different executor, here or on another machine, which then starts worker
+processes of ours, so that the bytes are the same.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ import os
 import pickle
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jitlto.build.compilers import architectures
 from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.build.execution import workers
+from jitlto.build.execution.header_transfer import Headers, HeaderStore, MissingHeaders, pack
 from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
 from jitlto.errors import ToolchainError
 from jitlto.model.headers import Source, digest_headers
@@ -32,42 +33,15 @@ from jitlto.version import __version__
 
 T = TypeVar("T")
 
-Headers = Mapping[str, bytes]
 
+@runtime_checkable
+class AddressableExecutor(Protocol):
+    """An executor whose workers have addresses, which :class:`MissingHeaders` names."""
 
-class MissingHeaders(Exception):  # noqa: N818 - a request for them, which never leaves this module
-    """A worker lacks the set of headers with this SHA-256, or has discarded it."""
+    supplied: set[str]  #: workers that have been sent headers
 
-
-class HeaderStore:
-    """The most recently used sets of headers of a process; thread-safe.
-
-    Args:
-        limit: The most bytes to store; the newest set may exceed it.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._sets: dict[str, Headers] = {}  # the least recently used first
-        self._lock = threading.Lock()
-
-    def put(self, digest: str, headers: Headers) -> None:
-        with self._lock:
-            self._sets.pop(digest, None)
-            self._sets[digest] = headers
-            while len(self._sets) > 1 and sum(map(_size, self._sets.values())) > self._limit:
-                del self._sets[next(iter(self._sets))]
-
-    def get(self, digest: str) -> Headers:
-        with self._lock:
-            if digest not in self._sets:
-                raise MissingHeaders(digest)
-            self._sets[digest] = self._sets.pop(digest)
-            return self._sets[digest]
-
-
-def _size(headers: Headers) -> int:
-    return sum(map(len, headers.values()))
+    def submit_to(self, worker: str, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        """Call a function, preferably in this worker."""
 
 
 _STORE_BYTES = 256 << 20
@@ -134,9 +108,9 @@ def _find_toolchain(name: str) -> Toolchain:
 
 
 def capacity(executor: Executor) -> int:
-    """Return the number of jobs that an executor runs in parallel: its workers, or a default if it reports none."""
+    """Return the number of jobs to submit at a time: the executor's workers, or a default, and its backlog."""
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
-    return workers if isinstance(workers, int) else default_jobs()
+    return (workers if isinstance(workers, int) else default_jobs()) + int(getattr(executor, "backlog", 0))
 
 
 def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:
@@ -158,10 +132,22 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
     if isinstance(executor, ProcessExecutor):
         return executor.converse(_deliver, headers, payload, job.source.headers)
 
+    wanted: frozenset[bytes] | None = frozenset()
+
     def resend(error: BaseException) -> Future[T] | None:
-        if isinstance(error, MissingHeaders):
-            return executor.submit(_receive, versions(), headers, payload, job.source.headers)
-        return None
+        nonlocal wanted
+        if not isinstance(error, MissingHeaders):
+            return None
+        send, asked = executor.submit, error.contents
+        if error.worker is not None and isinstance(executor, AddressableExecutor):
+            send = partial(executor.submit_to, error.worker)
+            if asked is None and error.worker in executor.supplied:  # other jobs bring headers there
+                asked = frozenset()
+            executor.supplied.add(error.worker)
+        # Each attempt may reach a worker that lacks others.
+        wanted = None if wanted is None or asked is None else wanted | asked
+        future: Future[T] = send(_receive, versions(), headers, payload, pack(job.source.headers, wanted))
+        return future
 
     return with_substitute(executor.submit(_receive, versions(), headers, payload, None), resend)
 
@@ -222,24 +208,25 @@ def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> Any
     return call(_work, headers, payload, contents)
 
 
-def _receive(client: Mapping[str, str], headers: str, payload: bytes, contents: Headers | None) -> Any:
+def _receive(client: Mapping[str, str], headers: str, payload: bytes, packed: bytes | None) -> Any:
     # In a worker of a different executor. The arguments have built-in types only, so that a different version of
     # jitlto can read and reject them.
     check_versions(socket.gethostname(), versions(), client)
-    run, job = _open(headers, payload, contents)
+    contents = _store.get(headers) if packed is None else _store.receive(headers, packed)
+    run, job = _open(payload, contents)
     return submit(local_executor(), job, run).result()
 
 
 def _work(headers: str, payload: bytes, contents: Headers | None) -> Any:
     # In a process of ours.
-    run, job = _open(headers, payload, contents)
-    return run(job)
-
-
-def _open(headers: str, payload: bytes, contents: Headers | None) -> tuple[Callable[[CompileJob], object], CompileJob]:
     if contents is None:
         contents = _store.get(headers)
     else:
         _store.put(headers, contents)
+    run, job = _open(payload, contents)
+    return run(job)
+
+
+def _open(payload: bytes, contents: Headers) -> tuple[Callable[[CompileJob], object], CompileJob]:
     run, job = pickle.loads(payload)  # noqa: S301 - from our own client
     return run, replace(job, source=Source(job.source.text, contents))

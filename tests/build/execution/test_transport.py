@@ -17,15 +17,8 @@ from hypothesis import strategies as st
 from jitlto.build.compilers import base
 from jitlto.build.compilers.base import CompileJob
 from jitlto.build.execution import transport
-from jitlto.build.execution.transport import (
-    HeaderStore,
-    MissingHeaders,
-    capacity,
-    compile_job,
-    submit,
-    warm_up,
-    with_substitute,
-)
+from jitlto.build.execution.header_transfer import HeaderStore, MissingHeaders
+from jitlto.build.execution.transport import capacity, compile_job, submit, warm_up, with_substitute
 from jitlto.build.execution.workers import ProcessExecutor, WorkerDied
 from jitlto.errors import ToolchainError
 from jitlto.model.fragment import ImageKind
@@ -125,6 +118,69 @@ def test_a_job_is_sent_twice_at_most_wherever_it_lands() -> None:
         assert pool.calls == 2 * number
 
 
+class Inside(ProcessExecutor):
+    """Has no processes."""
+
+    def _call(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+
+class Weighed(ThreadPoolExecutor):
+    """Counts the calls, and the bytes of their arguments."""
+
+    calls = sent = 0
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        self.sent += len(pickle.dumps(args))
+        return super().submit(fn, *args, **kwargs)
+
+
+class Addressed(Weighed):
+    """Its worker has an address."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.supplied: set[str] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        return super().submit(_called_at, "here", fn, *args, **kwargs)
+
+    def submit_to(self, worker: str, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
+        assert worker == "here"
+        return self.submit(fn, *args)
+
+
+def _called_at(worker: str, fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except MissingHeaders as error:
+        raise MissingHeaders(error.contents, worker) from None
+
+
+def test_jobs_that_wait_for_one_worker_bring_its_headers_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_store", HeaderStore(1 << 20))
+    with Addressed() as pool, Inside(1) as inside:
+        monkeypatch.setattr(transport, "local_executor", lambda: inside)
+        jobs = [job(b"%d" % n) for n in range(8)]
+        futures = [submit(pool, each, describe) for each in jobs]
+        assert [future.result(timeout=60)[1] for future in futures] == jobs
+        assert 200_000 < pool.sent < 300_000
+
+
+def test_a_worker_is_sent_only_what_it_lacks_of_a_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "_store", HeaderStore(1 << 20))
+    with Weighed(1) as pool, Inside(1) as inside:
+        monkeypatch.setattr(transport, "local_executor", lambda: inside)
+        assert submit(pool, job(), describe).result(timeout=60)[1] == job()
+        assert pool.sent > 200_000
+        pool.sent = 0
+        changed = job(headers=HEADERS | {"h3.cuh": b"changed", "again.cuh": HEADERS["h5.cuh"]})
+        assert submit(pool, changed, describe).result(timeout=60)[1] == changed
+        assert pool.sent < 10_000
+        assert pool.calls == 2 + 3  # the digest and all; the digest, the names and one header
+
+
 def test_the_worker_rejects_a_different_version_of_jitlto_or_python() -> None:
     with ProcessPoolExecutor(1) as pool:
         host = socket.gethostname()
@@ -178,7 +234,7 @@ def test_a_different_executor_starts_its_workers_itself() -> None:
 def test_a_future_ends_like_its_substitute() -> None:
     first, second = Future[int](), Future[int]()
     outer = with_substitute(first, lambda error: second if isinstance(error, MissingHeaders) else None)
-    first.set_exception(MissingHeaders(""))
+    first.set_exception(MissingHeaders(None))
     assert not outer.done()
     second.set_result(5)
     assert outer.result(timeout=1) == 5
@@ -209,27 +265,3 @@ SETS = st.dictionaries(st.text(max_size=3), st.binary(max_size=4), max_size=4)
 def test_digests_are_equal_only_for_equal_sets(a: dict[str, bytes], b: dict[str, bytes]) -> None:
     assert (digest_headers(a) == digest_headers(b)) == (a == b)
     assert digest_headers(dict(reversed(a.items()))) == digest_headers(a)
-
-
-@pytest.mark.slow
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 60)), max_size=40))
-def test_a_store_holds_no_more_than_its_limit_beside_the_last(puts: list[tuple[str, int]]) -> None:
-    store = HeaderStore(100)
-    sizes: dict[str, int] = {}
-    for name, size in puts:
-        store.put(name, {"h": bytes(size)})
-        sizes[name] = size
-        assert store.get(name) == {"h": bytes(size)}
-        held = {n for n in sizes if n in store._sets}
-        assert sum(sizes[n] for n in held) <= 100
-
-
-def test_a_store_drops_the_least_recently_used_set() -> None:
-    store = HeaderStore(3)
-    for name in "abc":
-        store.put(name, {"h": b"1"})
-    store.get("a")
-    store.put("d", {"h": b"1"})
-    with pytest.raises(MissingHeaders):
-        store.get("b")
-    assert store.get("a") == {"h": b"1"}
