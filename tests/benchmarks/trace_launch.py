@@ -117,6 +117,7 @@ REASONS = {
     ("*", "build.compilers.base"): "the worker finds the compiler by name, in a process of its own",
     ("*", "build.compilers.snapshot"): "each run of a compile may go on from a snapshot: LTO-IR, PTX, unoptimised PTX",
     ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
+    ("build.execution.workers", "build.execution.forkserver"): "asked to load the compilers, then for each worker",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
     ("*", "model.kernel_probe"): "its questions are no part of a source's name, and its answers are read from the log",
