@@ -56,7 +56,10 @@ class Chosen(Frozen):
     @classmethod
     def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
         """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
-        return cls(str(kernel), str(digest), tuple(Parameter(*parameter) for parameter in signature))
+        parameters = tuple(Parameter(*parameter) for parameter in signature)
+        if any([str, str, int, int] != list(map(type, parameter.as_dict().values())) for parameter in parameters):
+            raise TypeError("not a signature")
+        return cls(str(kernel), str(digest), parameters)
 
 
 class FamilyContents(Frozen):
@@ -139,8 +142,8 @@ class Contents(Frozen):
         digest, part, families = json.loads(text)
         read = {}
         for name, (version, parameters, deprecated, *rest) in families.items():
-            values = {parameter: tuple(several) for parameter, several in parameters.items()}
-            entrypoints, architectures, compilers = map(tuple, rest)
+            values = {parameter: _texts(several) for parameter, several in parameters.items()}
+            entrypoints, architectures, compilers = map(_texts, rest)
             replaced = tuple(_deprecated(each) for each in deprecated)
             read[name] = FamilyContents(values, entrypoints, architectures, compilers, str(version), replaced)
         return cls(digest, part, read)
@@ -152,6 +155,13 @@ def decode_contents(digest: str, payload: bytes) -> Contents | None:
         contents = Contents.from_json(payload)
         return contents if contents.digest == digest else None
     return None
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    """Return texts that were read as a tuple; raise TypeError if one of them is something else."""
+    texts = tuple(values)
+    "".join(texts)
+    return texts
 
 
 def _deprecated(values: list[str]) -> DeprecatedValue:

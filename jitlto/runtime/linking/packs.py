@@ -34,6 +34,7 @@ _BUCKET = struct.Struct("<Q32s")
 _BUCKETS = 256
 _RECORD = struct.Struct("<c32sQQ32s")
 _START = _HEAD.size + _BUCKETS * _BUCKET.size  # of the records
+_LARGEST = 1 << 30  # bytes of an entry, or of the records of keys with one first byte
 KERNEL, LOOKUP = b"k", b"l"
 _warn_once = WarnOnce(__name__)
 
@@ -120,6 +121,8 @@ class Pack:
         return None
 
     def _pread(self, size: int, offset: int) -> bytes:
+        if size > _LARGEST:  # a few bytes of a file can say that terabytes follow, and nothing be there
+            raise ValueError("damaged")
         return os.pread(self._file.fileno(), size, offset)
 
     def _bucket(self, first: int) -> tuple[int, int, bytes]:

@@ -24,7 +24,7 @@ from jitlto.cuda import nvjitlink
 from jitlto.errors import DatabaseError, PlanError, RegistryError, UnknownValueError
 from jitlto.runtime import events, session
 from jitlto.runtime.discovery import lookup_cache
-from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, request_key
+from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, decode_contents, request_key
 from jitlto.runtime.discovery.registry import DatabaseFile, Registry
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import kernel_cache
@@ -295,6 +295,15 @@ def test_ptx_in_the_place_of_ltoir_is_said_by_every_process(
     for expected in (1, 2):
         assert launcher(path).linked.layer == ("link" if expected == 1 else "disk")
         assert len(opened) == expected
+
+
+@pytest.mark.parametrize("wrong", [0.5, None, ["x"]])
+def test_values_and_parameters_of_a_wrong_type_are_not_taken(wrong: object) -> None:
+    for rest in ([{"p": ["x", wrong]}, [], [], [], []], [{}, [], [wrong], [], []]):
+        assert decode_contents("d", json.dumps(["d", None, {"mini": ["", *rest]}]).encode()) is None
+    for parameter in (["n", "int", wrong, 4], ["n", wrong, 4, 4]):
+        with pytest.raises(TypeError):
+            Chosen.from_list("mini/kern[]", "0" * 64, [parameter])
 
 
 def test_contents_say_what_the_database_would(path: Path, opened: list[Path]) -> None:

@@ -229,6 +229,22 @@ def test_a_pack_with_more_records_than_bytes_is_left_aside(
     assert caplog.text.count("WARNING") == 1
 
 
+@pytest.mark.parametrize(
+    "made",
+    [made_up((b"k", ZERO, packs._START + 81, 1 << 39, b"")), made_up(count=1 << 32)],
+    ids=["entry", "records"],
+)
+def test_a_pack_of_terabytes_that_hold_nothing_needs_no_memory(tmp_path: Path, made: bytes) -> None:
+    path = tmp_path / "mini.pack"
+    path.write_bytes(made)
+    with path.open("r+b") as file:
+        file.truncate(1 << 40)
+    (pack,) = packs.beside(tmp_path / "mini.fragdb")
+    assert pack.get(ZERO) is None
+    with raises(JitltoError, "jitlto-damaged-pack"):
+        packs.verify(path)
+
+
 def test_a_damaged_record_is_a_miss_that_is_logged_once_and_others_are_found(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
