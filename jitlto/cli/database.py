@@ -39,16 +39,18 @@ def ls(database: Path | None, installed: bool, as_json: bool) -> None:
         return
     opened, family = _open(database)
     with opened:
-        fragments = opened.fragments(family)
+        fragments = opened.iterate(family)
         if as_json:
             gaps = [str(key) for key in opened.gaps]
             head = {"digest": opened.digest, "part": str(opened.part) if opened.part else None, "gaps": gaps}
             print_json_list(head, "fragments", map(_as_dict, fragments))
             return
+        count = 0
         for fragment in fragments:
+            count += 1
             size = sum(image.size for image in fragment.images)
             click.echo(f"{fragment.role:<10} {size:>8}  {fragment.key}")
-        click.echo(f"{pluralize(len(fragments), 'fragment')}, digest {opened.digest}", err=True)
+        click.echo(f"{pluralize(count, 'fragment')}, digest {opened.digest}", err=True)
 
 
 @click.command(
@@ -64,14 +66,13 @@ def show(database: Path, key: str, as_json: bool) -> None:
     """
     opened, family = _open(database)
     with opened:
-        keys = [fragment.key for fragment in opened.fragments(family)]
-        found = find_key(key, keys)
+        found = find_key(key, opened.fragment_keys(family))
         fragment = opened.get(found) if found else None
         if fragment is None:
             if left_out := find_key(key, opened.gaps):
                 what = f"{left_out} was left out at the merge"
                 raise DatabaseError(what, code="database-no-such-fragment", where=str(database))
-            where, hint = str(database), describe_nearest(key, keys, f"jitlto ls {database}")
+            where, hint = str(database), describe_nearest(key, [*opened.fragment_keys(family)], f"jitlto ls {database}")
             raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=where, hint=hint)
     if as_json:
         print_json(_as_dict(fragment))
@@ -127,10 +128,13 @@ def verify(databases: tuple[Path, ...], manifest: Path | None, signers: Path | N
             with FragmentDatabase(path) if manifest else _open(path)[0] as opened:
                 packs = files.beside(opened.path, ".pack")
                 pending += reversed(packs)
-                hashes = {image.sha256 for fragment in opened.fragments() for image in fragment.images}
-                held_images |= dict.fromkeys(packs, hashes)
                 images = opened.verify()
-                held = f"{pluralize(len(opened.fragments()), 'fragment')} and {pluralize(images, 'image')}"
+                if packs:
+                    hashes = {image.sha256 for fragment in opened.iterate() for image in fragment.images}
+                    held_images |= dict.fromkeys(packs, hashes)
+                held = (
+                    f"{pluralize(sum(1 for _ in opened.fragment_keys()), 'fragment')} and {pluralize(images, 'image')}"
+                )
                 click.echo(f"{opened.path}: {held} intact, digest {opened.digest}")
         except JitltoError as error:
             print_error(error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from urllib.parse import unquote
 
 from jitlto.errors import JitltoError
@@ -14,13 +14,13 @@ _PARTS = re.compile(r"(?:(?P<family>[^/\[\]]+)/)?(?P<group>[^/\[\]]+)(?:\[(?P<pa
 _SHOWN = 8  # candidates
 
 
-def find_key(text: str, keys: Collection[FragmentKey]) -> FragmentKey | None:
+def find_key(text: str, keys: Iterable[FragmentKey]) -> FragmentKey | None:
     """Return the one key that a text means; None if it means none.
 
     Args:
         text: A key, or ``group[name=value]`` with some of the parameters, with or without the family; or the beginning
             of a key.
-        keys: The keys that there are.
+        keys: The keys that there are; read once, and only those that match are kept.
 
     Raises:
         JitltoError: If several match.
@@ -42,19 +42,21 @@ def describe_nearest(text: str, keys: Collection[FragmentKey], command: str) -> 
     return f"{near} `{command}` lists the keys".lstrip()
 
 
-def _match(text: str, keys: Collection[FragmentKey]) -> list[FragmentKey]:
-    exact = [key for key in keys if key.text == text]
+def _match(text: str, keys: Iterable[FragmentKey]) -> list[FragmentKey]:
+    if not text:
+        return []
     parts = _PARTS.fullmatch(text)
-    if exact or not text:
-        return exact
-    begin = [key for key in sorted(keys) if key.text.startswith(text)]
-    if parts is None:
-        return begin
-    given = {tuple(unquote(word) for word in part.split("=", 1)) for part in (parts["parameters"] or "").split(",")}
-    given.discard(("",))
-    named = [
-        key
-        for key in sorted(keys)
-        if key.group == parts["group"] and parts["family"] in (None, key.family) and given <= {*key.parameters}
-    ]
-    return named or begin
+    given: set[tuple[str, ...]] = set()
+    if parts is not None:
+        given = {tuple(unquote(word) for word in part.split("=", 1)) for part in (parts["parameters"] or "").split(",")}
+        given.discard(("",))
+    begin, named = [], []
+    for key in keys:
+        if key.text == text:
+            return [key]
+        if key.text.startswith(text):
+            begin.append(key)
+        in_group = parts and key.group == parts["group"] and parts["family"] in (None, key.family)
+        if in_group and given <= {*key.parameters}:
+            named.append(key)
+    return sorted(named or begin)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from contextlib import contextmanager
+from functools import cached_property, partial
 from pathlib import Path
 
 from jitlto.model.family_record import FamilyRecord, PartRecord
@@ -14,6 +15,7 @@ from jitlto.model.text import check_type
 from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.database import _index_rows as index_rows
 from jitlto.storage.database import _serialization as serialization
+from jitlto.storage.database._disk_sort import sort_on_disk
 from jitlto.storage.database._family_index import FamilyIndex
 from jitlto.storage.database._hash_tree import sha256
 from jitlto.storage.database._sqlite_reader import SqliteReader
@@ -98,6 +100,25 @@ class FragmentDatabase:
             several.sort(key=lambda fragment: fragment.key)
         return found
 
+    def iterate(self, family: str | None = None) -> Iterator[Fragment]:
+        """Yield the same, one after the other, and keep none. All are read and checked before the first."""
+        if "_fragments" in self.__dict__:
+            yield from self.fragments(family)
+            return
+        rows = self._rows.read_kind("fragment")
+        read = ((self._rows.decode_fragment(key, record).key, record) for key, record in rows)
+        chosen = ((key, record) for key, record in read if family in (None, key.family))
+        with self._sorting():
+            for record in sort_on_disk(chosen):
+                yield serialization.decode_fragment(record)
+
+    def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
+        """Yield the keys of all fragments, or of those of one family, in no particular order."""
+        for text, _ in self._rows.read_kind("fragment"):
+            key = self._rows.decode(partial(FragmentKey.parse, text))
+            if family in (None, key.family):
+                yield key
+
     def _read_fragments(self) -> Iterator[Fragment]:
         return (self._rows.decode_fragment(key, record) for key, record in self._rows.read_kind("fragment"))
 
@@ -158,11 +179,8 @@ class FragmentDatabase:
         if isinstance(verdict, bytes) and verdict != b"ok":
             raise self._reader.damaged(verdict.decode("utf-8", "replace"))
         _ = self.part, self.gaps
-        try:
+        with self._sorting():
             images = self._verify_rows()
-        except sqlite3.Error as error:  # of sorting the rows, not of reading them
-            what, hint = f"cannot be checked: {error}", "set SQLITE_TMPDIR to a directory that you may write to"
-            raise self._reader.error(what, hint, code="database-unreadable") from error
         stored = {row[0].decode("ascii", "replace") for row in self._reader.scan("blob", "sha256")}
         for image in images.values():
             if len(self.read(image)) != image.size:
@@ -170,6 +188,14 @@ class FragmentDatabase:
         if unknown := stored - images.keys():
             raise self._reader.damaged(f"image {min(unknown)} belongs to no fragment")
         return len(images)
+
+    @contextmanager
+    def _sorting(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:  # of sorting rows, not of reading them
+            what, hint = f"cannot be sorted: {error}", "set SQLITE_TMPDIR to a directory that you may write to"
+            raise self._reader.error(what, hint, code="database-unreadable") from error
 
     def _verify_rows(self) -> dict[str, Image]:
         """Make the index rows again, sort all rows and compare them; return the fragments' images by hash."""
