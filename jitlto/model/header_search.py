@@ -96,8 +96,7 @@ class HeaderSearch:
 
     def find(self, name: str) -> bytes | None:
         """Return the content of the header ``name``, None if no root has it."""
-        place = self._places.named(name)
-        return None if place is None else self._places.read(place)
+        return None if (place := self._places.named(name)) is None else self._places.read(place)
 
     def path(self, name: str) -> Path | None:
         """Return the path of the header ``name``, None if no root has it."""
