@@ -59,8 +59,12 @@ def require_readable(fragments: Sequence[Fragment], mode: str, where: str) -> No
     if not unreadable:
         return
     what = "LTO-IR" if kind is ImageKind.LTOIR else "PTX"
-    made = max(image.version for f in unreadable for image in f.images)
-    some = any(image.kind is kind for f in unreadable for image in f.images)
+    images = [image for f in unreadable for image in f.images]
+    if not images:  # no build makes such fragments
+        what, hint = f"cannot be linked: fragments without images, such as {unreadable[0].key}", "build it again"
+        raise VersionError(what, code="link-version-unreadable", where=where, hint=hint)
+    made = max(image.version for image in images)
+    some = any(image.kind is kind for image in images)
     count = "its" if len(unreadable) == len(fragments) else f"{len(unreadable)} of its {len(fragments)}"
     state = f"hold {what} made by CUDA {made}" if some else f"hold no {what}"
     remedy = f"install an nvJitLink of CUDA {made.major}, {made} or newer ({toolchain_hint(made, linker)})"

@@ -427,6 +427,8 @@ def test_a_database_that_nvjitlink_cannot_read_is_refused_in_one_message(mini: K
     older = image(ImageKind.LTOIR, Version(11, 8))
     with raises(VersionError, "link-version-unreadable", "CUDA 11.8", hint=f"CUDA {nvjitlink.version().major}, "):
         require_readable(made(older), "lto", "x.fragdb")
+    with raises(VersionError, "link-version-unreadable", "without images", "f/k[]"):
+        require_readable(made(), "lto", "x.fragdb")
 
 
 @st.composite
