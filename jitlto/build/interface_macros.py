@@ -31,11 +31,13 @@ class InterfaceMacros:
     """Finds them, once for all sources with equal directives."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[CompileConfig, bytes, tuple[str, ...]], frozenset[str]] = {}
+        self._found: dict[tuple[CompileConfig, bytes, tuple[str, ...]], frozenset[tuple[str, str]]] = {}
         self._closures: dict[tuple[CompileConfig, str], Mapping[str, bytes]] = {}
 
-    def find(self, rendered: RenderedSource, config: CompileConfig, included: Iterable[str]) -> frozenset[str]:
-        """Return a line for each macro of which an interface has the name and that is defined before it.
+    def find(
+        self, rendered: RenderedSource, config: CompileConfig, included: Iterable[str]
+    ) -> frozenset[tuple[str, str]]:
+        """Return an interface and a line for each macro of which it has the name and that is defined before it.
 
         What the options of the whole family define is left out. What the
         architecture, the standard and the compiler define are macros too.
@@ -50,7 +52,7 @@ class InterfaceMacros:
         if key not in self._found:
             headers = [header for header in map(os.path.normpath, config.interfaces) if header in set(included)]
             self._found[key] = frozenset(
-                line for header in headers for line in self._lines(text, config, options, header)
+                (header, line) for header in headers for line in self._lines(text, config, options, header)
             )
         return self._found[key]
 
@@ -68,13 +70,13 @@ class InterfaceMacros:
             words = set(_WORD.findall(plain))
             # The interface may define the same itself.
             definitions -= {each for other in own.values() for each in _definitions(other)}
-            yield from (f"{header}\n{line}" for name, line in definitions if name in words)
+            yield from (line for name, line in definitions if name in words)
             if _ARCHITECTURE.search(plain):
-                yield f"{header}\n{architecture_line(config.architectures)}"
+                yield architecture_line(config.architectures)
             if _STANDARD.search(plain):
-                yield from (f"{header}\n{option}" for option in config.options if option.startswith("--std="))
+                yield from (option for option in config.options if option.startswith("--std="))
             if _COMPILER.search(plain):
-                yield f'{header}\ntoolchain = "{config.toolchain.name}"'
+                yield f'toolchain = "{config.toolchain.name}"'
 
     def _before(self, text: bytes, config: CompileConfig, header: str) -> tuple[Mapping[str, bytes], bytes]:
         """Return the family's headers that a source can read before an interface, and its own text until there."""
@@ -99,10 +101,10 @@ def architecture_line(architectures: Iterable[Architecture]) -> str:
     return f"archs = {[str(each) for each in architectures]}".replace("'", '"')
 
 
-def lines_of(header: str, found: Iterable[str]) -> frozenset[str]:
+def lines_of(header: str, found: Iterable[tuple[str, str]]) -> frozenset[str]:
     """Return the lines of :meth:`InterfaceMacros.find` that concern one interface."""
-    start = f"{os.path.normpath(header)}\n"
-    return frozenset(line.removeprefix(start) for line in found if line.startswith(start))
+    name = os.path.normpath(header)
+    return frozenset(line for interface, line in found if interface == name)
 
 
 def _definitions(text: bytes) -> Iterator[tuple[str, str]]:

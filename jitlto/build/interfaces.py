@@ -11,7 +11,7 @@ from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.interface_macros import architecture_line, lines_of
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError, CompileError
-from jitlto.model.family_record import FamilyRecord
+from jitlto.model.family_record import FamilyRecord, Includes
 from jitlto.model.fragment import Fragment, FragmentKey, Role, Symbol
 from jitlto.model.mangling import base_name, demangle
 from jitlto.model.resolve import agrees
@@ -37,14 +37,13 @@ _DECLARED = re.compile(r"(?!__\w+__\b)\b([A-Za-z_]\w*)\s*[(\[;=]")
 
 
 def check_interfaces(
-    family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, frozenset[str]]
+    family: FamilyRecord, fragments: Sequence[Fragment], includes: Mapping[FragmentKey, Includes]
 ) -> None:
     """Check that types are the same on both sides of every interface, which names and layouts alone do not show.
 
     Args:
-        includes: The headers that the source of each fragment includes, in no ``#if``, and the macros before them
-            (:class:`~jitlto.build.interface_macros.InterfaceMacros`). The requirements of others are
-            not checked: they are of complete databases, and were checked when these were built.
+        includes: What the source of each fragment includes. The requirements of others are not checked: they are of
+            complete databases, and were checked when these were built.
 
     Raises:
         BuildError: A fragment requires a symbol of a group that has no interface or of an interface that it does not
@@ -66,7 +65,7 @@ def check_interfaces(
 
 
 def _check_included(
-    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, included: frozenset[str]
+    family: FamilyRecord, fragment: Fragment, symbol: Symbol, provider: Fragment, included: Includes
 ) -> None:
     group = family.group(provider.key.group)
     if group is None or group.interface == "":  # declared as meant to have none
@@ -80,7 +79,7 @@ def _check_included(
             f'interface = "{group.name}.cuh"; or write interface = false, and only its layout is compared',
         )
     header = os.path.normpath(group.interface)
-    if header not in included:
+    if header not in included.headers:
         what += f" but does not include its interface {header}"
         hint = f'#include "{header}", in no #if, instead of declaring it again, so that its types are checked'
         raise BuildError(what, code="build-interface-not-included", hint=hint)
@@ -90,23 +89,22 @@ def _check_macros(
     family: FamilyRecord,
     fragments: Sequence[Fragment],
     providers: Mapping[str, Sequence[Fragment]],
-    includes: Mapping[FragmentKey, frozenset[str]],
+    includes: Mapping[FragmentKey, Includes],
 ) -> None:
     """Check that macros on which an interface depends are the same on both of its sides, callers' code included."""
-    depending = [key for key, found in includes.items() if any("\n" in line for line in found)]
-    if not depending:
+    if not any(found.macros for found in includes.values()):
         return
     groups = {group.name: group for group in family.groups if group.interface}
     supplied = _supplied(family)
     for fragment in fragments:
-        mine = includes.get(fragment.key, frozenset())
+        mine = includes.get(fragment.key, Includes()).macros
         for symbol in fragment.requires if fragment.key in includes else ():
             for provider in providers[symbol.name]:
                 group = groups.get(provider.key.group)
                 if group is None or provider.key not in includes or not _may_meet(fragment, provider):
                     continue
                 header = group.interface or ""
-                if differing := lines_of(header, mine) ^ lines_of(header, includes[provider.key]):
+                if differing := lines_of(header, mine) ^ lines_of(header, includes[provider.key].macros):
                     line = min(differing)
                     what = f"only one of {fragment.key} and {provider.key} has `{line}`, on which {header} depends"
                     raise _macro_error(what, header)

@@ -13,7 +13,7 @@ from jitlto.build import validate
 from jitlto.build.interfaces import check_interfaces
 from jitlto.errors import BuildError
 from jitlto.model.compatibility import mixed_compilers
-from jitlto.model.family_record import FamilyRecord, PartRecord
+from jitlto.model.family_record import FamilyRecord, Includes, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind
 from jitlto.model.text import describe_differences, pluralize
 from jitlto.storage.database import FragmentDatabase, writer
@@ -88,7 +88,7 @@ class _Family:
     path: Path
     fragments: Mapping[FragmentKey, tuple[Fragment, FragmentDatabase]]
     gaps: tuple[FragmentKey, ...]  # declared fragments that no database holds
-    includes: Mapping[FragmentKey, frozenset[str]] | None  # of parts, whose checks are done by the merge
+    includes: Mapping[FragmentKey, Includes] | None  # of parts, whose checks are done by the merge
 
 
 class _Images(Mapping[str, bytes]):
@@ -204,9 +204,9 @@ class _Merger:
                 if known != fragment:
                     self._conflict(f"{fragment.key} differs between {holder.path} and {source.path}", holder.path)
         gaps = self._find_gaps(fragments)
-        includes: dict[FragmentKey, frozenset[str]] = dict.fromkeys(fragments, frozenset())
+        includes = dict.fromkeys(fragments, Includes())
         for source, part in self._parts:
-            includes |= {key: frozenset(names) for key, names in part.includes if fragments[key][1] is source}
+            includes |= {key: each for key, each in part.includes if fragments[key][1] is source}
         # Every part has the advice on all matrices.
         self.advice += dict.fromkeys(text for _, part in self._parts for text in part.advice)
         first, _ = self._parts[0]

@@ -28,7 +28,7 @@ from jitlto.build.rendered_families import RenderedFamilies
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
-from jitlto.model.family_record import PartRecord
+from jitlto.model.family_record import Includes, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey
 from jitlto.model.text import check_type
 from jitlto.storage.database import writer
@@ -112,7 +112,7 @@ def build(
     for position in sorted(outcome.sources):
         request = requests[position]
         included = request.config.surely_included(request.rendered.source)
-        made.includes[request.key] = included | macros.find(request.rendered, request.config, included)
+        made.includes[request.key] = Includes(included, macros.find(request.rendered, request.config, included))
     advice, part = _validate(sources, made, shard)
     observer.phase("write")
     fragments = tuple(sorted(made.fragments, key=lambda fragment: fragment.key))
@@ -158,11 +158,11 @@ def _compile(
 
 @dataclass
 class _Assembled:
-    """The fragments of a build, their images by SHA-256, the family's headers that each includes, and advice."""
+    """The fragments of a build, their images by SHA-256, what each includes, and advice."""
 
     fragments: list[Fragment] = field(default_factory=list)
     blobs: dict[str, bytes] = field(default_factory=dict)
-    includes: dict[FragmentKey, frozenset[str]] = field(default_factory=dict)
+    includes: dict[FragmentKey, Includes] = field(default_factory=dict)
     advice: dict[str, str] = field(default_factory=dict)  # by group
 
     def add(self, rendered: RenderedSource, compiled: CompiledSource) -> None:

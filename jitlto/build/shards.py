@@ -13,7 +13,7 @@ from typing import TypeVar
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
-from jitlto.model.family_record import FamilyRecord, PartRecord
+from jitlto.model.family_record import FamilyRecord, Includes, PartRecord
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.text import check_type
 
@@ -127,7 +127,7 @@ def make_part_record(
     shard: Shard,
     contents: Mapping[FragmentKey, str],
     families: Iterable[FamilyRecord],
-    includes: Mapping[FragmentKey, frozenset[str]],
+    includes: Mapping[FragmentKey, Includes],
     toolchains: Mapping[str, str],
     advice: Sequence[str],
 ) -> PartRecord:
@@ -136,16 +136,12 @@ def make_part_record(
     Args:
         contents: The :func:`digest_source` of every fragment of the whole build.
         families: All families of the whole build.
-        includes: The headers that the source of each fragment of this shard includes, in no ``#if``, and the macros
-            before interfaces among them.
+        includes: What the source of each fragment of this shard includes.
         toolchains: The identity of each family's compiler.
         advice: Warnings about the matrices.
     """
     interfaces = {family.name: set(map(os.path.normpath, family.interfaces)) for family in families}
-    reached = (
-        (key, tuple(sorted(name for name in names if name.partition("\n")[0] in interfaces[key.family])))
-        for key, names in includes.items()
-    )
+    reached = {key: each.headers & interfaces[key.family] for key, each in includes.items()}
     lines = sorted(f"{key} {digest}" for key, digest in contents.items())
     return PartRecord(
         shard.number,
@@ -153,6 +149,6 @@ def make_part_record(
         hashlib.sha256("\n".join(lines).encode()).hexdigest(),
         tuple(sorted(contents)),
         tuple(sorted(toolchains.items())),
-        tuple(sorted((key, names) for key, names in reached if names)),
+        tuple((key, Includes(reached[key], includes[key].macros)) for key in sorted(reached) if reached[key]),
         tuple(advice),
     )

@@ -116,6 +116,19 @@ class FamilyRecord(Struct, frozen=True, omit_defaults=True):
         return sorted(own, key=lambda fragment: fragment.key)
 
 
+class Includes(Struct, frozen=True):
+    """What the source of a fragment includes, as far as interfaces depend on it.
+
+    Args:
+        headers: The headers that it includes in no ``#if``, by normalised name.
+        macros: An interface among them and a line, such as ``#define WIDE 1``, for each macro that is defined before it
+            and on which it depends.
+    """
+
+    headers: frozenset[str] = frozenset()
+    macros: frozenset[tuple[str, str]] = frozenset()
+
+
 class PartRecord(Struct, frozen=True):
     """Record of a part of a sharded build, for merging.
 
@@ -124,8 +137,7 @@ class PartRecord(Struct, frozen=True):
         whole: SHA-256 of the content of the whole build, the same in all parts that belong together.
         keys: Every fragment of the whole build, sorted.
         toolchains: Each family's name and the identity of its compiler; sorted.
-        includes: The family's interface headers that each fragment's source includes in no ``#if``, by normalised name,
-            and in a line behind a name each macro before it on which it depends; sorted, without the fragments that
+        includes: What each fragment's source includes of the family's interfaces; sorted, without the fragments that
             include none.
         advice: The build's advice on the families' matrices.
     """
@@ -135,7 +147,7 @@ class PartRecord(Struct, frozen=True):
     whole: str
     keys: tuple[FragmentKey, ...]
     toolchains: tuple[tuple[str, str], ...]
-    includes: tuple[tuple[FragmentKey, tuple[str, ...]], ...]
+    includes: tuple[tuple[FragmentKey, Includes], ...]
     advice: tuple[str, ...]
 
     def __str__(self) -> str:

@@ -20,6 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from jitlto.build.shards import Shard, make_part_record
+from jitlto.model.family_record import Includes
 from jitlto.storage.database import writer
 from tests.benchmarks.database_scale import make_family
 from tests.benchmarks.machine import command_line, describe
@@ -75,7 +76,10 @@ def write_parts(place: Path, count: int, size: int) -> list[Path]:
     paths: list[Path] = []
     for number in range(1, count + 1):
         own = fragments[number - 1 :: count]
-        includes = tuple((fragment.key, ("op.cuh",)) for fragment in sorted(own, key=lambda fragment: fragment.key))
+        includes = tuple(
+            (fragment.key, Includes(frozenset({"op.cuh"})))
+            for fragment in sorted(own, key=lambda fragment: fragment.key)
+        )
         part = replace(first, number=number, includes=includes)
         paths.append(place / f"part-{number}.fragdb")
         held = {image.sha256: images[image.sha256] for fragment in own for image in fragment.images}

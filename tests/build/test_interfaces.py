@@ -12,7 +12,7 @@ from jitlto.build.merge import merge_databases
 from jitlto.build.pipeline import build
 from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, CompileError, FamilyError
-from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes
 from jitlto.model.fragment import Fragment, FragmentKey, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
@@ -294,7 +294,7 @@ def check(*fragments: Fragment, supplied: str = "") -> None:
     if supplied:
         groups.append(GroupRecord("user", Role.DEVICE, (), "user.h", True))
     record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), tuple(groups), headers)
-    check_interfaces(record, fragments, {one.key: frozenset({"op.h"}) for one in fragments})
+    check_interfaces(record, fragments, {one.key: Includes(frozenset({"op.h"})) for one in fragments})
 
 
 # op(float), op(double), op(float&), n::op(float)
@@ -400,10 +400,10 @@ def test_macros_before_an_interface_are_compared_where_both_sides_meet(
     kernel: str, provider: str, values: dict[str, str], is_refused: bool
 ) -> None:
     fragments = fragment("kern", requires=OP_F, t="one"), fragment("op", provides=OP_F, **values)
-    lines = [frozenset({"op.h", f"op.h\n{line}"}) if line else frozenset({"op.h"}) for line in (kernel, provider)]
+    macros = [frozenset({("op.h", line)} if line else ()) for line in (kernel, provider)]
     groups = GroupRecord("kern", Role.ENTRYPOINT, (), None, False), GroupRecord("op", Role.DEVICE, (), "op.h", False)
     record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
-    includes = dict(zip((each.key for each in fragments), lines, strict=True))
+    includes = {each.key: Includes(frozenset({"op.h"}), own) for each, own in zip(fragments, macros, strict=True)}
     if not is_refused:
         check_interfaces(record, fragments, includes)
         return

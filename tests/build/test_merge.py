@@ -24,7 +24,7 @@ from jitlto.build.shards import Shard, make_part_record
 from jitlto.build.templates import render_family
 from jitlto.cli import cli
 from jitlto.errors import BuildError, DatabaseError
-from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Role, Symbol, SymbolKind
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.options import LinkOptions
@@ -44,7 +44,7 @@ class Whole:
     fragments: tuple[Fragment, ...]
     blobs: dict[str, bytes]
     contents: dict[FragmentKey, str]
-    includes: dict[FragmentKey, frozenset[str]]
+    includes: dict[FragmentKey, Includes]
 
     def part(self, path: Path, shard: str, keys: Iterable[FragmentKey], **changes: Any) -> Path:
         """Write the part that holds ``keys``, with ``changes`` to its record."""
@@ -69,7 +69,7 @@ class Whole:
         ]
 
 
-def whole(path: Path, includes: dict[FragmentKey, frozenset[str]], contents: dict[FragmentKey, str]) -> Whole:
+def whole(path: Path, includes: dict[FragmentKey, Includes], contents: dict[FragmentKey, str]) -> Whole:
     with FragmentDatabase(path) as opened:
         fragments = tuple(opened.fragments())
         blobs = {image.sha256: opened.read(image) for fragment in fragments for image in fragment.images}
@@ -129,7 +129,7 @@ def mini(mini_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     path = Path(shutil.copy(mini_path, directory))
     own = HeaderSearch(loaded.include)
     rendered = list(render_family(loaded))
-    includes = {source.key: own.reachable(source.source.encode()) for source in rendered}
+    includes = {source.key: Includes(frozenset(own.reachable(source.source.encode()))) for source in rendered}
     return whole(path, includes, RenderedFamilies([loaded]).source_digests())
 
 
@@ -168,7 +168,10 @@ def by_hand(
         for n in "abcd"
     ]
     writer.write(path, [record], [kernel, *ops], blobs)
-    includes = {kernel.key: frozenset({include})} | {op.key: frozenset({"op.cuh"}) for op in ops}
+    includes = {
+        key: Includes(frozenset({include if key == kernel.key else "op.cuh"}))
+        for key in (kernel.key, *(op.key for op in ops))
+    }
     return whole(path, includes, {key: f"source of {key}" for key in includes})
 
 
@@ -410,7 +413,7 @@ def test_a_part_record_is_small(mini: Whole, tmp_path: Path) -> None:
     path = mini.part(tmp_path / "part", "1/1", [fragment.key for fragment in mini.fragments])
     with FragmentDatabase(path) as opened:
         assert isinstance(opened.part, PartRecord)
-        assert {names for _, names in opened.part.includes} == {("op.cuh",)}
+        assert {each for _, each in opened.part.includes} == {Includes(frozenset({"op.cuh"}))}
 
 
 def test_gaps_of_a_merge_are_recorded_until_they_are_filled(hand: Whole, tmp_path: Path) -> None:

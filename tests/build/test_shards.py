@@ -22,7 +22,7 @@ from jitlto.build.shards import (
     select_fragments,
 )
 from jitlto.errors import BuildError
-from jitlto.model.family_record import FamilyRecord, GroupRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.options import LinkOptions
 from jitlto.model.versions import Architecture
@@ -165,10 +165,14 @@ def test_a_part_record_keeps_only_the_interfaces_that_are_reached() -> None:
     )
     record = FamilyRecord("f", (), LinkOptions(), (Architecture(75),), groups, ())
     a, b, c = (FragmentKey.make("f", "op", {"n": n}) for n in "abc")
-    includes = {b: frozenset({"op.cuh", "cuda_fp16.h", "u.cuh"}), a: frozenset({"cuda_fp16.h"})}
+    macros = frozenset({("op.cuh", "#define WIDE")})
+    includes = {
+        b: Includes(frozenset({"op.cuh", "cuda_fp16.h", "u.cuh"}), macros),
+        a: Includes(frozenset({"cuda_fp16.h"})),
+    }
     part = make_part_record(Shard(2, 3), {c: "3", a: "1", b: "2"}, [record], includes, {"f": "nvrtc 12.9"}, ["advice"])
     assert part.keys == (a, b, c)
-    assert part.includes == ((b, ("op.cuh", "u.cuh")),)
+    assert part.includes == ((b, Includes(frozenset({"op.cuh", "u.cuh"}), macros)),)
     assert (str(part), part.toolchains, part.advice) == ("part 2 of 3", (("f", "nvrtc 12.9"),), ("advice",))
     other = make_part_record(Shard(1, 3), {a: "1", b: "2", c: "3"}, [record], {}, {"f": "nvrtc 12.9"}, ())
     assert other.whole == part.whole

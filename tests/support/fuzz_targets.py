@@ -341,7 +341,7 @@ def _record_seeds(ground: Ground) -> list[bytes]:
     keys = [row[1] for row in rows(ground.databases[0]) if row[0] == "fragment"]
     part = {
         "number": 1, "count": 2, "whole": "0" * 64, "keys": keys, "toolchains": {"mini": "nvrtc 1"},
-        "includes": {keys[0]: ["op.cuh"]}, "advice": ["x"],
+        "includes": {keys[0]: ["op.cuh"]}, "macros": {keys[0]: [["op.cuh", "#define WIDE"]]}, "advice": ["x"],
     }  # fmt: skip
     content = rows(ground.databases[0])
     return [json.dumps({"rows": content}).encode(), json.dumps({"rows": content, "part": part}).encode()]

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from jitlto.model.deprecation import DeprecatedValue
-from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.model.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
 from jitlto.model.types import Parameter
@@ -102,8 +102,9 @@ class _Part(Struct):
     whole: str
     keys: msgspec.Raw
     toolchains: dict[str, str]
-    includes: dict[str, tuple[str, ...]]
+    includes: dict[str, frozenset[str]]
     advice: tuple[str, ...]
+    macros: dict[str, frozenset[tuple[str, str]]] = {}
 
 
 class _Gaps(Struct):
@@ -256,7 +257,8 @@ def encode_part(part: PartRecord) -> bytes:
             "whole": part.whole,
             "keys": list(map(str, part.keys)),
             "toolchains": dict(part.toolchains),
-            "includes": {str(key): headers for key, headers in part.includes},
+            "includes": {str(key): sorted(each.headers) for key, each in part.includes},
+            "macros": {str(key): sorted(each.macros) for key, each in part.includes if each.macros},
             "advice": part.advice,
         }
     )
@@ -275,7 +277,10 @@ def decode_part(record: bytes) -> PartRecord:
         r.whole,
         _decode_keys(bytes(r.keys)),
         tuple(sorted(r.toolchains.items())),
-        tuple(sorted((FragmentKey.parse(key), headers) for key, headers in r.includes.items())),
+        tuple(
+            (parsed, Includes(r.includes[key], r.macros.get(key, frozenset())))
+            for parsed, key in sorted((FragmentKey.parse(key), key) for key in r.includes)
+        ),
         r.advice,
     )
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from jitlto.model.family_record import PartRecord
+from jitlto.model.family_record import Includes, PartRecord
 from jitlto.model.fragment import FragmentKey
 from jitlto.storage.database import _serialization as serialization
 
@@ -32,7 +32,8 @@ def test_a_value_has_the_text_that_the_standard_library_gives_it(value: object) 
 
 def test_parts_of_one_build_hold_its_keys_once_in_memory() -> None:
     keys = tuple(FragmentKey("f", "g", (("n", str(number)),)) for number in range(3))
-    first = PartRecord(1, 2, "0" * 64, keys, (), ((keys[0], ("op.cuh",)),), ())
+    includes = Includes(frozenset({"op.cuh", "a.cuh"}), frozenset({("op.cuh", "#define WIDE")}))
+    first = PartRecord(1, 2, "0" * 64, keys, (), ((keys[0], includes),), ())
     one, other = (serialization.decode_part(serialization.encode_part(replace(first, number=n))) for n in (1, 2))
     assert (one.keys, one.includes, other.number) == (keys, first.includes, 2)
     assert one.keys is other.keys
