@@ -50,6 +50,8 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
     parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "noop", "render"])
+    parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
+    parser.add_argument("--combinations", type=int, default=1300, help="to render")
     options = parser.parse_args()
     if options.nvcc is None:
         raise SystemExit("there is no nvcc: give --nvcc PATH")
@@ -83,9 +85,9 @@ def main() -> None:
             declarations = {"light": declaration.find_family("search"), "heavy": HEAVY / "family.toml"}
             result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
         if options.only in (None, "noop"):
-            result["no_op"] = _no_op(place, options.rounds)
+            result["no_op"] = _no_op(place, options.rounds, options.fragments)
         if options.only in (None, "render"):
-            result["render"] = _render(place, options.rounds)
+            result["render"] = _render(place, options.rounds, options.combinations)
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 
@@ -246,9 +248,9 @@ def _floor(path: Path, place: Path) -> dict[str, object]:
     return figures
 
 
-def _no_op(place: Path, rounds: int) -> dict[str, object]:
-    """Building 341 fragments again when nothing has changed: the whole command."""
-    path = write_family(place / "many", _family_of_341())
+def _no_op(place: Path, rounds: int, fragments: int) -> dict[str, object]:
+    """Building so many fragments again when nothing has changed: the whole command."""
+    path = write_family(place / "many", _many_fragments(fragments))
     command = [sys.executable, "-m", "jitlto", "build", str(path), "-o", str(place / "many.fragdb"), "--json"]
     command += ["--cache-dir", str(place / "cache"), "--quiet"]
     first = json.loads(subprocess.run(command, check=True, capture_output=True, cwd=ROOT).stdout)
@@ -273,9 +275,9 @@ def _no_op(place: Path, rounds: int) -> dict[str, object]:
     return figures
 
 
-def _family_of_341() -> dict[str, str]:
-    """As many fragments as an IVF-Flat search has, in groups of 320, 16, 3 and 2; small ones."""
-    groups = {"scan": 320, "metric": 16, "post": 3, "filter": 2}
+def _many_fragments(count: int) -> dict[str, str]:
+    """Small fragments in groups as those of an IVF-Flat search: of 341, 320, 16, 3 and 2."""
+    groups = {"scan": count - 21, "metric": 16, "post": 3, "filter": 2}
     files = {
         "calls.cuh": "#pragma once\n#include <cuda_fp16.h>\n"
         + "".join(f"template <int N> __device__ float {name}(float);\n" for name in ("metric", "post", "filter"))
@@ -299,13 +301,17 @@ def _family_of_341() -> dict[str, str]:
     return files | {"family.toml": "".join(toml)}
 
 
-def _render(place: Path, rounds: int) -> dict[str, object]:
-    """Expanding and rendering 50 groups of 26 combinations, in this process."""
+def _render(place: Path, rounds: int, combinations: int) -> dict[str, object]:
+    """Expanding and rendering so many combinations in 50 groups, in this process."""
+    shapes = combinations // (50 * 2)
     files = {}
     toml = ['[family]\nname = "wide"\n']
     for number in range(50):
         files[f"m{number}.json"] = json.dumps(
-            {"data_type": ["float", "double"], "_shape": [{"rows": str(n), "columns": str(n * 2)} for n in range(13)]}
+            {
+                "data_type": ["float", "double"],
+                "_shape": [{"rows": str(n), "columns": str(n * 2)} for n in range(shapes)],
+            }
         )
         files[f"t{number}.cu.jinja"] = (
             "template __global__ void kernel<{{data_type}}, {{rows}}, {{columns}}>(const {{data_type}}*);\n" * 8
