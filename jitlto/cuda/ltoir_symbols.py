@@ -37,6 +37,11 @@ def can_read(compiler: Version) -> bool:
         return False
 
 
+def can_read_all(compiler: Version) -> bool:
+    """Return whether :func:`can_read` and the installed nvJitLink tells what sources without kernels provide too."""
+    return can_read(compiler) and compiler >= _RELOCATABLE
+
+
 def read_modules(ltoir: Mapping[Architecture, bytes], compiler: Version) -> list[Module] | None:
     """Return the modules of LTO-IR: what it provides and requires, without code.
 

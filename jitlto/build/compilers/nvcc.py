@@ -16,13 +16,14 @@ import signal
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.header_tree import HeaderTrees, header_paths, include_directories
 from jitlto.build.compilers.line_markers import entered_files
 from jitlto.build.compilers.search_path import SEARCHED, SearchPath, host_directories
-from jitlto.cuda import diagnostics, nvfatbin, nvrtc, toolkit
+from jitlto.cuda import diagnostics, ltoir_symbols, nvfatbin, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.headers import Source
@@ -109,16 +110,21 @@ class Compiler:
         self._search = SearchPath(self._roots, host_directories(verbose))
         self._hashes: dict[str, str | None] = {}
 
-    def identify(self, images: Sequence[ImageKind]) -> str:  # noqa: ARG002 - it needs nothing else for any of them
-        """The identity."""
-        return self.identity
+    def identify(self, images: Sequence[ImageKind]) -> str:
+        """The identity; without PTX nvJitLink reads the symbols if it can."""
+        return f"{self.identity}\nwith nvJitLink" if self._reads_ltoir(images) else self.identity
+
+    def _reads_ltoir(self, images: Sequence[ImageKind]) -> bool:
+        return ImageKind.PTX not in images and ltoir_symbols.can_read_all(self.version)
 
     def header_roots(self) -> Sequence[Path]:
         """Empty, because nvcc finds the headers of the toolkit and the host itself."""
         return []
 
     def load(self) -> None:
-        """Nothing, because nvcc is a program of its own."""
+        """Load nvFatbin and nvJitLink."""
+        toolkit.bindings("nvfatbin")
+        self.identify(())
 
     def compile(self, job: CompileJob) -> CompiledSource:
         """Compile one job.
@@ -130,25 +136,38 @@ class Compiler:
         for option in job.options:
             if reason := _REFUSED.get(re.split(r"[=\s]", option, maxsplit=1)[0]):
                 raise CompileError(f"option {option!r} is not allowed: {reason}", code="compile-options")
-        architectures = sorted(job.architectures)
-        codes = ("lto_", "compute_") if ImageKind.LTOIR in job.images else ("compute_",)
         with temporary_directory("jitlto-nvcc-") as name:
-            work = Path(name)
-            log, reads = self._run_nvcc(work, job, architectures, codes)
-            modules = [
-                _kept(work / _KEPT, job.source, architectures, a, ".ptx").rstrip(b"\0").decode() for a in architectures
-            ]
-            code, stubs = (_read_first(work / _KEPT, f"*.cudafe1.{suffix}") for suffix in ("gpu", "stub.c"))
-            texts = [text.encode() for text in modules]
-            images = [(ImageKind.PTX, architectures[0], texts[0])] if ImageKind.PTX in job.images else []
-            if ImageKind.LTOIR in job.images:
-                for architecture in architectures:
-                    ltoir = _kept(work / _KEPT, job.source, architectures, architecture, ".ltoir")
-                    images.append((ImageKind.LTOIR, architecture, nvfatbin.wrap_ltoir(ltoir, architecture)))
-        module = nvrtc.merge_modules(architectures, [parse_ptx(text) for text in modules])
-        made = CompiledSource.from_module(self, module, images, reads, log)
+            made, code, stubs = self._compile(Path(name), job)
         found = read_front_end(code, stubs, {name: len(sizes) for name, sizes in made.kernels})
         return replace(made, parameters=tuple(sorted(found.items())))
+
+    def _compile(self, work: Path, job: CompileJob) -> tuple[CompiledSource, str, str]:
+        """Compile in a directory; return the result and what nvcc's front end has written, as far as it is needed."""
+        architectures = sorted(job.architectures)
+        reads_ltoir, makes_ltoir = self._reads_ltoir(job.images), ImageKind.LTOIR in job.images
+        codes = ("lto_",) * makes_ltoir + ("compute_",) * (not reads_ltoir)
+        log, reads = self._run_nvcc(work, job, architectures, codes)
+        kept = partial(_kept, work / _KEPT, job.source, architectures)
+        ltoir = {a: kept(a, ".ltoir") for a in architectures} if makes_ltoir else {}
+        modules = ltoir_symbols.read_modules(ltoir, self.version) if reads_ltoir else None
+        texts = [] if modules else self._texts(work, job, architectures, is_made=not reads_ltoir)
+        modules = modules or [parse_ptx(text.decode()) for text in texts]
+        images = [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in ltoir.items()]
+        if ImageKind.PTX in job.images:
+            images.append((ImageKind.PTX, architectures[0], texts[0]))
+        code, stubs = (_read_first(work / _KEPT, f"*.cudafe1.{suffix}") for suffix in ("gpu", "stub.c"))
+        module = nvrtc.merge_modules(architectures, modules)
+        return CompiledSource.from_module(self, module, images, reads, log), code, stubs
+
+    def _texts(
+        self, work: Path, job: CompileJob, architectures: Sequence[Architecture], *, is_made: bool
+    ) -> list[bytes]:
+        """The PTX for each architecture; nvcc runs again where it was not to make it."""
+        if is_made:
+            return [_kept(work / _KEPT, job.source, architectures, a, ".ptx").rstrip(b"\0") for a in architectures]
+        with temporary_directory("jitlto-nvcc-") as name:
+            self._run_nvcc(Path(name), job, architectures, ("compute_",))
+            return self._texts(Path(name), job, architectures, is_made=True)
 
     def compile_ltoir(self, job: CompileJob, architecture: Architecture) -> tuple[bytes, tuple[str, ...]]:
         """Compile one job to LTO-IR for another architecture."""

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -17,7 +17,7 @@ from jitlto.build.compilers import nvcc
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvcc import Compiler
 from jitlto.build.pipeline import build
-from jitlto.cuda import diagnostics, nvjitlink, nvrtc, toolkit
+from jitlto.cuda import diagnostics, ltoir_symbols, nvjitlink, nvrtc, toolkit
 from jitlto.errors import CompileError, ToolchainError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.header_search import HeaderSearch
@@ -124,6 +124,53 @@ def test_the_same_bytes_in_every_process_and_directory(compiler: Compiler, tmp_p
         )  # fmt: skip
         assert {path.name for path in root.iterdir()} == {"deep", "source.cu"}
     assert results[0] == results[1]
+
+
+ALONE = {
+    "a kernel": "__device__ float f(float);\n__global__ void k(float* x, int n) { x[n] = f(x[0]); }\n",
+    "a device function": "__device__ int g(double);\n__device__ float f(float x) { return g(x); }\n",
+    "two architectures": "__device__ __half g(__half x);\n__global__ void k(__half* x) { *x = g(*x); }\n",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ALONE)
+@pytest.mark.parametrize("told", [True, False], ids=["nvJitLink tells the symbols", "nvJitLink cannot tell"])
+def test_ltoir_alone_has_the_same_bytes_and_symbols_as_beside_ptx(
+    compiler: Compiler, kind: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told and not ltoir_symbols.can_read_all(compiler.version):
+        pytest.skip("nvJitLink is of another release than nvcc")
+    codes: list[tuple[str, ...]] = []
+    run = Compiler._run_nvcc
+
+    def recorded(self: Compiler, *arguments: Any) -> Any:
+        codes.append(arguments[3])
+        return run(self, *arguments)
+
+    monkeypatch.setattr(Compiler, "_run_nvcc", recorded)
+    if not told:
+        monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: True)
+        monkeypatch.setattr(ltoir_symbols, "read_modules", lambda *arguments: None)
+    architectures = (Architecture(75), Architecture(80)) if kind == "two architectures" else BASE
+    text = "#include <cuda_fp16.h>\n" + ALONE[kind]
+    both, alone = (
+        compile_text(compiler, text, architectures=architectures, images=images) for images in (BOTH, BOTH[:1])
+    )
+    assert codes == [("lto_", "compute_"), ("lto_",), *([] if told else [("compute_",)])]
+    assert alone.images == tuple(image for image in both.images if image[0] is ImageKind.LTOIR)
+    assert {s.name for s in alone.provides} >= {s.name for s in both.provides}
+    assert (alone.requires, alone.kernels, alone.parameters) == (both.requires, both.kernels, both.parameters)
+    assert (alone.target, alone.reads) == (both.target, both.reads)
+
+
+def test_what_symbols_are_read_with_is_part_of_the_identity(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: False)
+    without = compiler.identify(BOTH[:1])
+    monkeypatch.setattr(ltoir_symbols, "can_read_all", lambda version: True)
+    assert compiler.identify(BOTH[:1]) != without == compiler.identify(BOTH)
 
 
 @pytest.mark.slow
