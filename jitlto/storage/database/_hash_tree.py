@@ -83,10 +83,14 @@ class SortedRows:
 
     Args:
         rows: In any order.
+        in_memory: Never write to the disk.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
-        self._connection = sqlite3.connect("", isolation_level=None)  # a temporary file, once it exceeds SQLite's cache
+    def __init__(self, rows: Iterable[Row], *, in_memory: bool = False) -> None:
+        # Without a name: in a temporary file, once it exceeds SQLite's cache.
+        self._connection = sqlite3.connect(":memory:" if in_memory else "", isolation_level=None)
+        if in_memory:
+            self._connection.execute("PRAGMA temp_store=MEMORY")
         self._connection.executescript(
             "PRAGMA journal_mode=OFF; BEGIN; CREATE TABLE row(place INTEGER, kind TEXT, key TEXT, record BLOB)"
         )

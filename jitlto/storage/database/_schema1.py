@@ -66,7 +66,8 @@ class OldRows(StoredRows):
             raise self._reader.damaged("a family is stored under a different name")
         if any(key != fragment.key.text for key, fragment in fragments.items()):
             raise self._reader.damaged("a fragment is stored under the key of a different one")
-        rows = SortedRows(make_rows(families.values(), fragments.values()))
+        # In memory, where all of it is anyway: a program may run where there is no directory for temporary files.
+        rows = SortedRows(make_rows(families.values(), fragments.values()), in_memory=True)
         part, gaps = (sha256(self._kept[name]) if name in self._kept else None for name in ("part", "gaps"))
         self._buckets = list(rows.buckets())
         self.root = Root(SCHEMA, len(self._buckets), rows.count, "", tuple(sorted(families)), part, gaps)

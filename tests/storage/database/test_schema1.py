@@ -14,13 +14,16 @@ import pytest
 
 from jitlto.build.merge import merge_databases
 from jitlto.errors import DatabaseError
-from jitlto.model.family_record import PartRecord
+from jitlto.model.family_record import FamilyRecord, PartRecord
+from jitlto.model.fragment import Fragment, FragmentKey, Role
+from jitlto.model.options import LinkOptions
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import APPLICATION_ID, FragmentDatabase, writer
 from jitlto.storage.database import _serialization as serialization
 from jitlto.storage.database._schema1 import DDL
 from jitlto.storage.files import digest_of
 from tests.support.errors import raises
+from tests.support.process import output_of
 
 
 def write_old(source: Path, path: Path, change: Callable[[bytes], bytes] = bytes) -> str:
@@ -64,6 +67,23 @@ def test_it_holds_and_plans_the_same_under_its_own_digest(mini_path: Path, old: 
         plans = [KernelFamily("mini", each) for each in (new, opened)]
         expected, found = ([f.plan(arch="sm_90", **c).digest for c in f.configurations()] for f in plans)
         assert found == expected
+
+
+@pytest.mark.slow
+def test_a_large_one_is_planned_from_where_no_file_can_be_written(tmp_path: Path) -> None:
+    fragments = [
+        Fragment(FragmentKey.make("f", "k", {"a": str(n), "b": "x" * 2000}), Role.ENTRYPOINT, "kernel", (), (), (), ())
+        for n in range(1000)
+    ]
+    writer.write(tmp_path / "new", [FamilyRecord("f", (), LinkOptions(), (), (), ())], fragments, {})
+    write_old(tmp_path / "new", tmp_path / "old")
+    code = """
+import resource, sys
+from jitlto.storage.database import FragmentDatabase
+resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+print(len(FragmentDatabase(sys.argv[1]).index("f")[1].find_entries("k", {"a": "7"})))
+"""
+    assert output_of(code, tmp_path / "old") == "1\n"
 
 
 def test_merging_it_writes_what_a_build_writes_now(mini_path: Path, old: Path, tmp_path: Path) -> None:
