@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, JitltoError, LinkError
+from jitlto.model.frozen import Frozen
 from jitlto.model.text import check_type
 from jitlto.model.types import EXACT, cpp_name, is_exact, is_same_value
 from jitlto.runtime import session as sessions
@@ -91,6 +92,16 @@ def family(name: str, *, distribution: str | None = None, session: Session = ses
         return session.families.setdefault((name, distribution), made)  # type: ignore[no-any-return]  # the first thread's
     session.families[name, distribution] = made
     return made
+
+
+class _LauncherRequest(Frozen):
+    """What :meth:`KernelFamily.launcher` is called with, and the compute capability of the current device."""
+
+    entry: str | None
+    link_mode: str
+    link_options: Mapping[str, object]
+    configuration: Mapping[str, object]
+    capability: tuple[int, int]
 
 
 class KernelFamily:
@@ -296,37 +307,31 @@ class KernelFamily:
                 pass  # TypeError: an invalid value, which planning reports
         configuration = self._current(configuration)
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
-        capability = device.current().compute_capability
+        requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
         cache, key, launcher = self.session.lookup_cache, None, None
         if cache is not None:
-            key = self._request_key(entry, link_mode, link_options, configuration, capability)
+            key = self._request_key(requested)
             chosen = cache.find_chosen(key) if key else None
             if chosen is not None:
-                launcher = self._find(chosen, entry, link_mode, link_options, configuration)
+                launcher = self._find(chosen, requested)
         if launcher is None and not self.session.is_recording and has_packs(self._file.location):
-            chosen = self._packed(entry, link_mode, link_options, configuration, capability)
+            chosen = self._packed(requested)
             if chosen is not None:
-                launcher = self._find(chosen, entry, link_mode, link_options, configuration)
+                launcher = self._find(chosen, requested)
         if launcher is None:
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
             launcher = self._load_plan(plan)
             # A result made from PTX instead of LTO-IR is not cached, so that each process warns about it.
-            target, (major, minor) = plan.link_target, capability
+            target, (major, minor) = plan.link_target, requested.capability
             as_requested = target.link_mode == link_mode and target.jit_base is None
             if cache and key and as_requested and target.architecture.number == 10 * major + minor:
                 cache.store_chosen(key, plan.chosen)
         self._requests[request] = launcher
         return launcher
 
-    def _request_key(
-        self,
-        entry: str | None,
-        link_mode: str,
-        link_options: Mapping[str, object],
-        configuration: Mapping[str, object],
-        capability: tuple[int, int],
-    ) -> str | None:
+    def _request_key(self, requested: _LauncherRequest) -> str | None:
         """Return the key of a request in the lookup cache; None if a value cannot be part of a key."""
+        configuration = requested.configuration
         try:
             values = {n: value if type(value) is str else cpp_name(value) for n, value in configuration.items()}
         except TypeError:
@@ -337,20 +342,14 @@ class KernelFamily:
                 known = self.parameters.get(name, ())
                 if sum(is_same_value(values[name], other) for other in known) > 1:
                     return None
-        return request_key(self._file.contents.digest, self.name, entry, link_mode, link_options, values, capability)
+        how = requested.entry, requested.link_mode, requested.link_options
+        return request_key(self._file.contents.digest, self.name, *how, values, requested.capability)
 
-    def _packed(
-        self,
-        entry: str | None,
-        link_mode: str,
-        link_options: Mapping[str, object],
-        configuration: Mapping[str, object],
-        capability: tuple[int, int],
-    ) -> Chosen | None:
+    def _packed(self, requested: _LauncherRequest) -> Chosen | None:
         """Return the kernel that answers a request from the packs beside the database; None if none has the answer."""
         from jitlto.runtime.linking import packed_requests
 
-        known = self.parameters
+        known, configuration, entry = self.parameters, requested.configuration, requested.entry
         values = {n: value for n, value in configuration.items() if type(value) is str and value in known.get(n, ())}
         if len(values) < len(configuration):  # some have other spellings, or are wrong
             from jitlto.model.configuration import normalize_configuration
@@ -364,7 +363,8 @@ class KernelFamily:
             return None
         group = self.entrypoints[0] if entry is None and len(self.entrypoints) == 1 else entry
         digest, database = self._file.contents.digest, self._file.location
-        scope = packed_requests.Scope(digest, self.name, group, link_mode, link_options, capability, linker)
+        how = requested.link_mode, requested.link_options, requested.capability
+        scope = packed_requests.Scope(digest, self.name, group, *how, linker)
         return packed_requests.find_chosen(database, scope, values)
 
     def dispatcher(
@@ -402,14 +402,7 @@ class KernelFamily:
             launcher = self._load_once(plan.chosen, plan.link, lambda _: plan)
         return launcher
 
-    def _find(
-        self,
-        chosen: Chosen,
-        entry: str | None,
-        link_mode: str,
-        link_options: Mapping[str, object],
-        configuration: Mapping[str, object],
-    ) -> Launcher | None:
+    def _find(self, chosen: Chosen, requested: _LauncherRequest) -> Launcher | None:
         """Return the launcher of a kernel that was linked before; None if no cache has it any more."""
         name, file, session = self.name, self._file, self.session
 
@@ -421,8 +414,10 @@ class KernelFamily:
 
         def plan(linked: LinkedKernel) -> Plan:
             # A new family, because a launcher that refers to its own family would be a reference cycle.
-            planner = KernelFamily(name, file, session).planner(entry, **configuration)
-            return planner.plan(arch=linked.architecture, link_mode=link_mode, link_options=link_options)
+            planner = KernelFamily(name, file, session).planner(requested.entry, **requested.configuration)
+            return planner.plan(
+                arch=linked.architecture, link_mode=requested.link_mode, link_options=requested.link_options
+            )
 
         return self._load_once(chosen, find, plan)
 
