@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +32,19 @@ class MergeReport:
     advice: tuple[str, ...]  # warnings about code that is allowed but probably a mistake
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Keep the garbage collector from looking for cycles: fragments have none, and it takes a sixth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_collector_paused()
 def merge_databases(
     paths: Sequence[Path],
     output: Path,
@@ -60,6 +74,7 @@ def merge_databases(
     with ExitStack() as stack:
         opened = [stack.enter_context(FragmentDatabase(path)) for path in paths]
         for one in opened:
+            one.fragments()  # all are needed; verifying does not read them again
             one.verify()
         merger = _Merger(opened[::-1] if prefer == "last" else opened, allow_gaps, allow_mixed, prefer is not None)
         families = merger.merge()

@@ -100,9 +100,13 @@ class FragmentDatabase:
             several.sort(key=lambda fragment: fragment.key)
         return found
 
+    @property
+    def _has_read_all(self) -> bool:
+        return "_fragments" in self.__dict__
+
     def iterate(self, family: str | None = None) -> Iterator[Fragment]:
         """Yield the same, one after the other, and keep none. All are read and checked before the first."""
-        if "_fragments" in self.__dict__:
+        if self._has_read_all:
             yield from self.fragments(family)
             return
         rows = self._rows.read_kind("fragment")
@@ -202,20 +206,18 @@ class FragmentDatabase:
         images: dict[str, Image] = {}
 
         def make_rows() -> Iterator[hash_tree.Row]:
-            for name, record in self._rows.read_kind("family"):
-                if name not in self.families:
-                    raise self._reader.damaged(f"family {name} is not listed")
-                self.families[name].with_used(self.families)
-                yield "family", name, record
+            for name, family in self.families.items():
+                family.with_used(self.families)
+                yield "family", name, self._rows.require("family", name, bytes)
             index = index_rows.IndexRows()
+            known = {fragment.key.text: fragment for fragment in self.fragments()} if self._has_read_all else {}
             for key, record in self._rows.read_kind("fragment"):
-                fragment = self._rows.decode_fragment(key, record)
+                fragment = known.get(key) or self._rows.decode_fragment(key, record)
                 index.add(fragment)
                 images.update((image.sha256, image) for image in fragment.images)
                 yield "fragment", key, record
             yield from index.rows()
 
-        dict(self.families)  # that all are there
         rows = hash_tree.SortedRows(make_rows())
         hashes: list[bytes] = []
         if rows.count != self._rows.root.rows:
