@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from jitlto.errors import DatabaseError, JitltoError
 from jitlto.model.deprecation import DeprecatedValue
-from jitlto.model.family_record import FamilyRecord, GroupRecord, PartRecord
+from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
 from jitlto.model.fragment import (
     Fragment,
     FragmentKey,
@@ -221,14 +221,15 @@ PART = PartRecord(
     "ab" * 32,
     tuple(sorted([*(f.key for f in FRAGMENTS), FragmentKey.make("f", "op", {"data_type": "ä,]"})])),
     (("f", "nvrtc 12.9"),),
-    ((FRAGMENTS[0].key, ("op.cuh", "u.h")),),
+    ((FRAGMENTS[0].key, Includes(frozenset({"op.cuh", "u.h"}))),),
     ("the matrix is odd: «é»",),
 )
+included = st.builds(Includes, st.frozensets(names, max_size=3), st.frozensets(st.tuples(names, texts), max_size=2))
 parts = st.builds(
     PartRecord, st.integers(1, 9), st.integers(1, 9), texts,
     st.lists(keys, max_size=3, unique=True).map(sorted).map(tuple),
     st.dictionaries(names, texts, max_size=3).map(lambda d: tuple(sorted(d.items()))),
-    st.dictionaries(keys, tuples(names), max_size=3).map(lambda d: tuple(sorted(d.items()))),
+    st.dictionaries(keys, included, max_size=3).map(lambda d: tuple(sorted(d.items(), key=lambda item: item[0]))),
     tuples(texts),
 )  # fmt: skip
 
