@@ -6,6 +6,7 @@ import os.path
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
@@ -66,7 +67,7 @@ class TomlTable:
 
     def decode(self, kind: type[T]) -> T:
         """Decode the table into a struct. Its fields are the allowed keys; those without a default are required."""
-        fields = msgspec.structs.fields(kind)
+        fields = _fields_of(kind)
         self.check_keys(field.encode_name for field in fields)
         for field in fields:
             if field.required and field.encode_name not in self.values:
@@ -90,6 +91,11 @@ class TomlTable:
         """Return an error that names the file and this table; its code is the class's and the case."""
         where = f"{self.path} [{self.name}]" if self.name else str(self.path)
         return self._raises(what, code=f"{self._raises.code}-{case}", where=where, hint=hint)
+
+
+@cache
+def _fields_of(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(kind)  # which takes milliseconds
 
 
 def read_toml(path: Path, error: type[JitltoError]) -> TomlTable:

@@ -10,6 +10,7 @@ processor time of families with `toolchain = "nvcc"` with that of nvcc itself, o
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import re
@@ -55,6 +56,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.nvcc is None:
         raise SystemExit("there is no nvcc: give --nvcc PATH")
+    compileall.compile_dir(ROOT / "jitlto", quiet=1)  # as pip leaves a package that it installs
     os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[: options.cores]))
 
     result: dict[str, object] = {
