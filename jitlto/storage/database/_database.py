@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 
 from jitlto.model.family_record import FamilyRecord, PartRecord
@@ -112,8 +113,14 @@ class FragmentDatabase:
         rows = self._rows.read_kind("fragment")
         read = ((self._rows.decode_fragment(key, record).key, record) for key, record in rows)
         chosen = ((key, record) for key, record in read if family in (None, key.family))
+        records = sort_on_disk(chosen)
+        try:
+            first = next(records, None)
+        except sqlite3.Error:  # there is no room for a temporary file
+            yield from self.fragments(family)
+            return
         with self._sorting():
-            for record in sort_on_disk(chosen):
+            for record in chain([first] if first is not None else [], records):
                 yield serialization.decode_fragment(record)
 
     def fragment_keys(self, family: str | None = None) -> Iterator[FragmentKey]:
