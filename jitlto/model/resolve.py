@@ -228,8 +228,11 @@ def _choose_providers(
     # Of each symbol with several candidates: these, and the parameters on which the others agreed when it was decided.
     decided: dict[str, tuple[list[Fragment], dict[str, str]]] = {}
     opaque = any(item.opaque for item in supplied)
+    found: dict[str, list[Fragment]] = {}  # a symbol may stay open for several rounds
     while open_symbols := _open_symbols(_name_owners(chosen, supplied), assumed):
-        candidates = {symbol.name: index.find_providers(symbol.name, configuration) for symbol, _ in open_symbols}
+        names = [symbol.name for symbol, _ in open_symbols]
+        found |= {name: index.find_providers(name, configuration) for name in names if name not in found}
+        candidates = {name: found[name] for name in names}
         missing = [(symbol, requirer) for symbol, requirer in open_symbols if not candidates[symbol.name]]
         if missing and not opaque:
             raise _missing(index, *missing[0], configuration, supplied)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -101,6 +101,22 @@ def test_what_one_requirement_decides_may_decide_another() -> None:
         fragment("b", provides=["_Z1bf"], y="2"),
     ]
     assert keys(resolve(Index(fragments), {})) == ["f/kern[]", "f/a[y=2]", "f/b[y=2]"]
+
+
+def test_candidates_for_a_symbol_are_looked_up_once_however_long_it_stays_open() -> None:
+    several = [fragment("a", provides=["_Z1af"], y=str(n)) for n in range(3)]
+    chain = [fragment(f"b{n}", provides=[f"_Z{n}"], requires=[f"_Z{n + 1}"]) for n in range(5)]
+    looked_up = []
+
+    class Counting(Index):
+        def find_providers(self, symbol: str, configuration: Mapping[str, str]) -> list[Fragment]:
+            looked_up.extend([symbol] * (not configuration))
+            return super().find_providers(symbol, configuration)
+
+    last = fragment("last", provides=["_Z5"], y="1")
+    found = resolve(Counting([kernel("_Z1af", "_Z0"), *several, *chain, last]), {})
+    assert "f/a[y=1]" in keys(found)
+    assert sorted(looked_up) == sorted(set(looked_up))
 
 
 def test_fragments_may_require_each_other() -> None:
