@@ -88,7 +88,10 @@ def read_project(lists: Path, definitions: Mapping[str, str]) -> tuple[list[Comm
                 raise _error(f"CMake does not end within {_LONGEST_RUN:g} seconds", lists) from None
             if done.returncode == 0:
                 lines = record.read_text("utf-8", "surrogateescape").splitlines()
-                return [_parse(line) for line in lines], unknown
+                try:
+                    return [_parse(line) for line in lines], unknown
+                except ValueError:
+                    raise _error("the project has written to the record of its calls", lists) from None
             log = done.stderr.decode("utf-8", "replace")
             unusable = _UNUSABLE.search(log)
             if unusable is None or unusable[1] in unknown:

@@ -19,6 +19,13 @@ _NO_EFFECT = re.compile(
     r"-Xfatbin=.*|--?fatbin-options=.*|--?compress-(?:mode|all).*|-O\d|-dlto|--dlto|--?rdc=.*|--?relocatable-device-code=.*"
     r"|-Xcompiler=.*|--?compiler-options=.*|-Xlinker=.*|--?gpu-architecture=.*|-arch=.*|-gencode=.*|--generate-code=.*|--?std=.*"
 )
+# What nvcc runs and writes, and where; the value has been joined to the name.
+_OF_THE_COMMAND = re.compile(
+    r"(?:-ccbin|--compiler-bindir|-o|--output-file|-odir|--output-directory|-optf|--options-file|-MF|-MT|--keep-dir"
+    r"|--dependency-output|--dependency-target-name)(?:=.*)?|-M|-MM|-MD|-MMD|-MP|--generate-(?:nonsystem-)?dependencies.*"
+    r"|--?keep|--?run|--?dryrun|-[cEv]|--?(?:ptx|cubin|fatbin|compile|preprocess|verbose|shared|lib|link|device-c|dc|dw)"
+    r"|-t=.*|--threads=.*"
+)
 
 
 @dataclass
@@ -54,6 +61,8 @@ class Flags:
                 if isinstance(held, list) and each not in held:
                     self._add_link("ptxas", [*held, each])
                     held = self.link.get("ptxas", [])
+        elif _OF_THE_COMMAND.fullmatch(option):
+            self.dropped.append(f"option {option!r} concerns the command and not the code")
         elif fault := describe_invalid_option(option):
             self.dropped.append(fault[0])
         elif option not in self.options:

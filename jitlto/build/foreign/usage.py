@@ -29,8 +29,11 @@ _PROPERTIES = {
 }  # fmt: skip
 # Options whose value is the next argument.
 _WITH_VALUE = re.compile(
-    r"-Xcompiler|-Xptxas|-Xcudafe|-Xfatbin|-Xnvlink|-Xlinker|--?(?:compiler|ptxas|nvlink)-options|--?diag[-_]suppress"
-    r"|-gencode|--generate-code|-arch|-std|--std|-I|-isystem|-D|--?maxrregcount"
+    r"-Xcompiler|-Xptxas|-Xcudafe|-Xfatbin|-Xnvlink|-Xlinker|--?(?:compiler|ptxas|nvlink)-options|--?diag[-_](?:suppress|error|warn)"
+    r"|-gencode|--generate-code|-arch|-std|--std|-[IDU]|-isystem|--?maxrregcount"
+    r"|-(?:ccbin|o|odir|include|optf|MF|MT|code|t)|--(?:compiler-bindir|output-file|output-directory|pre-include)"
+    r"|--(?:options-file|keep-dir|threads|gpu-architecture|gpu-code|include-path|system-include|define-macro)"
+    r"|--(?:undefine-macro|dependency-output|dependency-target-name)"
 )
 
 
@@ -159,7 +162,7 @@ def join_options(elements: Iterable[str]) -> list[str]:
     options: list[str] = []
     for word in words:
         if options and _WITH_VALUE.fullmatch(options[-1]):
-            options[-1] += word if options[-1] in ("-I", "-D") else f"={word}"
+            options[-1] += word if options[-1] in ("-I", "-D", "-U") else f"={word}"
         else:
             options.append(word)
     return options

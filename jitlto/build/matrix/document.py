@@ -37,7 +37,7 @@ class Matrix:
     Args:
         value: The JSON document, as ``json.loads`` returns it.
         lenient: Plain semantics: any JSON value is a leaf, and of two members that write one name the later wins.
-        path, text: The document's file and its content, for messages.
+        path, text: The document's file, or what messages call it, and its content.
 
     Attributes:
         count: The number of combinations, computed without making them. It may have thousands of digits.
@@ -48,7 +48,7 @@ class Matrix:
             (/a/0)``, or without a file only the pointer.
     """
 
-    def __init__(self, value: object, *, lenient: bool = False, path: Path | None = None, text: str = "") -> None:
+    def __init__(self, value: object, *, lenient: bool = False, path: Path | str | None = None, text: str = "") -> None:
         try:
             self._root, members = compile_tree(value, lenient)
             if not lenient:
@@ -102,7 +102,7 @@ def parse_matrix(text: str, name: str) -> tuple[object, Matrix]:
         MatrixError: If it is not JSON, or breaks a rule.
     """
     value = _parse(text, name, lenient=False)
-    return value, Matrix(value)
+    return value, Matrix(value, path=name, text=text)
 
 
 def _parse(text: str, name: str, lenient: bool) -> object:
@@ -169,7 +169,7 @@ def _check_name(member: Member, lenient: bool) -> str | None:
     return f"`{member.name}` {breach}: rename it to " + (f"`{better}`" if better else "a name without `_`")
 
 
-def _locate(trails: list[Trail], path: Path | None, text: str) -> list[str]:
+def _locate(trails: list[Trail], path: Path | str | None, text: str) -> list[str]:
     """Describe places in the document: ``matrix.json:3 (/a/0)``, or without a file only the JSON pointer."""
     pointers = [format_pointer(trail) for trail in trails]
     if path is None or not trails:

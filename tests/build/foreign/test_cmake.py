@@ -204,6 +204,13 @@ def test_what_cmake_reports_is_the_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("line", ["add_library zz -41", "", "add_library 41 -4"])
+def test_a_project_that_writes_to_the_record_is_an_error(tmp_path: Path, line: str) -> None:
+    with raises(ForeignBuildError, "import-cmake", where="CMakeLists.txt"):
+        read(tmp_path, f'file(APPEND "${{JITLTO_RECORD}}" "{line}\n")\n')
+
+
+@pytest.mark.slow
 def test_the_wheel_of_cmake_stands_in_for_one_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cmake.shutil, "which", lambda _: None)
     pytest.importorskip("cmake", reason="cmake is not installed; the extra cmake brings it")

@@ -190,8 +190,9 @@ def test_a_name_that_toml_cannot_hold_is_an_error(tmp_path: Path) -> None:
 def test_a_matrix_as_text_has_the_rules_of_a_file(tmp_path: Path) -> None:
     call = CALL.format("").replace("MATRIX_JSON_FILE m.json", "MATRIX_JSON_STRING [==[{}]==]")
     for text, code in (("[1, 2", "matrix-not-json"), ("[" * 100_000, "matrix-too-large"),
-                       ('{"x": "1", "x": "2"}', "matrix-duplicate-member")):  # fmt: skip
-        with raises(MatrixError, code):
+                       ('{"x": "1", "x": "2"}', "matrix-duplicate-member"),
+                       ('{\n"x": [1]}', "matrix-not-a-string"), ("[]", "matrix-empty")):  # fmt: skip
+        with raises(MatrixError, code, "k.cu.in"):
             one(tmp_path, call.format(text))
 
 
