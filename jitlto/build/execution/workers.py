@@ -84,6 +84,7 @@ class ProcessExecutor(Executor):
         self.workers = workers
         self._shared: str | None = None
         self._server: ForkServer | None = None
+        self._preloads: list[tuple[Callable[..., object], tuple[object, ...]]] = []
         self._threads = ThreadPoolExecutor(workers)  # one per worker, waiting for its answers
         self._own = threading.local()
         self._started: set[_Worker] = set()
@@ -95,9 +96,12 @@ class ProcessExecutor(Executor):
         return self._threads.submit(self._call, fn, *args, **kwargs)
 
     def preload(self, fn: Callable[..., object], *args: object) -> None:
-        """Call a function where workers are forked, so that all that start later have what it loads."""
+        """Call a function once where workers are forked, so that all that start later have what it loads."""
+        if (fn, args) in self._preloads:  # whoever forks may hold the lock for as long as the others take
+            return
         with self._lock:
             self._start_server().preload(fn, *args)
+            self._preloads.append((fn, args))
 
     def converse(self, fn: Callable[Concatenate[Call, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Run ``fn(call, ...)`` in a thread of this process; each ``call(function, ...)`` runs in the same worker."""
@@ -155,6 +159,8 @@ class ProcessExecutor(Executor):
             if self._server is not None:
                 self._server.close()
             self._server = ForkServer(serve, self._shared)
+            for fn, args in self._preloads:
+                self._server.preload(fn, *args)
         return self._server
 
 

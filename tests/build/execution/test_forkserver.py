@@ -59,9 +59,11 @@ def test_workers_have_what_was_loaded_before_they_were_forked() -> None:
 @pytest.mark.slow
 def test_workers_end_with_the_server_and_the_next_call_starts_another() -> None:
     with ProcessExecutor(1) as pool:
+        pool.preload(__import__, "wave")
         first, worker = pool.submit(os.getppid).result(timeout=60), pool.submit(time.sleep, 600)
         time.sleep(0.3)
         os.kill(first, signal.SIGKILL)
         with raises(WorkerDied, None, "SIGKILL"):
             worker.result(timeout=60)
         assert pool.submit(os.getppid).result(timeout=60) != first
+        assert pool.submit(_is_loaded, "wave").result(timeout=60)
