@@ -129,10 +129,10 @@ def build(**options: Any) -> None:
     if gc.isenabled():  # what a build makes it keeps to its end, and looking for garbage takes a third of its time
         gc.disable()
         click.get_current_context().call_on_close(gc.enable)
-    workers = None
+    workers, compiles_here = None, not (o.prints_only or o.executor)
     if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
         process.prepare()
-        workers = None if o.prints_only or o.executor else _start_workers(o.jobs)
+        workers = _start_workers(o.jobs) if compiles_here else None
     from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
@@ -149,6 +149,8 @@ def build(**options: Any) -> None:
     families = with_used(families)
     check_outputs(outputs, family_sources(families), database="-o")
     cache = None if o.no_cache else open_cache(o.cache_dir)
+    if cache is not None and not cache.costs():  # it has nothing yet
+        workers = _start_workers(o.jobs) if compiles_here else None
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
         _print_shards(rendered, o.plan_shards, recorded, o.as_json)
