@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ parameters = st.dictionaries(st.sampled_from(["a", "ab", "b"]), texts, max_size=
 keys = st.builds(FragmentKey.make, st.sampled_from("fg"), st.sampled_from(["op", "opa"]), parameters)
 
 
+@pytest.mark.slow
 @given(st.lists(keys, unique=True))
 def test_records_come_in_the_order_of_their_keys(several: list[FragmentKey]) -> None:
     numbers = [str(number).encode() for number in range(len(several))]
