@@ -86,18 +86,18 @@ class Compiler:
 
     def _compile(self, job: CompileJob) -> CompiledSource:
         steps: list[Step] = []
+        ptx = ImageKind.PTX in job.images
+        following = [Step.from_options("ptx", each, job.options) for each in job.architectures if ptx]
 
         def run(source: Source, step: Step) -> Output:
             steps.append(step)
-            return self._snapshots.run(source, step, job.sharers)
+            return self._snapshots.run(source, step, job.sharers, following)
 
-        compiled = nvrtc.compile_source(
-            job.source, job.architectures, job.options, ptx=ImageKind.PTX in job.images, run=run
-        )
+        compiled = nvrtc.compile_source(job.source, job.architectures, job.options, ptx=ptx, run=run)
         images: list[tuple[ImageKind, Architecture, bytes]] = []
         if ImageKind.LTOIR in job.images:
             images += [(ImageKind.LTOIR, a, nvfatbin.wrap_ltoir(data, a)) for a, data in compiled.ltoir.items()]
-        if ImageKind.PTX in job.images:
+        if ptx:
             images.append((ImageKind.PTX, compiled.module.target, compiled.ptx.encode()))
         return CompiledSource.from_module(self, compiled.module, images, self._reads(job, steps), compiled.warnings)
 

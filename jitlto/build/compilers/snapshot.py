@@ -19,6 +19,7 @@ import signal
 import socket
 import time
 import warnings
+from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NoReturn
@@ -37,6 +38,7 @@ _FORKS = 2  # a template pays if reading the includes takes longer than this man
 _DESCRIPTOR = int(nvrtc.REST.rpartition("/")[2])
 _PR_SET_PDEATHSIG = 1
 _POLL = 0.001
+_PROCESSORS_OF_ONE = 4  # processors that one forking process keeps busy
 _log = logging.getLogger(__name__)
 _Handler = ctypes.CFUNCTYPE(None, ctypes.c_int)
 
@@ -62,8 +64,11 @@ class Snapshots:
         #: The number of templates made here, and of compiles that used a template.
         self.made = self.used = 0
 
-    def run(self, source: Source, step: Step, sharers: int) -> Output:
+    def run(self, source: Source, step: Step, sharers: int, following: Sequence[Step] = ()) -> Output:
         """Run one step of a compile, from a template if enough sources (``sharers``) have the same includes.
+
+        While a different process makes that template, make those of ``following`` steps, or wait: a plain compile would
+        read the same includes, and later.
 
         Raises:
             CompileError, ToolchainError: As :func:`jitlto.cuda.nvrtc.run_step`.
@@ -71,14 +76,15 @@ class Snapshots:
         program = Program.from_source(source)
         if self._shared is None or sharers < LEAST_SHARERS or not program.rest:
             return nvrtc.run_step(source, step)
-        key = _key(source, program, step)
-        path = self._shared / key
-        if not path.exists() and key not in self._refused:
-            try:
-                self._make(path, source, program, step)
-            except OSError as error:  # a path too long for a socket, no memory for a process
-                self._refused.add(key)
-                _log.debug("no snapshot: %s", error)
+        paths = {self._shared / _key(source, program, each): each for each in (step, *following)}
+        path = next(iter(paths))
+        try:
+            while not self._is_decided(path):
+                if not any(self._try_to_make(each, source, program, paths[each]) for each in paths):
+                    time.sleep(_POLL)
+        except OSError as error:  # a path too long for a socket, no memory for a process
+            self._refused.add(path.name)
+            _log.debug("no snapshot: %s", error)
         output = _ask(path, program.rest)
         if output is None:  # no template, or an error, which a plain compile reports
             return nvrtc.run_step(source, step)
@@ -90,36 +96,48 @@ class Snapshots:
         for process in list(self._templates):
             self._end(process)
 
-    def _make(self, path: Path, source: Source, program: Program, step: Step) -> None:
-        """Make a template that listens at ``path``, unless a different process is making it."""
+    def _is_decided(self, path: Path) -> bool:
+        """Return whether a template listens at a path, or is known not to pay."""
+        if path.name not in self._refused and path.with_suffix(".refused").exists():
+            self._refused.add(path.name)
+        return path.name in self._refused or path.exists()
+
+    def _try_to_make(self, path: Path, source: Source, program: Program, step: Step) -> bool:
+        """Make a template if it is needed; return whether anything was done."""
+        if self._is_decided(path):
+            return False
         lock = FileLock(path.with_suffix(".lock"))
         if not lock.acquire():
-            return
+            return False
         try:
-            if path.exists():
-                return
-            temporary = path.with_suffix(".new")
-            temporary.unlink(missing_ok=True)
-            with socket.socket(socket.AF_UNIX) as listener:
-                listener.bind(str(temporary))
-                listener.listen(128)
-                begin = time.perf_counter()
-                process = _fork()
-                if process == 0:
-                    _become_template(listener, source, program, step)
-                forked = time.perf_counter()
-            if not _stopped(process) or time.perf_counter() - forked < _FORKS * (forked - begin):
-                self._refused.add(path.name)
-                self._end(process)
-                return
-            os.kill(process, signal.SIGUSR1)
-            self._templates[process] = _memory(process) - _memory(os.getpid())  # what it does not share
-            self.made += 1
-            while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
-                self._end(next(iter(self._templates)))
-            temporary.rename(path)
+            if not self._is_decided(path) and not self._make(path, source, program, step):
+                path.with_suffix(".refused").touch()
         finally:
             lock.release()
+        return True
+
+    def _make(self, path: Path, source: Source, program: Program, step: Step) -> bool:
+        """Make a template; return whether it pays."""
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(temporary))
+            listener.listen(128)
+            begin = time.perf_counter()
+            process = _fork()
+            if process == 0:
+                _become_template(listener, source, program, step)
+            forked = time.perf_counter()
+        if not _stopped(process) or time.perf_counter() - forked < _FORKS * (forked - begin):
+            self._end(process)
+            return False
+        os.kill(process, signal.SIGUSR1)
+        self._templates[process] = _memory(process) - _memory(os.getpid())  # what it does not share
+        self.made += 1
+        while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
+            self._end(next(iter(self._templates)))
+        temporary.rename(path)
+        return True
 
     def _end(self, process: int) -> None:
         self._templates.pop(process, None)
@@ -226,7 +244,18 @@ def _block_rest() -> None:
 
 
 def _copy_for_each(listener: socket.socket, libc: ctypes.CDLL) -> Connection:
-    """Fork for each client. Returns in the copies, where the rest of the source can be opened."""
+    """Fork for each client. Returns in the copies, where the rest of the source can be opened.
+
+    One process forks for few clients at a time, so with many processors several do, all copies of the template.
+    """
+    template = os.getpid()
+    with contextlib.suppress(OSError):  # no memory: fewer processes
+        for _ in range(len(os.sched_getaffinity(0)) // _PROCESSORS_OF_ONE - 1):
+            if _fork() == 0:
+                libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+                if os.getppid() != template:  # it ended in between
+                    os._exit(1)
+                break
     while True:
         client, _ = listener.accept()
         try:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
@@ -33,9 +33,10 @@ class ForkServer:
         serve: A function of a module that calls :func:`serve_forks` with its arguments: a socket, our process id, and
             ``arguments``.
         arguments: Texts.
+        environment: Variables that it has beside ours.
     """
 
-    def __init__(self, serve: Callable[..., object], *arguments: str) -> None:
+    def __init__(self, serve: Callable[..., object], *arguments: str, environment: Mapping[str, str]) -> None:
         path = [str(Path(entry).absolute()) for entry in sys.path]
         command = _COMMAND.format(path=path, module=serve.__module__, name=serve.__name__)
         self._lock = threading.Lock()
@@ -51,6 +52,7 @@ class ForkServer:
                 stderr=error,
                 pass_fds=(theirs.fileno(),),
                 cwd="/",
+                env=os.environ | dict(environment),
                 process_group=0,
             )
 

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -16,12 +17,13 @@ from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.compilers.nvrtc import Compiler
 from jitlto.build.compilers.snapshot import LEAST_SHARERS, Snapshots, available
 from jitlto.cuda import nvrtc, toolkit
-from jitlto.cuda.nvrtc import Step
+from jitlto.cuda.nvrtc import Program, Step
 from jitlto.errors import CompileError
 from jitlto.model.fragment import ImageKind
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.headers import Source
 from jitlto.model.versions import Architecture
+from jitlto.storage.cache_dir import FileLock
 from tests.support.process import ROOT, started
 
 HEADERS = {
@@ -85,6 +87,13 @@ def compiler(tmp_path: Path) -> Iterator[Compiler]:
 def plainly(text: str, headers: dict[str, bytes] = HEADERS) -> CompiledSource:
     compiler = Compiler()
     return compiler.compile(job(compiler, text, sharers=100, headers=headers))
+
+
+def wait_for_end(processes: Iterable[int]) -> None:
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{number}").exists() for number in processes):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 def children(process: int) -> set[int]:
@@ -236,6 +245,56 @@ def test_when_the_templates_are_killed_others_are_made(compiler: Compiler) -> No
 
 @pytest.mark.slow
 @pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_with_many_processors_several_copies_of_a_template_answer(
+    compiler: Compiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16))
+    before = children(os.getpid())
+    results = [compiler.compile(job(compiler, text, sharers=100)) for text in SOURCES]
+    assert compiler._snapshots.used == 4 * len(SOURCES)
+    assert all(same(compiled, plainly(text)) for compiled, text in zip(results, SOURCES, strict=True))
+    templates = children(os.getpid()) - before
+    copies = {copy for template in templates for copy in children(template)}
+    assert len(copies) == 3 * len(templates)
+    compiler._snapshots.close()
+    wait_for_end(copies)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_who_finds_a_template_in_the_making_makes_that_of_the_next_step_or_waits(tmp_path: Path) -> None:
+    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
+    first, second = (Step.from_options(kind, Architecture(75), ("--std=c++17",)) for kind in ("ltoir", "ptx"))
+    held = FileLock((tmp_path / snapshot._key(source, Program.from_source(source), first)).with_suffix(".lock"))
+    assert held.acquire()
+    snapshots = Snapshots(tmp_path)
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(snapshots.run, source, first, LEAST_SHARERS, [second])
+        deadline = time.monotonic() + 20
+        while not snapshots.made:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert not asked.done()
+        held.release()
+        assert asked.result(20) == nvrtc.run_step(source, first)
+    assert (snapshots.made, snapshots.used) == (2, 1)
+    snapshots.close()
+
+
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
+def test_a_template_that_does_not_pay_is_tried_by_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot, "_FORKS", 1e9)
+    source = Source(b'#include "a.cuh"\n__global__ void k(int* x) { *x = A; }\n', {"a.cuh": b"#define A 3\n"})
+    step = Step.from_options("ptx", Architecture(75), ("--std=c++17",))
+    Snapshots(tmp_path).run(source, step, LEAST_SHARERS)
+    monkeypatch.setattr(snapshot, "_FORKS", 0)
+    other = Snapshots(tmp_path)
+    other.run(source, step, LEAST_SHARERS)
+    assert (other.made, other.used) == (0, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not available(), reason="snapshots need Linux")
 def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
     program = """if True:
         import sys, time
@@ -255,10 +314,7 @@ def test_templates_end_with_the_process_that_made_them(tmp_path: Path) -> None:
         templates = [int(number) for number in process.stdout.readline().split()]
         assert len(templates) == 4
         process.kill()
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{number}").exists() for number in templates):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_for_end(templates)
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from tests.support.errors import raises
 
 @pytest.fixture
 def server() -> Iterator[ForkServer]:
-    made = ForkServer(workers.serve, "/nowhere")
+    made = ForkServer(workers.serve, "/nowhere", environment={})
     yield made
     made.close()
 

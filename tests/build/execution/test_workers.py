@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -119,6 +120,16 @@ def test_unpicklable_values_are_errors_and_kill_no_worker() -> None:
 def test_workers_run_in_the_root_directory() -> None:
     with ProcessExecutor(1) as pool:
         assert pool.submit(os.getcwd).result(timeout=60) == "/"
+
+
+@pytest.mark.slow
+def test_workers_find_no_driver_and_other_libraries_as_we_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/ours")
+    with ProcessExecutor(1) as pool:
+        with pytest.raises(OSError, match=r"no-driver/libcuda\.so\.1"):
+            pool.submit(ctypes.CDLL, "libcuda.so.1").result(timeout=60)
+        searched = pool.submit(os.getenv, "LD_LIBRARY_PATH").result(timeout=60)
+    assert searched.endswith("no-driver:/ours")
 
 
 @pytest.mark.slow
