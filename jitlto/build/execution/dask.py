@@ -34,7 +34,7 @@ class DaskExecutor(Executor):
     def __init__(self, client: Any, address: str) -> None:
         self._client = client
         self._address = address
-        self.supplied: set[str] = set()  # workers that have been sent headers
+        self.supplied: set[str] = set()  # workers that have asked for headers
         # Not pure: a failed call that is submitted again runs again.
         self._executor = client.get_executor(pure=False)
 
@@ -55,15 +55,9 @@ class DaskExecutor(Executor):
         Raises:
             BuildError: Through the future, if workers die repeatedly, or the scheduler is lost.
         """
-        return self._submit(partial(fn, **kwargs) if kwargs else fn, args, {})
-
-    def submit_to(self, worker: str, fn: Callable[..., T], /, *args: Any) -> Future[T]:
-        """Call ``fn`` as :meth:`submit` does, preferably in the worker with this address."""
-        return self._submit(fn, args, {"workers": [worker], "allow_other_workers": True})
-
-    def _submit(self, call: Callable[..., T], args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Future[T]:
         from distributed import KilledWorker  # an extra
 
+        call = partial(fn, **kwargs) if kwargs else fn  # Dask's submit takes other keywords
         losses = 0
 
         def resubmit(error: BaseException) -> Future[T] | None:
@@ -80,10 +74,10 @@ class DaskExecutor(Executor):
                 where = f"{self._address}, last {error.last_worker.address}"
                 hint = "see the workers' logs; most often their memory limit is too low"
                 raise BuildError(what, code="build-worker-died", where=where, hint=hint)
-            future: Future[T] = self._executor.submit(_call, call, *args, **keywords)
+            future: Future[T] = self._executor.submit(_call, call, *args)
             return future
 
-        return with_substitute(self._executor.submit(_call, call, *args, **keywords), resubmit)
+        return with_substitute(self._executor.submit(_call, call, *args), resubmit)
 
     def check(self, identities: Mapping[str, str]) -> None:
         """Check that every worker has the same compilers as this process; ToolchainError if not."""

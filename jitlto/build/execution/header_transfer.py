@@ -22,7 +22,7 @@ class MissingHeaders(Exception):  # noqa: N818 - a request for them, which never
 
     Args:
         contents: SHA-256 of the contents that it lacks, none if it does not know the names; None if it has no headers.
-        worker: Where to send them, for an executor that has ``submit_to``.
+        worker: Its address, if the executor's workers have any.
     """
 
     def __init__(self, contents: frozenset[bytes] | None, worker: str | None = None) -> None:

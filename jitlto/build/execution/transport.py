@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import CancelledError, Executor, Future
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jitlto.build.compilers import architectures
@@ -38,10 +38,7 @@ T = TypeVar("T")
 class AddressableExecutor(Protocol):
     """An executor whose workers have addresses, which :class:`MissingHeaders` names."""
 
-    supplied: set[str]  #: workers that have been sent headers
-
-    def submit_to(self, worker: str, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        """Call a function, preferably in this worker."""
+    supplied: set[str]  #: workers that have asked for headers
 
 
 _STORE_BYTES = 256 << 20
@@ -138,16 +135,14 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
         nonlocal wanted
         if not isinstance(error, MissingHeaders):
             return None
-        send, asked = executor.submit, error.contents
+        asked = error.contents
         if error.worker is not None and isinstance(executor, AddressableExecutor):
-            send = partial(executor.submit_to, error.worker)
             if asked is None and error.worker in executor.supplied:  # other jobs bring headers there
                 asked = frozenset()
             executor.supplied.add(error.worker)
         # Each attempt may reach a worker that lacks others.
         wanted = None if wanted is None or asked is None else wanted | asked
-        future: Future[T] = send(_receive, versions(), headers, payload, pack(job.source.headers, wanted))
-        return future
+        return executor.submit(_receive, versions(), headers, payload, pack(job.source.headers, wanted))
 
     return with_substitute(executor.submit(_receive, versions(), headers, payload, None), resend)
 

@@ -146,10 +146,6 @@ class Addressed(Weighed):
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return super().submit(_called_at, "here", fn, *args, **kwargs)
 
-    def submit_to(self, worker: str, fn: Callable[..., Any], /, *args: Any) -> Future[Any]:
-        assert worker == "here"
-        return self.submit(fn, *args)
-
 
 def _called_at(worker: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
