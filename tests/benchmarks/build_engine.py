@@ -50,6 +50,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
+    parser.add_argument("--heavy-copies", type=int, default=1, help="how many times the heavy family is built")
+    parser.add_argument("--one-job", action="store_true", help="build each with one worker too")
     parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "noop", "render"])
     parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
     parser.add_argument("--combinations", type=int, default=1300, help="to render")
@@ -72,8 +74,8 @@ def main() -> None:
             families = [copy_of_search(place / f"light{n}", n) for n in range(options.copies)]
             result["light"] = _against_nvcc("light", families, place, options)
         if options.only in (None, "heavy"):
-            shutil.copytree(HEAVY, place / "heavy")
-            result["heavy"] = _against_nvcc("heavy", [place / "heavy"], place, options)
+            families = [_copy_of_heavy(place / f"heavy{n}", n) for n in range(options.heavy_copies)]
+            result["heavy"] = _against_nvcc("heavy", families, place, options)
         if options.only in (None, "nvcc"):
             shutil.copytree(HEAVY, place / "heavy_nvcc")
             families = {
@@ -106,6 +108,15 @@ def copy_of_search(directory: Path, number: int) -> Path:
     return directory
 
 
+def _copy_of_heavy(directory: Path, number: int) -> Path:
+    shutil.copytree(HEAVY, directory)
+    for template in directory.glob("*.jinja"):
+        template.write_text(template.read_text() + f"// copy {number}\n")
+    toml = directory / "family.toml"
+    toml.write_text(toml.read_text().replace('"heavy"', f'"heavy{number}"'))
+    return directory
+
+
 def _against_nvcc(
     name: str, directories: list[Path], place: Path, options: argparse.Namespace
 ) -> dict[str, dict[str, object]]:
@@ -123,6 +134,10 @@ def _against_nvcc(
             "ratio": [round(r, 2) for r in ratios],
             "median_ratio": round(statistics.median(ratios), 2),
         }
+        if options.one_job:
+            alone = _jitlto(directories, place, "--jobs", "1")
+            speed_up = alone / statistics.median(times["jitlto"])
+            figures[images] |= {"one_job_seconds": round(alone, 2), "speed_up": round(speed_up, 2)}
         print(f"{name}, {images}: {len(sources)} fragments, {figures[images]}", flush=True)
     return figures
 
@@ -189,11 +204,12 @@ def _sources(directories: list[Path], place: Path) -> list[tuple[Path, list[str]
     return sources
 
 
-def _jitlto(directories: list[Path], place: Path) -> float:
+def _jitlto(directories: list[Path], place: Path, *extra: str) -> float:
     """The whole command, from an empty cache, in a fresh process; it makes the images of the peer and no others."""
     command = [sys.executable, "-m", "jitlto", "build", *map(str, directories), "-o", str(place / "out.fragdb")]
+    command += ["--no-cache", "--no-compare-archs", "--quiet", *extra]
     begin = time.perf_counter()
-    subprocess.run([*command, "--no-cache", "--no-compare-archs", "--quiet"], check=True, capture_output=True, cwd=ROOT)
+    subprocess.run(command, check=True, capture_output=True, cwd=ROOT)
     return time.perf_counter() - begin
 
 
