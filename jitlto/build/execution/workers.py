@@ -83,6 +83,7 @@ class ProcessExecutor(Executor):
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._shared: str | None = None
+        self._environment: dict[str, str] = {}
         self._server: ForkServer | None = None
         self._preloads: list[tuple[Callable[..., object], tuple[object, ...]]] = []
         self._threads = ThreadPoolExecutor(workers)  # one per worker, waiting for its answers
@@ -152,13 +153,15 @@ class ProcessExecutor(Executor):
     def _start_server(self) -> ForkServer:
         if self._shared is None:
             try:
-                self._shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+                shared = tempfile.mkdtemp(prefix="jitlto-workers-")
+                self._environment = _without_driver(Path(shared))
             except OSError as error:
                 raise no_temporary_directory(error) from error
+            self._shared = shared
         if self._server is None or not self._server.is_alive:
             if self._server is not None:
                 self._server.close()
-            self._server = ForkServer(serve, self._shared, environment=_without_driver(Path(self._shared)))
+            self._server = ForkServer(serve, self._shared, environment=self._environment)
             for fn, args in self._preloads:
                 self._server.preload(fn, *args)
         return self._server
