@@ -35,7 +35,7 @@ from jitlto.report.content import describe
 from jitlto.runtime.discovery.lookup_cache import Chosen, Contents, LookupCache, hash_key
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.launch.arguments import ArgumentConverter
-from jitlto.runtime.launch.fast_path import compile_call
+from jitlto.runtime.launch.fast_path import FastPath
 from jitlto.runtime.linking import packed_requests, packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
@@ -297,7 +297,7 @@ def planned(kernels: KernelFamily, configuration: dict[str, str], mode: str) -> 
 
 def prepared(signature: Sequence[Parameter]) -> None:
     """Make a launch's function for a signature."""
-    compile_call(signature, ArgumentConverter("kernel", signature), {})
+    FastPath(signature, ArgumentConverter("kernel", signature), {}, lambda _: None).compile()
 
 
 def refused(work: Callable[[], object]) -> JitltoError | None:

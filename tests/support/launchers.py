@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from jitlto.cuda import device
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch import launcher as launcher_module
+from jitlto.runtime.launch import streams
 from jitlto.runtime.launch.launcher import Launcher
 from jitlto.runtime.linking.kernel_cache import LinkedKernel
 
@@ -46,6 +48,7 @@ class FakeDriver:
         monkeypatch.setattr(launcher_module, "_allowed_in_captures", contextlib.nullcontext)
         monkeypatch.setattr(launcher_module, "Stream", Stream)
         monkeypatch.setattr(launcher_module, "launch", self.launch)
+        monkeypatch.setattr(streams, "_thread", threading.local())
 
     def launch(self, stream: Any, config: LaunchConfig, kernel: Any, *values: Any) -> None:
         """Take the place of ``cuda.core.launch``."""

@@ -3,38 +3,39 @@
 A list of converters costs one call per parameter. The generated function tests each argument inline: an array of the
 right dtype gives its address, a Python number in range is passed as it is, and everything else goes to the parameter's
 converter (:mod:`jitlto.runtime.launch.arguments`), which handles all cases. Launch configurations are reused.
+
+It has code for the types of arrays and streams that launches have used so far, and is generated again when a launch
+uses a new one.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import CodeType
 from typing import Any
 
 import numpy as np
 
-from jitlto.model.types import Parameter, find_scalar
+from jitlto.model.types import Parameter, Scalar, find_scalar
+from jitlto.runtime.launch import streams
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
-from jitlto.runtime.launch.streams import as_stream
+from jitlto.runtime.launch.array_types import ArrayType, element_typestr, find_array_type
+from jitlto.runtime.launch.streams import as_stream, default_stream, handle_code
 
 # The largest Python int that cuda.core takes: it sends all of them as 8 bytes, signed.
 _LARGEST = (1 << 63) - 1
+# Each type in the code costs those after it a comparison.
+_MOST_TYPES = 6
+_MOST_OTHERS = 64
+# Scalars whose arguments NumPy's scalar types represent.
+_INTEGERS = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"))
+_FLOATS = frozenset(("f2", "f4", "f8"))
+_ELEMENTS = _INTEGERS | _FLOATS | {"b1", "c8", "c16", "bfloat16"}
 
 _TEMPLATE = """
 def make({constants}):
-    Array = None  # the first type of argument that has a cheap address
-    seen = None  # the type of the last argument that was converted
-
-    def convert_array(convert, argument):
-        nonlocal Array, seen
-        value = convert(argument)
-        kind = type(argument)
-        if kind is not seen:
-            seen = kind
-            if Array is None and has_cheap_address(kind):
-                Array = kind
-        return value
-
     def __call__(
         self, stream, grid, block, *args, shared_memory=0, cluster=None, cooperative=False, programmatic=False
     ):
@@ -42,13 +43,25 @@ def make({constants}):
             {unpacked} = args
         except ValueError:
             raise self._convert.count_error(len(args)) from None
+        try:
+            pass
 {conversions}
+        except JitltoError:
+            raise
+        except Exception:  # an array that is read otherwise than others of its type
+            {unpacked} = self._convert(args)
         try:
             config = self._configs[grid, block, shared_memory, cluster, cooperative, programmatic]
         except (KeyError, TypeError):
             config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
-        if type(stream) is not Stream:
-            stream = as_stream(stream)
+        if cluster is not None or cooperative:
+            stream = as_stream(stream, reusable=False)
+        elif type(stream) is not Stream:
+            if stream is None:
+                stream = default_stream()
+{streams}
+            else:
+                stream = convert_stream(stream)
         try:
             launch(stream, config, self.kernel, {arguments})
         except JitltoError:
@@ -59,61 +72,227 @@ def make({constants}):
     return __call__
 """
 
+_STREAM = """
+            elif type(stream) is {kind}:
+                try:
+                    handle = {handle}
+                    stream = streams[handle] if handle else default_stream()
+                except Exception:
+                    stream = as_stream(stream)
+"""
 
-def compile_call(
-    signature: Sequence[Parameter], convert: ArgumentConverter, namespace: dict[str, Any]
-) -> Callable[..., None]:
-    """Generate the method ``__call__`` of launchers whose kernels have a signature.
+# Streams and graph builders of cuda.core itself.
+_OWN_STREAM = """
+            elif type(stream) is {kind}:
+                pass
+"""
 
-    The generated code looks up ``launch``, ``Stream`` and ``JitltoError`` in ``namespace``.
+_INTERFACE = """
+elif type({name}) is {kind}:
+    interface = {name}.__cuda_array_interface__
+    address, readonly = interface["data"]
+    if interface["typestr"] == {typestr!r} and interface.get("strides") is None and type(address) is int{writable}:
+        {name} = address
+    else:
+        {name} = {slow}
+"""
+
+
+class FastPath:
+    """What has been learnt about the launches of kernels with one signature.
+
+    Args:
+        signature: The kernels' parameters.
+        convert: Converts their arguments.
+        namespace: Where the generated code looks up ``launch``, ``Stream`` and ``JitltoError``.
+        install: Called with a new function when there is something to learn.
     """
-    constants: dict[str, Any] = {"has_cheap_address": _has_cheap_address, "as_stream": as_stream}
-    lines: list[str] = []
-    for number, (parameter, converter) in enumerate(zip(signature, convert.converters, strict=True)):
-        constants[f"convert{number}"] = converter
-        lines += [f"        {line}" for line in _conversion(number, parameter, constants)]
-    arguments = "".join(f"a{number}, " for number in range(len(signature)))
-    source = _TEMPLATE.format(
-        constants=", ".join(constants), unpacked=arguments or "()", conversions="\n".join(lines), arguments=arguments
-    )
-    made: dict[str, Any] = {}
-    exec(_compile(source), namespace, made)  # noqa: S102 - the text above, with numbers
-    call: Callable[..., None] = made["make"](**constants)
-    return call
+
+    def __init__(
+        self,
+        signature: Sequence[Parameter],
+        convert: ArgumentConverter,
+        namespace: dict[str, Any],
+        install: Callable[[Callable[..., None]], None],
+    ) -> None:
+        self._signature = signature
+        self._converters = convert.converters
+        self._namespace = namespace
+        self._install = install
+        self._lock = threading.Lock()
+        # Type → how its arrays are read; None for the array interface.
+        self._arrays: dict[type, ArrayType | None] = {}
+        # The dtypes that the converter accepted, by parameter and type of array: where no scalar says the right one.
+        self._accepted: dict[tuple[int, type], set[Any]] = {}
+        # Type → code for the handle of its streams; an empty one for types of cuda.core.
+        self._streams: dict[type, str] = {}
+        self._others: set[type] = set()  # types of arguments and streams without a faster way
+
+    def learn(self, stream: Any, args: Sequence[Any]) -> None:
+        """Learn the types of a launch's arguments, right or wrong, and install a function for them."""
+        for number, (convert, argument) in enumerate(zip(self._converters, args, strict=False)):
+            if pointed_type(self._signature[number]) is None or argument is None:
+                continue
+            try:
+                address = convert(argument)
+            except Exception:  # noqa: BLE001, S112 - the launch itself raises it
+                continue
+            self._learn_array(number, argument, address)
+        with suppress(Exception):  # the launch itself raises it
+            self._learn_stream(stream)
+        self._update()
+
+    def compile(self) -> Callable[..., None]:
+        """Generate the method ``__call__`` of launchers whose kernels have the signature."""
+        constants: dict[str, Any] = {
+            "as_stream": as_stream,
+            "convert_stream": self._convert_stream,
+            "default_stream": default_stream,
+            "streams": streams.streams_by_handle,
+        }
+        constants |= {f"array{number}": kind for number, kind in enumerate(self._arrays)}
+        lines: list[str] = []
+        for number, parameter in enumerate(self._signature):
+            lines += [f"            {line}" for line in self._conversion(number, parameter, constants)]
+        stream_lines: list[str] = []
+        for number, (kind, code) in enumerate(self._streams.items()):
+            constants[f"stream{number}"] = kind
+            template = _STREAM if code else _OWN_STREAM
+            stream_lines.append(template.format(kind=f"stream{number}", handle=code.format("stream")).strip("\n"))
+        arguments = "".join(f"a{number}, " for number in range(len(self._signature)))
+        source = _TEMPLATE.format(
+            constants=", ".join(constants),
+            unpacked=arguments or "()",
+            conversions="\n".join(lines),
+            streams="\n".join(stream_lines),
+            arguments=arguments,
+        )
+        made: dict[str, Any] = {}
+        exec(_compile(source), self._namespace, made)  # noqa: S102 - the text above, with numbers
+        call: Callable[..., None] = made["make"](**constants)
+        return call
+
+    def _conversion(self, number: int, parameter: Parameter, constants: dict[str, Any]) -> list[str]:
+        """Return the lines that convert one argument, and add the objects that they use to ``constants``."""
+        constants[f"convert{number}"] = self._converters[number]
+        target = pointed_type(parameter)
+        known = find_scalar(parameter.type.strip() if target is None else target)
+        if target is not None:
+            constants[f"convert{number}"] = self._pointer_converter(number)
+            return self._pointer(number, known, constants, constant="const" in target.split())
+        return _scalar(number, known, constants)
+
+    def _pointer(self, number: int, known: Scalar | None, constants: dict[str, Any], *, constant: bool) -> list[str]:
+        name, slow = f"a{number}", f"convert{number}(a{number})"
+        lines = [f"if {name} is None:", f"    {name} = 0"]
+        element = known if known is not None and known.typestr in _ELEMENTS else None
+        for position, (kind, how) in enumerate(self._arrays.items()):
+            if how is None:
+                if element is not None:
+                    lines += (
+                        _INTERFACE.format(
+                            name=name,
+                            kind=f"array{position}",
+                            typestr=element_typestr(element),
+                            writable="" if constant else " and not readonly",
+                            slow=slow,
+                        )
+                        .strip("\n")
+                        .split("\n")
+                    )
+                continue
+            dtypes = f"dtype{number}_{position}"
+            if element is None:
+                fits = f"{name}.dtype in {dtypes}"
+                constants[dtypes] = self._accepted.setdefault((number, kind), set())
+            else:
+                fits = f"{name}.dtype is {dtypes}"
+                constants[dtypes] = how.find_dtype(element)
+                if constants[dtypes] is None:
+                    continue
+            lines += [
+                f"elif type({name}) is array{position} and {fits} and {how.test.format(name)}:",
+                f"    {name} = {how.address.format(name)}",
+            ]
+        return [*lines, "else:", f"    {name} = {slow}"]
+
+    def _pointer_converter(self, number: int) -> Callable[[Any], int]:
+        """Return the converter of a pointer parameter, which also learns the types of arrays."""
+        convert = self._converters[number]
+
+        def convert_pointer(argument: Any) -> int:
+            address: int = convert(argument)
+            if self._learn_array(number, argument, address):
+                self._update()
+            return address
+
+        return convert_pointer
+
+    def _learn_array(self, number: int, array: Any, address: int) -> bool:
+        """Learn from an argument that the converter accepted; return whether there is new code to generate."""
+        kind = type(array)
+        if kind in self._others:
+            return False
+        with self._lock:
+            new = kind not in self._arrays
+            if new:
+                how = find_array_type(kind)
+                agrees = None if how is None else how.agrees(array, address)
+                if how is not None and agrees is None:
+                    return False  # another array of this type may tell more
+                how = how if agrees else None
+                if len(self._arrays) >= _MOST_TYPES or not (how or hasattr(array, "__cuda_array_interface__")):
+                    if len(self._others) < _MOST_OTHERS:
+                        self._others.add(kind)
+                    return False
+                self._arrays[kind] = how
+            if self._arrays[kind] is not None:
+                self._accepted.setdefault((number, kind), set()).add(array.dtype)
+            return new
+
+    def _convert_stream(self, stream: Any) -> Any:
+        converted = as_stream(stream)
+        if self._learn_stream(stream):
+            self._update()
+        return converted
+
+    def _learn_stream(self, stream: Any) -> bool:
+        """Learn the type of a stream; return whether there is new code to generate."""
+        kind = type(stream)
+        if stream is None or kind is int or kind is self._namespace.get("Stream") or kind in self._others:
+            return False
+        code = "" if kind.__module__.partition(".")[0] == "cuda" else handle_code(stream)
+        with self._lock:
+            if kind in self._streams:
+                return False
+            if code is None or len(self._streams) >= _MOST_TYPES:
+                if len(self._others) < _MOST_OTHERS:
+                    self._others.add(kind)
+                return False
+            self._streams[kind] = code
+            return True
+
+    def _update(self) -> None:
+        with self._lock:  # the last function that is installed knows everything
+            self._install(self.compile())
 
 
 def _compile(source: str) -> CodeType:
     return compile(source, "<jitlto launch>", "exec")
 
 
-def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) -> list[str]:
-    """Return the lines that convert one argument, and add the objects that they use to ``constants``."""
+def _scalar(number: int, known: Scalar | None, constants: dict[str, Any]) -> list[str]:
     name = f"a{number}"
     slow = f"{name} = convert{number}({name})"
-    target = pointed_type(parameter)
-    known = find_scalar(parameter.type.strip() if target is None else target)
-    if known is not None and known.typestr == "bfloat16":
-        return [slow]
-    if target is not None:
-        fits = ""
-        if known is not None:
-            constants[f"dtype{number}"] = np.dtype(known.typestr)
-            fits = f"{name}.dtype is dtype{number} and "
-        return [
-            f"if type({name}) is Array and {fits}{name}._c_contiguous:",
-            f"    {name} = {name}.data.ptr",
-            "else:",
-            f"    {name} = convert_array(convert{number}, {name})",
-        ]
-    if known is None or known.typestr[0] == "c":
+    if known is None:
         return [slow]
     if known.typestr == "b1":
         constants |= {"true": np.bool_(True), "false": np.bool_(False)}
         return [f"{name} = true if {name} is True else false if {name} is False else convert{number}({name})"]
     if known.typestr == "f8":
         return [f"if type({name}) is not float:", f"    {slow}"]
-    make = constants[f"type{number}"] = np.dtype(known.typestr).type
-    if known.typestr[0] in "iu":
+    if known.typestr in _INTEGERS:
+        make = constants[f"type{number}"] = np.dtype(known.typestr).type
         limits = np.iinfo(make)
         # A Python int is sent as 8 bytes; the kernel reads only as many of the lowest as its type has.
         return [
@@ -123,15 +302,13 @@ def _conversion(number: int, parameter: Parameter, constants: dict[str, Any]) ->
             f"elif type({name}) is not type{number}:",
             f"    {slow}",
         ]
-    high = float(np.finfo(make).max)
-    return [
-        f"if type({name}) is float and {-high!r} <= {name} <= {high!r}:",
-        f"    {name} = type{number}({name})",
-        f"elif type({name}) is not type{number}:",
-        f"    {slow}",
-    ]
-
-
-def _has_cheap_address(kind: type) -> bool:
-    """Return whether a type is CuPy's array: ``data.ptr`` takes a tenth of the time of ``__cuda_array_interface__``."""
-    return kind.__module__.partition(".")[0] == "cupy" and kind.__name__ == "ndarray" and hasattr(kind, "_c_contiguous")
+    if known.typestr in _FLOATS:
+        make = constants[f"type{number}"] = np.dtype(known.typestr).type
+        high = float(np.finfo(make).max)
+        return [
+            f"if type({name}) is float and {-high!r} <= {name} <= {high!r}:",
+            f"    {name} = type{number}({name})",
+            f"elif type({name}) is not type{number}:",
+            f"    {slow}",
+        ]
+    return [slow]

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from cuda.bindings import driver
@@ -214,7 +214,7 @@ class Launcher:
     ) -> Callable[[], None]:
         """Prepare a repeated launch: all arguments are checked and converted once, now.
 
-        Takes the arguments of :meth:`__call__`. The returned function keeps the arrays alive.
+        Takes the arguments of :meth:`__call__`. The returned function keeps the arrays and the stream alive.
 
         Returns:
             A function without arguments that launches the kernel; raises LaunchError if the driver rejects the launch.
@@ -225,13 +225,12 @@ class Launcher:
         current = device.current()
         values = self._convert(args)
         config = self._config_maker.make(grid, block, shared_memory, cluster, cooperative, programmatic)
-        if stream is None:
-            stream = current.default_stream
-        elif type(stream) is not Stream:
+        converted = current.default_stream if stream is None else stream
+        if type(converted) is not Stream:
             from jitlto.runtime.launch.streams import as_stream  # imported lazily: often not needed by the first launch
 
-            stream = as_stream(stream)
-        prepared = (stream, config, self.kernel, *values)
+            converted = as_stream(converted, reusable=cluster is None and not cooperative)
+        prepared = (converted, config, self.kernel, *values)
 
         def bound() -> None:
             try:
@@ -242,6 +241,7 @@ class Launcher:
                 raise self._launch_error(error, grid, block, shared_memory) from error
 
         bound.arguments = args  # type: ignore[attr-defined]
+        bound.stream = stream  # type: ignore[attr-defined]
         return bound
 
     def __call__(
@@ -276,9 +276,10 @@ class Launcher:
         launcher_class = type(self)
         if launcher_class._has_launched:
             # Compiled at the second launch: it takes 0.5 ms, which a kernel that is launched once should not wait for.
-            from jitlto.runtime.launch.fast_path import compile_call
+            from jitlto.runtime.launch.fast_path import FastPath
 
-            launcher_class.__call__ = compile_call(self.signature, self._convert, globals())  # type: ignore[method-assign]
+            install = partial(setattr, launcher_class, "__call__")
+            FastPath(self.signature, self._convert, globals(), install).learn(stream, args)
         launcher_class._has_launched = True
         attributes = {"cluster": cluster, "cooperative": cooperative, "programmatic": programmatic}
         self.bind(stream, grid, block, *args, shared_memory=shared_memory, **attributes)()  # type: ignore[arg-type]

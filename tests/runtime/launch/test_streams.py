@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +27,8 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return ("stream", handle)
 
     monkeypatch.setattr(streams, "Stream", SimpleNamespace(from_handle=from_handle))
+    monkeypatch.setattr(streams, "streams_by_handle", {})
+    monkeypatch.setattr(streams, "_thread", threading.local())
     monkeypatch.setattr(device, "current", lambda: SimpleNamespace(default_stream=DEFAULT))
     return handles
 
@@ -58,15 +62,39 @@ def test_a_handle_becomes_a_stream_under_any_attribute_name(made: list[int], str
     assert as_stream(stream) == ("stream", 77)
 
 
-@pytest.mark.slow
-def test_a_stream_object_is_converted_once_and_not_kept_alive(made: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handle_is_converted_once_and_the_object_that_bore_it_is_not_kept_alive(made: list[int]) -> None:
     stream = Protocol(77)
-    assert as_stream(stream) is as_stream(stream)
-    assert made == [77]
-    known = len(streams._known)
+    converted = as_stream(stream)
+    gone = weakref.ref(stream)
     del stream
     gc.collect()
-    assert len(streams._known) == known - 1
+    assert gone() is None
+    for other in (77, Foreign(ptr=77), Protocol(77)):
+        assert as_stream(other) is converted
+    assert made == [77]
+
+
+def test_a_stream_that_will_be_asked_for_its_device_is_made_each_time(made: list[int]) -> None:
+    for stream in (77, Protocol(77)):
+        as_stream(stream)
+        as_stream(stream, reusable=False)
+    assert made == [77, 77, 77]
+
+
+def test_each_thread_asks_for_the_default_stream_once(monkeypatch: pytest.MonkeyPatch, made: list[int]) -> None:
+    threads: list[int] = []
+    current = SimpleNamespace(default_stream=DEFAULT)
+    monkeypatch.setattr(device, "current", lambda: [threads.append(threading.get_ident()), current][1])
+
+    def work() -> None:
+        for stream in (None, 0, Protocol(0)):
+            assert as_stream(stream) is DEFAULT
+
+    work()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert len(threads) == len(set(threads)) == 2
 
 
 def test_other_objects_and_streams_of_cuda_core_are_passed_on(made: list[int]) -> None:

@@ -1,0 +1,96 @@
+"""Types of arrays whose address can be read for less than ``__cuda_array_interface__`` costs, and how.
+
+An array of the right dtype that fulfils the conditions given here is accepted by the converter too
+(:mod:`jitlto.runtime.launch.arguments`), with the same address. Other arrays are left to the converter.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jitlto.model.types import Scalar
+
+
+@dataclass(frozen=True)
+class ArrayType:
+    """How the arrays of a type are read.
+
+    Args:
+        test: Python code that is true for an array ``{0}`` whose address may be read.
+        address: Python code for the address.
+        accepts, read: The same as functions.
+        find_dtype: Returns the library's dtype of a scalar; None if it has none.
+    """
+
+    test: str
+    address: str
+    accepts: Callable[[Any], object]
+    read: Callable[[Any], object]
+    find_dtype: Callable[[Scalar], Any]
+
+    def agrees(self, array: Any, address: int) -> bool | None:
+        """Return whether it gives the address that the converter found; None if the test leaves the array to it."""
+        try:
+            if not self.accepts(array):
+                return None
+            found = self.read(array)
+        except Exception:  # noqa: BLE001 - an attribute that this version of the library does not have
+            return False
+        return type(found) is int and found == address
+
+
+def _numpy_dtype(scalar: Scalar) -> Any:
+    return None if scalar.typestr == "bfloat16" else np.dtype(scalar.typestr)
+
+
+def _torch_dtype(scalar: Scalar) -> Any:
+    name = "bfloat16" if scalar.typestr == "bfloat16" else np.dtype(scalar.typestr).name
+    return getattr(sys.modules["torch"], name, None)
+
+
+# The address of an empty array is 0 in the array interface. PyTorch's data_ptr() returns 0 too.
+_CUPY = ArrayType(
+    "{0}._c_contiguous and {0}.size",
+    "{0}.data.ptr",
+    lambda array: array._c_contiguous and array.size,
+    lambda array: array.data.ptr,
+    _numpy_dtype,
+)
+_NUMBA = ArrayType(
+    "{0}._dummy.flags['C_CONTIGUOUS'] and {0}.size",
+    "{0}.gpu_data.device_ctypes_pointer.value",
+    lambda array: array._dummy.flags["C_CONTIGUOUS"] and array.size,
+    lambda array: array.gpu_data.device_ctypes_pointer.value,
+    _numpy_dtype,
+)
+_TORCH = ArrayType(
+    "{0}.is_cuda and not {0}.requires_grad and {0}.is_contiguous()",
+    "{0}.data_ptr()",
+    lambda array: array.is_cuda and not array.requires_grad and array.is_contiguous(),
+    lambda array: array.data_ptr(),
+    _torch_dtype,
+)
+# By library and name. Subclasses are not listed, because they may behave otherwise.
+_TYPES = {
+    ("cupy", "ndarray"): _CUPY,
+    ("numba", "DeviceNDArray"): _NUMBA,
+    ("torch", "Tensor"): _TORCH,
+    ("torch", "Parameter"): _TORCH,
+}
+
+
+def find_array_type(kind: type) -> ArrayType | None:
+    """Return how arrays of a type are read; None if it is not in the table."""
+    return _TYPES.get((kind.__module__.partition(".")[0], kind.__name__))
+
+
+def element_typestr(scalar: Scalar) -> str:
+    """Return the type string of arrays of a scalar in the array interface: with the byte order."""
+    if scalar.typestr == "bfloat16":
+        return "<V2"  # NumPy's notation for a 2-byte type that it does not know
+    return ("|" if scalar.size == 1 else "<") + scalar.typestr

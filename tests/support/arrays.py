@@ -1,0 +1,205 @@
+"""Stand-ins for the arrays and streams of other libraries, with the attributes that those have and no device."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+
+class CupyArray:
+    """An array as CuPy shows it."""
+
+    def __init__(self, typestr: str = "<f4", *, contiguous: bool = True, size: int = 4, address: int = 4096) -> None:
+        self.dtype = np.dtype(typestr)
+        self._c_contiguous = contiguous
+        self.size = size
+        self.data = SimpleNamespace(ptr=address)
+        self.reads = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.reads += 1
+        strides = None if self._c_contiguous else (self.dtype.itemsize * 2,)
+        data = (self.data.ptr if self.size else 0, False)
+        return {"shape": (self.size,), "typestr": self.dtype.str, "data": data, "strides": strides, "version": 3}
+
+
+CupyArray.__module__, CupyArray.__name__ = "cupy._core.core", "ndarray"
+
+
+class TorchDtype:
+    """A dtype as PyTorch's: compared by identity."""
+
+    def __init__(self, typestr: str) -> None:
+        self.typestr = typestr
+
+
+TORCH = SimpleNamespace(float32=TorchDtype("<f4"), float64=TorchDtype("<f8"), int32=TorchDtype("<i4"),
+                        bfloat16=TorchDtype("<V2"), float8=TorchDtype(""))  # fmt: skip
+
+
+class TorchTensor:
+    """A tensor as PyTorch shows it; its storage may be gone."""
+
+    def __init__(
+        self,
+        dtype: TorchDtype = TORCH.float32,
+        *,
+        contiguous: bool = True,
+        size: int = 4,
+        address: int = 4096,
+        cuda: bool = True,
+        gradient: bool = False,
+        storage: bool = True,
+    ) -> None:
+        self.dtype, self.is_cuda, self.requires_grad = dtype, cuda, gradient
+        self._contiguous, self._size, self._address, self._storage = contiguous, size, address, storage
+        self.reads = 0
+
+    def is_contiguous(self) -> bool:
+        """Whether it is C-contiguous."""
+        return self._contiguous
+
+    def data_ptr(self) -> int:
+        """The address; 0 of an empty tensor."""
+        if not self._storage:
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
+        return self._address if self._size else 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.reads += 1
+        if not self.is_cuda:
+            raise AttributeError("Can't get __cuda_array_interface__ on non-CUDA tensor type")
+        if self.requires_grad:
+            raise RuntimeError("Can't get __cuda_array_interface__ on Variable that requires grad")
+        if not self.dtype.typestr:
+            raise KeyError(self.dtype)
+        strides = None if self._contiguous else (2 * int(self.dtype.typestr[2:]),)
+        data = (self.data_ptr(), False)
+        return {"shape": (self._size,), "typestr": self.dtype.typestr, "data": data, "strides": strides, "version": 2}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 0) if self.is_cuda else (1, 0)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise BufferError("Can't export tensors that require gradient, use tensor.detach()")
+
+
+TorchTensor.__module__, TorchTensor.__name__ = "torch", "Tensor"
+
+
+class NumbaArray:
+    """A device array as Numba shows it."""
+
+    def __init__(self, typestr: str = "<f4", *, contiguous: bool = True, size: int = 4, address: int = 4096) -> None:
+        self.dtype = np.dtype(typestr)
+        self.size = size
+        self._dummy = SimpleNamespace(flags={"C_CONTIGUOUS": contiguous or not size})
+        self.gpu_data = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=address if size else None))
+        self._strides = None if contiguous else (self.dtype.itemsize * 2,)
+        self.reads = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.reads += 1
+        data = (self.gpu_data.device_ctypes_pointer.value or 0, False)
+        return {"shape": (self.size,), "typestr": self.dtype.str, "data": data, "strides": self._strides, "version": 3}
+
+
+NumbaArray.__module__, NumbaArray.__name__ = "numba.cuda.cudadrv.devicearray", "DeviceNDArray"
+
+
+class JaxArray:
+    """An array as JAX shows it: immutable, without strides, and without the interface where that has no such dtype."""
+
+    def __init__(self, typestr: str = "<f4", *, size: int = 4, address: int = 4096, deleted: bool = False) -> None:
+        self._typestr, self._size, self._address, self._deleted = typestr, size, address, deleted
+        self.reads = 0
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        self.reads += 1
+        if self._deleted:
+            raise RuntimeError("Array has been deleted.")
+        if self._typestr == "<V2":
+            raise AttributeError("__cuda_array_interface__ is not supported for BF16 buffers.")
+        return {"shape": (self._size,), "typestr": self._typestr, "data": (self._address, True), "version": 2}
+
+
+JaxArray.__module__, JaxArray.__name__ = "jaxlib._jax", "ArrayImpl"
+
+
+class CupyStream:
+    """A stream as CuPy shows it: it cannot be a key of a dict."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, handle: int) -> None:
+        self.ptr = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.ptr)
+
+
+CupyStream.__module__ = "cupy.cuda.stream"
+
+
+class TorchStream:
+    """A stream as PyTorch shows it."""
+
+    def __init__(self, handle: int) -> None:
+        self.cuda_stream = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.cuda_stream)
+
+
+TorchStream.__module__ = "torch.cuda.streams"
+
+
+class Handle:
+    """A handle of the CUDA bindings."""
+
+    def __init__(self, value: int) -> None:
+        self._value = value
+
+    def __int__(self) -> int:
+        return self._value
+
+
+class NumbaStream:
+    """A stream as Numba shows it."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = Handle(handle)
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, int(self.handle))
+
+
+NumbaStream.__module__ = "numba.cuda.cudadrv.driver"
+
+
+class ProtocolStream:
+    """A stream of an unknown library."""
+
+    def __init__(self, handle: int) -> None:
+        self.given = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, self.given)
+
+
+STREAMS = (CupyStream, TorchStream, NumbaStream, ProtocolStream)
+
+
+@pytest.fixture
+def torch_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the dtypes of the stand-in found."""
+    import sys
+
+    monkeypatch.setitem(sys.modules, "torch", TORCH)
