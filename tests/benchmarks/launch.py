@@ -1,6 +1,7 @@
 """What a launch costs the host, and what the first one costs a process, against the peers in the same run.
 
 python -m tests.benchmarks.launch --output docs/benchmarks/launch.json
+python -m tests.benchmarks.launch --parts launch dispatch       # a minute
 
 Needs a GPU. Launches are timed in bursts of 200, short enough that the launch queue never fills, synchronised outside
 the timed part; every side is measured in every round, in turn; medians over rounds. Figures of cold processes are
@@ -10,7 +11,6 @@ medians over fresh processes.
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
 import json
 import os
@@ -26,7 +26,7 @@ from pathlib import Path
 
 import cupy as cp
 import numpy as np
-from cuda.core import Device, LaunchConfig, Stream, launch
+from cuda.core import Device
 
 from jitlto.build.pipeline import build
 from jitlto.cuda import toolkit
@@ -36,10 +36,9 @@ from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.installed import install
+from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, EIGHT, Sides, in_turn
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
-
-BURST = 200
 
 # 96 variants of a kernel of three arguments: 4 types, 3 operations, 8 sets of flags.
 FAMILY = {
@@ -72,11 +71,6 @@ template __global__ void kern_{{op}}<{{data_type}}, {{first}}, {{second}}, {{thi
     const {{data_type}}*, {{data_type}}*, unsigned);
 """,
 }
-PEER = """extern "C" __global__ void peer(const float* x, float* y, unsigned n) {
-  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = x[i] + 3.0f;
-}"""
-
 COLD = """
 import json, sys, time
 times, begin = {}, time.perf_counter()
@@ -117,6 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--rounds", type=int, default=60)
+    parser.add_argument("--parts", nargs="+", metavar="PART", help="launch, dispatch, cold, overlap or link_overhead")
     options = parser.parse_args()
     # With a driver, nvJitLink keeps what it has linked, and would link nothing the second time.
     os.environ["CUDA_CACHE_DISABLE"] = "1"
@@ -126,18 +121,20 @@ def main() -> None:
         os.environ["JITLTO_CACHE_DIR"] = str(place / "cache")
         path = write_family(place / "family", FAMILY)
         database = build([declaration.load_family(path)], place / "axpy.fragdb").path
+        eight = build([declaration.load_family(write_family(place / "eight", EIGHT))], place / "eight.fragdb").path
         kernels = KernelFamily("axpy", FragmentDatabase(database))
-        result = {
-            "machine": describe(command_line()),
-            "launch": _launches(kernels, options.rounds),
-            "dispatch": _dispatch(kernels, options.rounds),
-            "cold": _cold(database, place),
-            "overlap": _overlap(kernels),
-            "link_overhead": {
+        parts: dict[str, Callable[[], object]] = {
+            "launch": lambda: _launches(kernels, KernelFamily("eight", FragmentDatabase(eight)), place, options.rounds),
+            "dispatch": lambda: _dispatch(kernels, options.rounds),
+            "cold": lambda: _cold(database, place),
+            "overlap": lambda: _overlap(kernels),
+            "link_overhead": lambda: {
                 "one fragment, the smallest link": _link_overhead(kernels.plan(**_plain())),
                 "a kernel of search and what it calls": _link_overhead(_search(place)),
             },
         }
+        result = {"machine": describe(command_line())}
+        result |= {name: part() for name, part in parts.items() if name in (options.parts or parts)}
     for name, figures in result.items():
         print(name, json.dumps(figures, indent=1), flush=True)
     if options.output:
@@ -148,58 +145,35 @@ def _plain(**changed: str) -> dict[str, str]:
     return {"data_type": "float", "op": "add", "first": "false", "second": "false", "third": "false"} | changed
 
 
-def _in_turn(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Nanoseconds a call of each side, one figure a round."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    gc.disable()
-    for _ in range(rounds):
-        for name, side in sides.items():
-            Device(0).sync()
-            begin = time.perf_counter_ns()
-            for _ in range(BURST):
-                side()
-            times[name].append((time.perf_counter_ns() - begin) / BURST)
-    gc.enable()
-    Device(0).sync()
-    return times
-
-
 def _figures(times: list[float]) -> dict[str, float]:
     low, middle, high = statistics.quantiles(times, n=4)
     return {"median_ns": round(middle, 1), "quartile_1_ns": round(low, 1), "quartile_3_ns": round(high, 1)}
 
 
-def _launches(kernels: KernelFamily, rounds: int) -> dict[str, object]:
-    n = 1024
-    launcher = kernels.launcher(**_plain())
-    x = cp.random.default_rng().random(n, dtype=np.float32)
-    outputs = {name: cp.zeros(n, np.float32) for name in ("ours", "bound", "core", "raw")}
-    raw = cp.RawKernel(PEER, "peer")
-    raw((4,), (256,), (x, outputs["raw"], np.uint32(n)))
-    stream: Stream = Device(0).default_stream
-    config = LaunchConfig(grid=4, block=256)
-    source, target, count = x.data.ptr, outputs["core"].data.ptr, np.uint32(n)
-    kernel, ours, cupys = launcher.kernel, outputs["ours"], outputs["raw"]
-    bound = launcher.bind(stream, 4, 256, x, outputs["bound"], n)
-    sides: dict[str, Callable[[], object]] = {
-        "cuda.core.launch, ready pointers": lambda: launch(stream, config, kernel, source, target, count),
-        "cupy.RawKernel": lambda: raw((4,), (256,), (x, cupys, count)),
-        "jitlto launcher": lambda: launcher(stream, 4, 256, x, ours, n),
-        "jitlto bound": bound,
-    }
-    for side in sides.values():
-        side()
-    times = _in_turn(sides, rounds)
-    for name, output in outputs.items():
-        if not np.allclose(cp.asnumpy(output), cp.asnumpy(x).astype(np.float64) + 3):
-            raise SystemExit(f"{name} computed something else")
-    base = times["cuda.core.launch, ready pointers"]
+def _launches(kernels: KernelFamily, eight: KernelFamily, place: Path, rounds: int) -> dict[str, object]:
+    sides = Sides(kernels.launcher(**_plain()), eight.launcher(), place)
+    for _ in range(4):  # the fast path is generated at the second launch
+        sides.check()
+    times = in_turn(sides.sides, rounds, sides.whole)
+    sides.check()
     figures: dict[str, object] = {name: _figures(each) for name, each in times.items()}
     figures["ratios to cuda.core.launch, median over rounds"] = {
-        name: round(statistics.median(a / b for a, b in zip(each, base, strict=True)), 3)
+        name: round(statistics.median(a / b for a, b in zip(each, times[base], strict=True)), 3)
         for name, each in times.items()
+        for base in [BASE_OF_EIGHT if " 8 " in name else BASE]
     }
+    two, many = (times[f"jitlto, {what}"] for what in ("CuPy arrays, stream of CuPy", "8 CuPy arrays, stream of CuPy"))
+    figures["ns for each further CuPy array"] = _each_more(two, many)
+    name = "PyTorch tensors, stream of PyTorch"
+    if f"jitlto, {name}" in times:
+        figures["ns for each further PyTorch tensor"] = _each_more(times[f"jitlto, {name}"], times[f"jitlto, 8 {name}"])
+    figures["ns for each further ready pointer"] = _each_more(times[BASE], times[BASE_OF_EIGHT])
+    figures["missing"] = sides.missing
     return figures
+
+
+def _each_more(two: list[float], eight: list[float]) -> float:
+    return round(statistics.median(b - a for a, b in zip(two, eight, strict=True)) / 6, 1)
 
 
 def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
@@ -212,23 +186,39 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
     values = itertools.cycle(requests)
     whole = kernels.launcher
     request = requests[37]
+    t, op, one, two, three = request
     named = dict(zip(choose.names, request, strict=True))
-    times = _in_turn(
+    held = kernels.launcher(**_plain())
+    stream, x, y = Device(0).create_stream(), cp.zeros(1024, np.float32), cp.zeros(1024, np.float32)
+    f32 = np.dtype(np.float32)
+    times = in_turn(
         {
+            "nothing": lambda: None,
             "cycling alone": lambda: next(values),
             "dispatcher": lambda: choose(*next(values)),
-            "dispatcher, one variant": lambda: choose(*request),
-            "nothing": lambda: None,
+            "dispatcher, one variant": lambda: choose(t, op, one, two, three),
+            "family.launcher": lambda: whole(data_type=t, op=op, first=one, second=two, third=three),
             "family.launcher(**configuration)": lambda: whole(**named),
+            "a launcher held, launched": lambda: held(stream, 4, 256, x, y, 1024),
+            "by the dispatcher, launched": lambda: choose(f32, "add", False, False, False)(stream, 4, 256, x, y, 1024),
+            "by family.launcher, launched": lambda: whole(
+                data_type=f32, op="add", first=False, second=False, third=False
+            )(stream, 4, 256, x, y, 1024),
         },
         rounds,
     )
-    median = {name: statistics.median(each) for name, each in times.items()}
+
+    def above(name: str, base: str) -> float:
+        return round(statistics.median(a - b for a, b in zip(times[name], times[base], strict=True)), 1)
+
     return {
         "variants": len(found),
-        "dispatcher_ns": round(median["dispatcher"] - median["cycling alone"], 1),
-        "dispatcher_one_variant_ns": round(median["dispatcher, one variant"] - median["nothing"], 1),
-        "family_launcher_ns": round(median["family.launcher(**configuration)"] - median["nothing"], 1),
+        "dispatcher_ns": above("dispatcher", "cycling alone"),
+        "dispatcher_one_variant_ns": above("dispatcher, one variant", "nothing"),
+        "family_launcher_ns": above("family.launcher", "nothing"),
+        "family_launcher_of_a_dict_ns": above("family.launcher(**configuration)", "nothing"),
+        "dispatcher_above_a_launcher_held_ns": above("by the dispatcher, launched", "a launcher held, launched"),
+        "family_launcher_above_a_launcher_held_ns": above("by family.launcher, launched", "a launcher held, launched"),
     }
 
 

@@ -33,7 +33,8 @@ def describe(command: str) -> dict[str, object]:
     }
 
 
-_PACKAGES = ("jitlto", "cuda-core", "cuda-bindings", "cupy-cuda12x", "cupy-cuda13x", "numpy", "torch")
+_PACKAGES = ("jitlto", "cuda-core", "cuda-bindings", "cupy-cuda12x", "cupy-cuda13x", "numpy", "torch", "triton",
+             "numba", "numba-cuda", "jax")  # fmt: skip
 
 
 def _version(query: object) -> str | None:

@@ -1,0 +1,283 @@
+"""The launches that ``tests.benchmarks.launch`` compares: jitlto's with the arrays of each library, and its peers'.
+
+Every side launches a kernel that writes ``x + 3``, or the sum of seven arrays, to an output of its own. What is not
+installed, or does not work on the machine, is named in ``Sides.missing`` with the reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cupy as cp
+import numpy as np
+from cuda.core import Device, LaunchConfig, launch
+
+from jitlto.runtime.launch.launcher import Launcher
+
+BURST = 200
+N = 1024
+GRID, BLOCK = 4, 256
+BASE = "cuda.core.launch, ready pointers"
+BASE_OF_EIGHT = "cuda.core.launch, 8 ready pointers"
+
+EIGHT = {
+    "family.toml": """
+[family]
+name = "eight"
+
+[entrypoint.eight]
+matrix = "eight.json"
+template = "eight.cu.jinja"
+params = ["const float* a", "const float* b", "const float* c", "const float* d", "const float* e", "const float* f",
+          "const float* g", "float* y", "unsigned n"]
+""",
+    "eight.json": "{}",
+    "eight.cu.jinja": """
+__global__ void eight(const float* a, const float* b, const float* c, const float* d, const float* e, const float* f,
+                      const float* g, float* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = a[i] + b[i] + c[i] + d[i] + e[i] + f[i] + g[i];
+}
+""",
+}
+_RAW = """extern "C" __global__ void peer(const float* x, float* y, unsigned n) {
+  unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 3.0f;
+}"""
+# CUlaunchConfig of cuda.h, so that no header of the toolkit is needed.
+_CPP = """
+#include <dlfcn.h>
+struct Config { unsigned grid[3], block[3], shared; void* stream; void* attributes; unsigned count; };
+using Launch = int (*)(const Config*, void*, void**, void**);
+extern "C" int launches(void* function, void* stream, void* x, void* y, unsigned n, int times) {
+  static Launch launch = (Launch)dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuLaunchKernelEx");
+  int status = 0;
+  for (int k = 0; k < times && !status; ++k) {
+    void* values[] = {&x, &y, &n};
+    Config config = {{4, 1, 1}, {256, 1, 1}, 0, stream, nullptr, 0};
+    status = launch(&config, function, values, nullptr);
+  }
+  return status;
+}
+"""
+_TRITON = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def add_three(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, tl.load(x + i, mask=i < n) + 3.0, mask=i < n)
+"""
+
+Side = Callable[[], object]
+Read = Callable[[], Any]
+
+
+class Sides:
+    """What is compared.
+
+    Parameters
+    ----------
+    axpy, eight : Launcher
+        The kernels with two arrays and with eight.
+    place : Path
+        A directory for what is compiled.
+    """
+
+    def __init__(self, axpy: Launcher, eight: Launcher, place: Path) -> None:
+        self._axpy, self._eight, self._place = axpy, eight, place
+        self._x = np.random.default_rng(7).random(N, dtype=np.float32)
+        #: Name → one launch.
+        self.sides: dict[str, Side] = {}
+        #: Name → a burst of launches.
+        self.whole: dict[str, Side] = {}
+        #: Name of a library or tool → why there is nothing of it.
+        self.missing: dict[str, str] = {}
+        self._outputs: dict[str, tuple[Read, float]] = {}
+        for library, add in (
+            ("cupy", self._with_cupy),
+            ("torch", self._with_torch),
+            ("numba-cuda", self._with_numba),
+            ("jax", self._with_jax),
+            ("triton", self._with_triton),
+            ("C++ compiler", self._with_cpp),
+        ):
+            try:
+                add()
+            except Exception as error:
+                if library == "cupy":
+                    raise
+                lines = str(error).strip().splitlines() or [""]
+                self.missing[library] = f"{type(error).__name__}: {lines[0][:200]}"
+            print(
+                library, "is missing: " + self.missing[library] if library in self.missing else "is there", flush=True
+            )
+
+    def check(self) -> None:
+        """Launch every side once, and exit unless all of them computed what they should."""
+        for side in (*self.sides.values(), *self.whole.values()):
+            side()
+        Device(0).sync()
+        for name, (read, times) in self._outputs.items():
+            expected = self._x.astype(np.float64) * times + (3 if times == 1 else 0)
+            if not np.allclose(np.asarray(read()), expected):
+                raise SystemExit(f"{name} computed something else")
+
+    def _add(self, name: str, side: Side, read: Read, times: float = 1) -> None:
+        side()  # what does not work is missing, and must not end the rest
+        Device(0).sync()
+        self.sides[name], self._outputs[name] = side, (read, times)
+
+    def _with_cupy(self) -> None:
+        x, axpy, eight = cp.asarray(self._x), self._axpy, self._eight
+        y = [cp.zeros(N, np.float32) for _ in range(8)]
+        core, own = Device(0).create_stream(), cp.cuda.Stream(non_blocking=True)
+        config, kernel, count = LaunchConfig(grid=GRID, block=BLOCK), axpy.kernel, np.uint32(N)
+        source, target = x.data.ptr, y[0].data.ptr
+        self._add(BASE, lambda: launch(core, config, kernel, source, target, count), lambda: y[0].get())
+        many, all_of_them, last = eight.kernel, [x.data.ptr] * 7, y[1].data.ptr
+        a, b, c, d, e, f, g = all_of_them
+        self._add(
+            BASE_OF_EIGHT, lambda: launch(core, config, many, a, b, c, d, e, f, g, last, count), lambda: y[1].get(), 7
+        )
+        name = "jitlto, CuPy arrays, stream of "
+        self._add(name + "cuda.core", lambda: axpy(core, GRID, BLOCK, x, y[2], N), lambda: y[2].get())
+        self._add(name + "CuPy", lambda: axpy(own, GRID, BLOCK, x, y[3], N), lambda: y[3].get())
+        self._add(name + "the device (None)", lambda: axpy(None, GRID, BLOCK, x, y[4], N), lambda: y[4].get())
+        bound = axpy.bind(own, GRID, BLOCK, x, y[5], N)
+        self._add("jitlto, bound", bound, lambda: y[5].get())
+        z = y[6]
+        self._add(
+            "jitlto, 8 CuPy arrays, stream of CuPy",
+            lambda: eight(own, GRID, BLOCK, x, x, x, x, x, x, x, z, N),
+            lambda: z.get(),
+            7,
+        )
+        raw = cp.RawKernel(_RAW, "peer")
+        self._add("cupy.RawKernel", lambda: raw((GRID,), (BLOCK,), (x, y[7], count)), lambda: y[7].get())
+
+    def _with_torch(self) -> None:
+        import torch
+
+        x, axpy, eight = torch.from_numpy(self._x).cuda(), self._axpy, self._eight
+        y = [torch.zeros(N, device="cuda") for _ in range(4)]
+        own, default = torch.cuda.Stream(), torch.cuda.current_stream()
+        torch.cuda.synchronize()
+        name = "jitlto, PyTorch tensors, stream of PyTorch"
+        self._add(name, lambda: axpy(own, GRID, BLOCK, x, y[0], N), lambda: y[0].cpu())
+        self._add(name + ", the default one", lambda: axpy(default, GRID, BLOCK, x, y[1], N), lambda: y[1].cpu())
+        z = y[2]
+        self._add(
+            "jitlto, 8 PyTorch tensors, stream of PyTorch",
+            lambda: eight(own, GRID, BLOCK, x, x, x, x, x, x, x, z, N),
+            lambda: z.cpu(),
+            7,
+        )
+        mixed = cp.zeros(N, np.float32)
+        self._add(
+            "jitlto, a PyTorch tensor and a CuPy array, stream of PyTorch",
+            lambda: axpy(own, GRID, BLOCK, x, mixed, N),
+            lambda: mixed.get(),
+        )
+
+    def _with_numba(self) -> None:
+        from numba import cuda
+
+        x, axpy = cuda.to_device(self._x), self._axpy
+        y = [cuda.to_device(np.zeros(N, np.float32)) for _ in range(2)]
+        own = cuda.stream()
+        name = "jitlto, Numba arrays, stream of Numba"
+        self._add(name, lambda: axpy(own, GRID, BLOCK, x, y[0], N), lambda: y[0].copy_to_host())
+
+        @cuda.jit
+        def add_three(x: Any, y: Any, n: Any) -> None:
+            i = cuda.grid(1)
+            if i < n:
+                y[i] = x[i] + np.float32(3)
+
+        count = np.uint32(N)
+        self._add("numba-cuda", lambda: add_three[GRID, BLOCK, own](x, y[1], count), lambda: y[1].copy_to_host())
+
+    def _with_jax(self) -> None:
+        os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
+        import jax
+
+        x, axpy = jax.block_until_ready(jax.device_put(self._x, jax.devices("gpu")[0])), self._axpy
+        y, own = (
+            cp.zeros(N, np.float32),
+            Device(0).create_stream(),
+        )  # JAX's arrays are immutable, and it shows no streams
+        name = "jitlto, a JAX and a CuPy array, stream of cuda.core"
+        self._add(name, lambda: axpy(own, GRID, BLOCK, x, y, N), lambda: y.get())
+
+    def _with_triton(self) -> None:
+        import torch
+
+        path = self._place / "peer_of_triton.py"
+        path.write_text(_TRITON)  # Triton reads a kernel's source from its file
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        x, y = torch.from_numpy(self._x).cuda(), torch.zeros(N, device="cuda")
+        kernel = module.add_three
+        self._add("Triton", lambda: kernel[(GRID,)](x, y, N, BLOCK=BLOCK), lambda: y.cpu())
+
+    def _with_cpp(self) -> None:
+        compiler = next((found for name in ("c++", "g++", "clang++") if (found := shutil.which(name))), None)
+        if compiler is None:
+            raise FileNotFoundError("no C++ compiler on PATH")
+        source, library = self._place / "launches.cpp", self._place / "liblaunches.so"
+        source.write_text(_CPP)
+        command = [compiler, "-O2", "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(library), "-ldl"]
+        subprocess.run(command, check=True, capture_output=True)
+        function = ctypes.CDLL(str(library)).launches
+        function.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_uint, ctypes.c_int]
+        stream, kernel = Device(0).create_stream(), int(self._axpy.kernel.handle)
+        x, y, axpy = cp.asarray(self._x), cp.zeros(N, np.float32), self._axpy
+
+        def burst() -> None:
+            status = function(kernel, int(stream.handle), x.data.ptr, y.data.ptr, N, BURST)
+            if status:
+                raise RuntimeError(f"cuLaunchKernelEx: {status}")
+
+        assert axpy  # which holds the kernel
+        burst()
+        Device(0).sync()
+        name = "C++, cuLaunchKernelEx"
+        self.whole[name], self._outputs[name] = burst, (lambda: y.get(), 1)
+
+
+def in_turn(
+    sides: dict[str, Callable[[], object]], rounds: int, whole: dict[str, Callable[[], object]] | None = None
+) -> dict[str, list[float]]:
+    """Nanoseconds a call of each side, one figure a round; a call of ``whole`` is a burst already."""
+    whole = whole or {}
+    times: dict[str, list[float]] = {name: [] for name in (*sides, *whole)}
+    gc.disable()
+    for _ in range(rounds):
+        for name, side in sides.items():
+            Device(0).sync()
+            begin = time.perf_counter_ns()
+            for _ in range(BURST):
+                side()
+            times[name].append((time.perf_counter_ns() - begin) / BURST)
+        for name, burst in whole.items():
+            Device(0).sync()
+            begin = time.perf_counter_ns()
+            burst()
+            times[name].append((time.perf_counter_ns() - begin) / BURST)
+    gc.enable()
+    Device(0).sync()
+    return times
