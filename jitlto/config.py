@@ -18,6 +18,9 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_BUILD_CACHE_SIZE``
     Bound of the build cache, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
+``JITLTO_EXTENSION``
+    Whether launches use the compiled core: ``auto`` (the default; if it was built), ``required`` or ``off``. Where
+    jitlto itself is built: whether the core is compiled, if there is a compiler, or in any case, or not.
 ``JITLTO_PREBUILT``
     A database, or a directory that holds it, to put into a wheel instead of compiling one.
 """
@@ -46,6 +49,7 @@ class Config(Frozen):
         mode: ``link`` or ``cached``: whether kernels may be linked.
         record: File to which used plans are recorded.
         max_loaded: Number of kernels that are kept loaded; None for any number.
+        extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
         prebuilt: Where a package's database is taken from instead of compiling it.
     """
 
@@ -57,6 +61,7 @@ class Config(Frozen):
     mode: str
     record: Path | None
     max_loaded: int | None
+    extension: str
     prebuilt: Path | None
 
     @classmethod
@@ -74,6 +79,7 @@ class Config(Frozen):
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _absolute(record) if record else None,
             _count(environment, "JITLTO_MAX_LOADED"),
+            _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _absolute(prebuilt) if prebuilt else None,
         )
 

@@ -21,6 +21,7 @@ from jitlto.runtime import session
 from jitlto.runtime.discovery import registry
 from jitlto.runtime.discovery.entry_points import reinstall_command
 from jitlto.runtime.discovery.installed import installed_families
+from jitlto.runtime.launch.core import extension
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.user_caches import user_caches
 
@@ -79,6 +80,7 @@ def diagnose() -> Diagnosis:
     _compatibility(diagnosis, nvrtc, linker)
     _driver(diagnosis, linker)
     settings = _settings(diagnosis)
+    _extension(diagnosis, settings)
     _cache_directory(diagnosis, settings)
     _databases(diagnosis, settings, linker)
     _installed(diagnosis, linker)
@@ -97,6 +99,23 @@ def _packages(diagnosis: Diagnosis) -> None:
         diagnosis.mention(
             "CuPy", f"{' and '.join(arrays)} are both installed and provide the same module", False, remedy
         )
+
+
+def _extension(diagnosis: Diagnosis, settings: Config) -> None:
+    """Add whether launches use the compiled core; without it they work too, and take longer."""
+    name, remedy = "compiled launches", "install jitlto from a wheel for this platform, or where there is a C compiler"
+    try:
+        core = extension()
+    except JitltoError as error:
+        if error.code == "jitlto-extension-missing":
+            diagnosis.require(name, error.what, False, error.hint)
+        return  # others are settings, which are findings of their own
+    if core is not None:
+        diagnosis.mention(name, f"in use: {core.__file__}")
+    elif settings.extension == "off":
+        diagnosis.mention(name, "turned off by JITLTO_EXTENSION")
+    else:
+        diagnosis.mention(name, "not built: launches go the Python way, and take longer", True, remedy)
 
 
 def _package(name: str) -> str | None:

@@ -18,9 +18,9 @@ from tests.support.distributions import install
 __all__ = ["site"]  # a fixture
 
 
-def _findings(status: int = 0, **variables: str) -> list[dict[str, object]]:
+def _findings(status: int | None = 0, **variables: str) -> list[dict[str, object]]:
     done = jitlto("doctor", "--json", **variables)
-    assert done.returncode == status, done.stderr
+    assert status in (None, done.returncode), done.stderr
     found = json.loads(done.stdout)["findings"]
     assert isinstance(found, list)
     return found
@@ -82,6 +82,16 @@ def test_settings_that_are_none_are_findings_among_the_others() -> None:
     assert set(bad) == {"JITLTO_CACHE", "JITLTO_MAX_LOADED", "JITLTO_CACHE_SIZE"}
     assert "readonly" in str(bad["JITLTO_CACHE"]["remedy"])
     assert {"jitlto", "NVRTC (compiler)", "cache directory", "databases"} <= {f["name"] for f in found}
+
+
+def test_it_says_whether_launches_are_compiled() -> None:
+    off, required = (
+        {f["name"]: f for f in findings}["compiled launches"]
+        for findings in (_findings(JITLTO_EXTENSION="off"), _findings(None, JITLTO_EXTENSION="required"))
+    )
+    assert "JITLTO_EXTENSION" in str(off["value"])
+    assert off["ok"] is True
+    assert required["required"] is not required["ok"]
 
 
 @pytest.mark.slow

@@ -3,25 +3,52 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import sys
 import threading
 from collections.abc import Sequence
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from cuda.core import LaunchConfig
 
 from jitlto.cuda import device
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.discovery.lookup_cache import Chosen
+from jitlto.runtime.launch import compiled, streams
 from jitlto.runtime.launch import launcher as launcher_module
-from jitlto.runtime.launch import streams
 from jitlto.runtime.launch.launcher import Launcher
 from jitlto.runtime.linking.kernel_cache import LinkedKernel
+
+_HANDLE = 1  # of the stream
 
 
 class Stream:
     """A stream that needs no conversion."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, _HANDLE)
+
+
+class NativeConfig(ctypes.Structure):
+    """``CUlaunchConfig``."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_memory", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+#: ``cuLaunchKernelEx``.
+NativeLaunch = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.POINTER(NativeConfig), ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+)
 
 
 class FakeDriver:
@@ -31,12 +58,17 @@ class FakeDriver:
     ----------
     monkeypatch : pytest.MonkeyPatch
         Puts it in place.
+    core : module, optional
+        The compiled core of launches, which calls the driver itself; without it launches go the Python way.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, core: ModuleType | None = None) -> None:
+        self.core = core
         self.stream = Stream()
         #: What reached ``cuda.core.launch``: stream, configuration, kernel and values.
         self.launches: list[tuple[Any, ...]] = []
+        #: By handle.
+        self.streams: dict[int, Any] = {_HANDLE: self.stream}
         #: Raised by the next launches.
         self.error: Exception | None = None
         self.kernel = SimpleNamespace(attributes={0: SimpleNamespace(shared_size_bytes=0)}, handle=0)
@@ -49,6 +81,13 @@ class FakeDriver:
         monkeypatch.setattr(launcher_module, "Stream", Stream)
         monkeypatch.setattr(launcher_module, "launch", self.launch)
         monkeypatch.setattr(streams, "_thread", threading.local())
+        self._natives: list[Any] = []  # keeps them alive
+        self._install_call = compiled.install_call
+        if core is not None:
+            monkeypatch.setitem(sys.modules, core.__name__, core)
+        monkeypatch.setattr(compiled, "extension", lambda: core)
+        monkeypatch.setattr(compiled, "install_call", self.install_call)
+        monkeypatch.setattr(compiled, "launch_function", self.launch_function)
 
     def launch(self, stream: Any, config: LaunchConfig, kernel: Any, *values: Any) -> None:
         """Take the place of ``cuda.core.launch``."""
@@ -57,10 +96,45 @@ class FakeDriver:
             raise self.error
         self.launches.append((stream, config, *values))
 
+    def install_call(self, signature: Sequence[Parameter], *others: Any) -> Any:
+        """Take the place of ``compiled.install_call``, which does not tell the driver the signature."""
+
+        def launch(config: Any, kernel: int, values: Any, extra: int) -> int:
+            if self.error is not None:
+                return 1
+            read = [_read(values[number], parameter) for number, parameter in enumerate(signature)]
+            self.launches.append((self.streams.get(config[0].stream, config[0].stream), _Config(config[0]), *read))
+            return 0
+
+        self._natives.append(NativeLaunch(launch))
+        return self._install_call(signature, *others)
+
+    def launch_function(self) -> int:
+        """Take the place of ``compiled.launch_function``."""
+        return ctypes.cast(self._natives[-1], ctypes.c_void_p).value or 0
+
     def launcher(self, *types: str) -> Launcher:
         """The first launcher of a kernel with parameters of some types, called ``a0``, ``a1`` and so on."""
         launcher_module._signature_class.cache_clear()
         return make_launcher([parameter(type_, f"a{number}") for number, type_ in enumerate(types)])
+
+
+class _Config:
+    """What the tests read of a ``LaunchConfig``."""
+
+    def __init__(self, native: Any) -> None:
+        self.grid, self.block = tuple(native.grid), tuple(native.block)
+        self.shmem_size = native.shared_memory
+        self.native = (native.attributes, native.attribute_count)
+
+
+def _read(address: int, parameter: Parameter) -> Any:
+    """The value that the driver is given, as ``cuda.core.launch`` would be given it."""
+    known = find_scalar(parameter.type)
+    if known is None:
+        return int.from_bytes(ctypes.string_at(address, parameter.size), "little")
+    typestr = "u2" if known.typestr == "bfloat16" else known.typestr
+    return np.frombuffer(ctypes.string_at(address, known.size), typestr)[0]
 
 
 def make_launcher(signature: Sequence[Parameter]) -> Launcher:

@@ -5,6 +5,7 @@ One module, longer than most: a further one would make a cold launch 0.2 ms long
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -50,6 +51,7 @@ class Launcher:
         LaunchError: If the driver cannot load the code.
     """
 
+    _compiled_state: object  # of the compiled core, if that launches
     _has_launched = False  # set on the class of a signature, after the first launch of a kernel with that signature
 
     def __new__(cls, chosen: Chosen, *_: object, **_more: object) -> Launcher:
@@ -276,10 +278,10 @@ class Launcher:
         launcher_class = type(self)
         if launcher_class._has_launched:
             # Compiled at the second launch: it takes 0.5 ms, which a kernel that is launched once should not wait for.
-            from jitlto.runtime.launch.fast_path import FastPath
+            from jitlto.runtime.launch.compiled import install_call
 
             install = partial(setattr, launcher_class, "__call__")
-            FastPath(self.signature, self._convert, globals(), install).learn(stream, args)
+            install_call(self.signature, self._convert, globals(), install, stream, args)
         launcher_class._has_launched = True
         attributes = {"cluster": cluster, "cooperative": cooperative, "programmatic": programmatic}
         self.bind(stream, grid, block, *args, shared_memory=shared_memory, **attributes)()  # type: ignore[arg-type]
@@ -408,3 +410,5 @@ def after_fork() -> None:
     global launch
     if device.is_used():
         launch = device.raise_forked_error
+        if (core := sys.modules.get("jitlto.runtime.launch._launch")) is not None:
+            core.forget()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import configparser
+import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from jitlto.build.packaging.hooks.extension import SOURCE
 from tests.support.environments import Environment
 from tests.support.process import ROOT
 
 pytestmark = pytest.mark.slow
 
+EXTENSION = str(SOURCE.parent / (SOURCE.stem + sysconfig.get_config_var("EXT_SUFFIX")))
 MOST = 2 << 20  # bytes; what a wheel may take before somebody should ask why
 
 
@@ -24,7 +27,8 @@ def names(jitlto_wheel: Path) -> list[str]:
 
 def files(folder: str, below: str) -> set[str]:
     paths = (ROOT / folder).rglob("*")
-    kept = [path for path in paths if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".fragdb"]
+    made = {".fragdb", ".so"}
+    kept = [path for path in paths if path.is_file() and "__pycache__" not in path.parts and path.suffix not in made]
     return {str(below / path.relative_to(ROOT / folder)) for path in kept}
 
 
@@ -35,16 +39,18 @@ def test_it_holds_the_package_and_the_shipped_families_and_nothing_else(names: l
         for folder in ("fragments", "matrices", "templates")
         for name in files(folder, Path("jitlto/share") / folder)
     }
-    found = {name for name in names if ".dist-info/" not in name}
+    found = {name for name in names if ".dist-info/" not in name and name != EXTENSION}
     assert found == package | shipped
     families = {Path(name).parent.name for name in found if name.startswith("jitlto/share/") and "family.toml" in name}
     assert families == {path.parent.name for path in (ROOT / "fragments").glob("*/family.toml")}
 
 
 def test_it_holds_sources_and_texts_only(names: list[str]) -> None:
-    allowed = {".py", ".in", ".typed", ".jinja", ".cuh", ".json", ".toml", ".css", ".js", ".cmake"}
-    others = [name for name in names if ".dist-info/" not in name and Path(name).suffix not in allowed]
-    assert others == []
+    allowed = {".py", ".c", ".in", ".typed", ".jinja", ".cuh", ".json", ".toml", ".css", ".js", ".cmake"}
+    others = [
+        name for name in names if ".dist-info/" not in name and Path(name).suffix not in allowed and name != EXTENSION
+    ]
+    assert others in ([], [EXTENSION])
     own = [name for name in names if "/new_package" not in name]
     assert not [name for name in own if "test_" in name or "/tests/" in name or ".cache" in name]
 

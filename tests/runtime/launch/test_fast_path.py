@@ -20,6 +20,7 @@ from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
 from jitlto.model.types import find_scalar
 from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.launcher import Launcher
+from tests.support import launch_core
 from tests.support.arrays import CupyArray
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver, make_launcher, parameter
@@ -47,8 +48,15 @@ VALUES = st.one_of(
 ARRAYS = st.builds(CupyArray, st.sampled_from(["<f4", "<f8", "<i4"]), contiguous=st.booleans())
 
 
+@pytest.fixture(params=["python", "compiled"])
+def fake(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeDriver:
+    """The driver below launches in Python, and by the compiled core."""
+    return FakeDriver(monkeypatch, launch_core.core() if request.param == "compiled" else None)
+
+
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+def python(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """The driver below launches in Python."""
     return FakeDriver(monkeypatch)
 
 
@@ -171,16 +179,16 @@ def test_an_error_of_the_driver_is_the_same_error_on_every_path(fake: FakeDriver
         assert caught.value.__cause__ is fake.error
 
 
-def test_the_fast_path_reuses_configurations(fake: FakeDriver) -> None:
-    launcher = fake.launcher("int")
-    launcher(fake.stream, 1, 32, 1)
-    launcher(fake.stream, 1, 32, 1)
-    fake.launches.clear()
+def test_the_fast_path_reuses_configurations(python: FakeDriver) -> None:
+    launcher = python.launcher("int")
+    launcher(python.stream, 1, 32, 1)
+    launcher(python.stream, 1, 32, 1)
+    python.launches.clear()
     for _ in range(3):
-        launcher(fake.stream, 1, 32, 1)
-        launcher(fake.stream, (2, 2), 32, 1, shared_memory=64, cooperative=False)
-    plain = [config for _, config, _ in fake.launches[::2]]
-    other = [config for _, config, _ in fake.launches[1::2]]
+        launcher(python.stream, 1, 32, 1)
+        launcher(python.stream, (2, 2), 32, 1, shared_memory=64, cooperative=False)
+    plain = [config for _, config, _ in python.launches[::2]]
+    other = [config for _, config, _ in python.launches[1::2]]
     assert plain[0] is plain[1] is plain[2]
     assert other[0] is other[1] is other[2]
     assert (other[0].grid, other[0].shmem_size) == ((2, 2, 1), 64)
@@ -208,29 +216,29 @@ def test_extents_may_be_lists(fake: FakeDriver) -> None:
     assert {(config.grid, config.block) for _, config, _ in fake.launches} == {((2, 3, 1), (32, 1, 1))}
 
 
-def test_code_is_generated_at_the_second_launch(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_is_generated_at_the_second_launch(python: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> None:
     from jitlto.runtime.launch import fast_path
 
     compiled: list[str] = []
     original = fast_path._compile
     monkeypatch.setattr(fast_path, "_compile", lambda source: [compiled.append(source), original(source)][1])
-    launcher = fake.launcher("int", "float*")
+    launcher = python.launcher("int", "float*")
     counts = []
     for number in range(4):
-        launcher(fake.stream, 1 + number, 32, 1, None)
+        launcher(python.stream, 1 + number, 32, 1, None)
         counts.append(len(compiled))
-    launcher.bind(fake.stream, 1, 32, 1, None)()
+    launcher.bind(python.stream, 1, 32, 1, None)()
     assert [*counts, len(compiled)] == [0, 1, 1, 1, 1]
 
 
-def test_arrays_with_a_cheap_address_are_not_asked_for_their_interface(fake: FakeDriver) -> None:
-    launcher = fake.launcher("const float*", "float*")
+def test_arrays_with_a_cheap_address_are_not_asked_for_their_interface(python: FakeDriver) -> None:
+    launcher = python.launcher("const float*", "float*")
     arrays = [CupyArray(), CupyArray()]
     for _ in range(5):
-        launcher(fake.stream, 1, 32, *arrays)
+        launcher(python.stream, 1, 32, *arrays)
     # The two launches before there is generated code, for which the second also learns the arrays' type.
     assert [array.reads for array in arrays] == [3, 3]
-    assert fake.launches[-1][2:] == (4096, 4096)
+    assert python.launches[-1][2:] == (4096, 4096)
 
 
 def test_a_bound_launch_repeats_its_arguments(fake: FakeDriver) -> None:

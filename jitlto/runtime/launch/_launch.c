@@ -1,0 +1,796 @@
+/* The compiled core of launches: it checks and packs the arguments of one signature and calls cuLaunchKernelEx.
+ *
+ * A Call is the method __call__ of the launchers of one signature. It is driven by a table, one row a parameter. It handles
+ * the usual arguments itself; whatever it does not know, and every error, it leaves to `fallback`, the Python way, which
+ * repeats the whole launch. So it has no error texts of its own, and both ways give the same results.
+ *
+ * Nothing here links with CUDA: the address of cuLaunchKernelEx is passed in.
+ */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <float.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifndef Py_BEGIN_CRITICAL_SECTION /* before Python 3.13, there is always a lock */
+#define Py_BEGIN_CRITICAL_SECTION(object) {
+#define Py_END_CRITICAL_SECTION() }
+#endif
+
+/* --- the layouts of others --- */
+
+typedef struct { /* CUlaunchConfig, cuda.h */
+    unsigned int grid[3], block[3], shared_memory;
+    void *stream;
+    void *attributes;
+    unsigned int attribute_count;
+} LaunchConfig;
+
+typedef int (*LaunchFunction)(const LaunchConfig *, void *kernel, void **parameters, void **extra);
+
+typedef struct { /* DLTensor, dlpack.h */
+    void *data;
+    int32_t device_type, device_id;
+    int32_t ndim;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} Tensor;
+
+typedef int (*TensorFromObject)(void *object, Tensor *out);
+
+typedef struct ExchangeAPI { /* DLPackExchangeAPI, dlpack.h 1.3 */
+    uint32_t major, minor;
+    struct ExchangeAPI *previous;
+    void *allocate, *managed_from_object, *managed_to_object;
+    TensorFromObject tensor_from_object;
+    void *current_work_stream;
+} ExchangeAPI;
+
+enum { DL_CUDA = 2 };
+enum { DL_INT, DL_UINT, DL_FLOAT, DL_BFLOAT = 4, DL_COMPLEX, DL_BOOL };
+
+/* --- the table --- */
+
+typedef enum { POINTER, INTEGER, FLOAT, DOUBLE, BOOLEAN, CONVERTED } Kind;
+
+typedef struct {
+    Kind kind;
+    int size, offset;   /* bytes; offset in the packed arguments */
+    int is_signed;      /* of an integer */
+    int is_constant;    /* of a pointer: the kernel only reads through it */
+    int code, bits;     /* of what a pointer points to, as DLPack has it; no bits: of any type */
+    PyObject *dtype;    /* of what a pointer points to, as NumPy has it; NULL: of any type */
+    PyObject *scalar;   /* NumPy's type of a number */
+    PyObject *convert;  /* the Python converter */
+} Parameter;
+
+typedef enum { UNKNOWN, CUPY, EXCHANGE, STREAM_ATTRIBUTE } Way;
+
+typedef struct { /* how to get the address of an array, or the handle of a stream, of one exact type */
+    PyTypeObject *type;
+    Way way;
+    TensorFromObject tensor_from_object;
+    int has_gradient; /* tensors of the type have the attribute requires_grad */
+    PyObject *attribute;
+} Known;
+
+enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
+
+typedef struct {
+    PyObject *c_contiguous, *data, *dtype, *ptr, *requires_grad, *size, *stream_protocol, *state;
+    PyObject *shared_memory, *cluster, *cooperative, *programmatic;
+    PyTypeObject *call_type, *state_type;
+} Names;
+
+typedef struct { /* what a launcher has beside its signature */
+    PyObject_HEAD
+    void *kernel;
+    atomic_long granted; /* bytes of dynamic shared memory with which the Python way has launched it */
+} State;
+
+typedef struct {
+    PyObject_VAR_HEAD
+    vectorcallfunc vectorcall;
+    Names *names;
+    LaunchFunction launch;
+    uintptr_t default_stream;
+    unsigned generation;
+    PyObject *fallback, *learn_array, *learn_stream, *prepare, *stream_type;
+    Known known[MOST_TYPES];
+    atomic_int known_count; /* rows are only added, and counted when they are complete */
+    Py_ssize_t count;
+    Parameter parameters[];
+} Call;
+
+/* Raised in a forked process: Calls that were made before may not launch there. */
+static atomic_uint generation;
+
+enum { FAILED = -1, OTHERWISE = 0, DONE = 1 }; /* FAILED: raise the exception that is set; OTHERWISE: the Python way */
+
+/* An error means: the Python way; it finds and explains it. Not so what is not an error, such as KeyboardInterrupt. */
+static int otherwise(void) {
+    if (PyErr_Occurred() == NULL || PyErr_ExceptionMatches(PyExc_Exception)) {
+        PyErr_Clear();
+        return OTHERWISE;
+    }
+    return FAILED;
+}
+
+static int as_number(PyObject *owned, uint64_t *out) {
+    if (owned == NULL) return otherwise();
+    uint64_t value = PyLong_Check(owned) ? PyLong_AsUnsignedLongLong(owned) : (uint64_t)-1;
+    int is_number = PyLong_Check(owned);
+    Py_DECREF(owned);
+    if (!is_number || (value == (uint64_t)-1 && PyErr_Occurred())) return otherwise();
+    *out = value;
+    return DONE;
+}
+
+/* --- types of arrays and streams, learnt when they are seen first --- */
+
+static Known *find_known(Call *call, PyTypeObject *type) {
+    int count = atomic_load_explicit(&call->known_count, memory_order_acquire);
+    for (int i = 0; i < count; i++)
+        if (call->known[i].type == type) return &call->known[i];
+    return NULL;
+}
+
+static int describe_exchange(PyObject *capsule, Known *made) {
+    ExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
+    if (api == NULL) return otherwise();
+    while (api != NULL && api->major != 1) api = api->previous;
+    if (api == NULL || api->tensor_from_object == NULL) return OTHERWISE;
+    int has = PyObject_HasAttrString((PyObject *)made->type, "requires_grad");
+    made->way = EXCHANGE;
+    made->tensor_from_object = api->tensor_from_object;
+    made->has_gradient = has;
+    return DONE;
+}
+
+/* Asks `learn` how to read objects of a type: True (CuPy's array), a capsule (DLPack), a str (an attribute of a stream) or None. */
+static int learn(Call *call, PyObject *learner, PyObject *object, Known **found) {
+    Known made = {.type = Py_TYPE(object), .way = UNKNOWN};
+    if (atomic_load_explicit(&call->known_count, memory_order_relaxed) == MOST_TYPES) return OTHERWISE;
+    PyObject *answer = PyObject_CallOneArg(learner, object);
+    if (answer == NULL) return otherwise();
+    if (answer == Py_True) {
+        made.way = CUPY;
+    } else if (PyUnicode_CheckExact(answer)) {
+        made.way = STREAM_ATTRIBUTE;
+        made.attribute = Py_NewRef(answer);
+        PyUnicode_InternInPlace(&made.attribute);
+    } else if (PyCapsule_CheckExact(answer) && describe_exchange(answer, &made) == FAILED) {
+        Py_DECREF(answer);
+        return FAILED;
+    }
+    Py_DECREF(answer);
+    int is_kept = 0;
+    Py_BEGIN_CRITICAL_SECTION(call);
+    *found = find_known(call, made.type); /* another thread may have learnt it meanwhile */
+    int count = atomic_load_explicit(&call->known_count, memory_order_relaxed);
+    if (*found == NULL && count < MOST_TYPES) {
+        Py_INCREF(made.type);
+        call->known[count] = made;
+        atomic_store_explicit(&call->known_count, count + 1, memory_order_release);
+        *found = &call->known[count];
+        is_kept = 1;
+    }
+    Py_END_CRITICAL_SECTION();
+    if (!is_kept) Py_XDECREF(made.attribute);
+    return *found == NULL ? OTHERWISE : DONE;
+}
+
+/* --- arguments --- */
+
+static int pack_cupy(Call *call, Parameter *parameter, PyObject *argument, uint64_t *out) {
+    Names *names = call->names;
+    PyObject *value;
+    if (parameter->dtype != NULL) {
+        value = PyObject_GetAttr(argument, names->dtype);
+        Py_XDECREF(value); /* compared, not used */
+        if (value == NULL || value != parameter->dtype) return otherwise();
+    }
+    value = PyObject_GetAttr(argument, names->c_contiguous);
+    Py_XDECREF(value);
+    if (value != Py_True) return otherwise();
+    uint64_t size;
+    int result = as_number(PyObject_GetAttr(argument, names->size), &size);
+    if (result != DONE) return result;
+    if (size == 0) {
+        *out = 0; /* as __cuda_array_interface__ */
+        return DONE;
+    }
+    value = PyObject_GetAttr(argument, names->data);
+    if (value == NULL) return otherwise();
+    PyObject *address = PyObject_GetAttr(value, names->ptr);
+    Py_DECREF(value);
+    return as_number(address, out);
+}
+
+static int has_type(Parameter *parameter, Tensor *tensor) {
+    if (tensor->lanes != 1) return 0;
+    if (parameter->bits) return tensor->code == parameter->code && tensor->bits == parameter->bits;
+    switch (tensor->code) { /* any type that the Python way knows too */
+    case DL_INT: case DL_UINT: case DL_BOOL: return tensor->bits >= 8;
+    case DL_FLOAT: return tensor->bits >= 16;
+    case DL_BFLOAT: case DL_COMPLEX: return 1;
+    default: return 0;
+    }
+}
+
+static int pack_tensor(Call *call, Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
+    if (known->has_gradient) {
+        PyObject *value = PyObject_GetAttr(argument, call->names->requires_grad);
+        Py_XDECREF(value);
+        if (value != Py_False) return otherwise();
+    } else if (!parameter->is_constant) {
+        return OTHERWISE; /* a DLTensor does not say whether it is read-only */
+    }
+    Tensor tensor;
+    if (known->tensor_from_object(argument, &tensor) != 0) return otherwise();
+    if (tensor.device_type != DL_CUDA || !has_type(parameter, &tensor)) return OTHERWISE;
+    int64_t expected = 1;
+    int is_contiguous = 1;
+    for (int i = tensor.ndim - 1; i >= 0; i--) {
+        int64_t extent = tensor.shape[i];
+        if (extent == 0) {
+            *out = 0; /* as __cuda_array_interface__ */
+            return DONE;
+        }
+        if (tensor.strides != NULL && extent != 1 && tensor.strides[i] != expected) is_contiguous = 0;
+        expected *= extent;
+    }
+    if (!is_contiguous) return OTHERWISE;
+    *out = (uint64_t)(uintptr_t)tensor.data + tensor.byte_offset;
+    return DONE;
+}
+
+/* An argument of any kind, by the Python converter: it returns what cuda.core.launch passes on. */
+static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
+    PyObject *value = PyObject_CallOneArg(parameter->convert, argument);
+    if (value == NULL) return otherwise();
+    int result = OTHERWISE;
+    if (PyLong_CheckExact(value)) {
+        uint64_t bits = PyLong_AsUnsignedLongLongMask(value);
+        if (parameter->size <= 8) {
+            memcpy(out, &bits, (size_t)parameter->size);
+            result = DONE;
+        }
+    } else if (PyFloat_CheckExact(value)) {
+        double number = PyFloat_AS_DOUBLE(value);
+        if (parameter->size == 8) {
+            memcpy(out, &number, 8);
+            result = DONE;
+        }
+    } else {
+        Py_buffer view; /* of a NumPy scalar */
+        if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) == 0) {
+            if (view.len == parameter->size) {
+                memcpy(out, view.buf, (size_t)view.len);
+                result = DONE;
+            }
+            PyBuffer_Release(&view);
+        } else {
+            result = otherwise();
+        }
+    }
+    Py_DECREF(value);
+    return result;
+}
+
+static int pack_pointer(Call *call, Parameter *parameter, PyObject *argument, char *out) {
+    uint64_t address = 0;
+    int result = DONE;
+    if (argument != Py_None) {
+        Known *known = find_known(call, Py_TYPE(argument));
+        if (known == NULL) {
+            if (PyLong_CheckExact(argument)) return pack_converted(parameter, argument, out);
+            result = learn(call, call->learn_array, argument, &known);
+            if (result != DONE) return result;
+        }
+        if (known->way == CUPY)
+            result = pack_cupy(call, parameter, argument, &address);
+        else if (known->way == EXCHANGE)
+            result = pack_tensor(call, known, parameter, argument, &address);
+        else
+            return OTHERWISE;
+    }
+    if (result == DONE) memcpy(out, &address, 8);
+    return result;
+}
+
+static int pack_integer(Parameter *parameter, PyObject *argument, char *out) {
+    PyObject *index = NULL;
+    uint64_t bits;
+    if (!PyLong_CheckExact(argument)) {
+        if (!PyIndex_Check(argument)) return OTHERWISE;
+        argument = index = PyNumber_Index(argument);
+        if (index == NULL) return otherwise();
+    }
+    int fits;
+    if (parameter->is_signed || parameter->size < 8) {
+        int overflow;
+        long long value = PyLong_AsLongLongAndOverflow(argument, &overflow);
+        int width = 8 * parameter->size;
+        if (parameter->is_signed)
+            fits = !overflow && (width == 64 || (value >= -(1LL << (width - 1)) && value < 1LL << (width - 1)));
+        else
+            fits = !overflow && value >= 0 && value < 1LL << width;
+        bits = (uint64_t)value;
+    } else {
+        bits = PyLong_AsUnsignedLongLong(argument);
+        fits = !(bits == (uint64_t)-1 && PyErr_Occurred());
+    }
+    Py_XDECREF(index);
+    if (!fits) return otherwise();
+    memcpy(out, &bits, (size_t)parameter->size); /* little-endian, as all that CUDA runs on */
+    return DONE;
+}
+
+static int pack_real(Parameter *parameter, PyObject *argument, char *out) {
+    double value;
+    if (PyFloat_CheckExact(argument)) {
+        value = PyFloat_AS_DOUBLE(argument);
+    } else if (PyLong_CheckExact(argument)) {
+        value = PyLong_AsDouble(argument);
+        if (value == -1.0 && PyErr_Occurred()) return otherwise();
+    } else if ((PyObject *)Py_TYPE(argument) == parameter->scalar) {
+        PyObject *number = PyNumber_Float(argument);
+        if (number == NULL) return otherwise();
+        value = PyFloat_AS_DOUBLE(number);
+        Py_DECREF(number);
+    } else {
+        return pack_converted(parameter, argument, out);
+    }
+    if (parameter->kind == DOUBLE) {
+        memcpy(out, &value, 8);
+        return DONE;
+    }
+    if (isfinite(value) && fabs(value) > (double)FLT_MAX) return OTHERWISE;
+    float single = (float)value;
+    memcpy(out, &single, 4);
+    return DONE;
+}
+
+static int pack(Call *call, Parameter *parameter, PyObject *argument, char *out) {
+    switch (parameter->kind) {
+    case POINTER: return pack_pointer(call, parameter, argument, out);
+    case INTEGER: return pack_integer(parameter, argument, out);
+    case FLOAT: case DOUBLE: return pack_real(parameter, argument, out);
+    case BOOLEAN:
+        if (!PyBool_Check(argument)) return pack_converted(parameter, argument, out);
+        *out = argument == Py_True;
+        return DONE;
+    default: return pack_converted(parameter, argument, out);
+    }
+}
+
+/* --- streams and configurations --- */
+
+static int read_stream(Call *call, PyObject *stream, void **out) {
+    uint64_t handle = 0;
+    int result = DONE;
+    if (stream == Py_None) {
+    } else if ((PyObject *)Py_TYPE(stream) == call->stream_type) {
+        PyObject *pair = PyObject_CallMethodNoArgs(stream, call->names->stream_protocol);
+        if (pair == NULL) return otherwise();
+        if (PyTuple_CheckExact(pair) && PyTuple_GET_SIZE(pair) == 2)
+            result = as_number(Py_NewRef(PyTuple_GET_ITEM(pair, 1)), &handle);
+        else
+            result = OTHERWISE;
+        Py_DECREF(pair);
+        if (result == DONE && handle == 0) result = OTHERWISE; /* a closed one */
+    } else if (PyLong_CheckExact(stream)) {
+        result = as_number(Py_NewRef(stream), &handle);
+    } else {
+        Known *known = find_known(call, Py_TYPE(stream));
+        if (known == NULL) {
+            result = learn(call, call->learn_stream, stream, &known);
+            if (result != DONE) return result;
+        }
+        if (known->way != STREAM_ATTRIBUTE) return OTHERWISE;
+        result = as_number(PyObject_GetAttr(stream, known->attribute), &handle);
+    }
+    *out = (void *)(uintptr_t)(handle != 0 ? handle : call->default_stream);
+    return result;
+}
+
+static int read_extent(PyObject *number, unsigned int *out) {
+    if (!PyLong_CheckExact(number)) return OTHERWISE;
+    int overflow;
+    long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+    if (overflow || value < 1 || value > INT32_MAX) return otherwise();
+    *out = (unsigned int)value;
+    return DONE;
+}
+
+static int read_extents(PyObject *extents, unsigned int *out) {
+    out[0] = out[1] = out[2] = 1;
+    if (PyLong_CheckExact(extents)) return read_extent(extents, out);
+    if (!PyTuple_CheckExact(extents)) return OTHERWISE;
+    Py_ssize_t count = PyTuple_GET_SIZE(extents);
+    if (count < 1 || count > 3) return OTHERWISE;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        int result = read_extent(PyTuple_GET_ITEM(extents, i), &out[i]);
+        if (result != DONE) return result;
+    }
+    return DONE;
+}
+
+/* Keyword arguments: shared_memory, and the others as long as they ask for nothing. */
+static int read_keywords(Call *call, PyObject *const *values, PyObject *keywords, unsigned int *shared_memory) {
+    Names *names = call->names;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(keywords); i++) {
+        PyObject *name = PyTuple_GET_ITEM(keywords, i), *value = values[i];
+        if (name == names->shared_memory) { /* names in a program are interned */
+            if (!PyLong_CheckExact(value)) return OTHERWISE;
+            int overflow;
+            long long size = PyLong_AsLongLongAndOverflow(value, &overflow);
+            if (overflow || size < 0 || size > INT32_MAX) return otherwise();
+            *shared_memory = (unsigned int)size;
+        } else if (name == names->cluster ? value != Py_None
+                   : name == names->cooperative || name == names->programmatic ? value != Py_False
+                                                                               : 1) {
+            return OTHERWISE;
+        }
+    }
+    return DONE;
+}
+
+/* --- the call --- */
+
+static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject *keywords, State **state) {
+    enum { SELF, STREAM, GRID, BLOCK, FIRST };
+    if (count != FIRST + call->count || call->generation != atomic_load_explicit(&generation, memory_order_relaxed))
+        return OTHERWISE;
+    LaunchConfig config = {.attribute_count = 0};
+    int result;
+    if ((result = read_extents(args[GRID], config.grid)) != DONE) return result;
+    if ((result = read_extents(args[BLOCK], config.block)) != DONE) return result;
+    if (keywords != NULL && (result = read_keywords(call, args + count, keywords, &config.shared_memory)) != DONE)
+        return result;
+
+    PyObject *found = PyObject_GetAttr(args[SELF], call->names->state);
+    if (found == NULL) {
+        if (otherwise() == FAILED) return FAILED;
+        found = PyObject_CallOneArg(call->prepare, args[SELF]);
+        if (found == NULL) return otherwise();
+    }
+    if (!Py_IS_TYPE(found, call->names->state_type)) {
+        Py_DECREF(found);
+        return OTHERWISE;
+    }
+    *state = (State *)found; /* the caller releases it */
+    if (config.shared_memory > atomic_load_explicit(&(*state)->granted, memory_order_relaxed)) return OTHERWISE;
+
+    _Alignas(16) char values[MOST_BYTES];
+    void *pointers[MOST_PARAMETERS];
+    for (Py_ssize_t i = 0; i < call->count; i++) {
+        Parameter *parameter = &call->parameters[i];
+        pointers[i] = values + parameter->offset;
+        if ((result = pack(call, parameter, args[FIRST + i], pointers[i])) != DONE) return result;
+    }
+    if ((result = read_stream(call, args[STREAM], &config.stream)) != DONE) return result;
+
+    int status;
+    /* A launch waits where the queue is full, perhaps for a host function that needs the interpreter. */
+    Py_BEGIN_ALLOW_THREADS
+    status = call->launch(&config, (*state)->kernel, pointers, NULL);
+    Py_END_ALLOW_THREADS
+    return status == 0 ? DONE : OTHERWISE;
+}
+
+static PyObject *call_get_fallback(PyObject *self, void *Py_UNUSED(closure)) {
+    PyObject *fallback;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    fallback = Py_NewRef(((Call *)self)->fallback);
+    Py_END_CRITICAL_SECTION();
+    return fallback;
+}
+
+static int call_set_fallback(PyObject *self, PyObject *fallback, void *Py_UNUSED(closure)) {
+    if (fallback == NULL) {
+        PyErr_SetString(PyExc_TypeError, "there has to be a Python way");
+        return -1;
+    }
+    PyObject *before;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    before = ((Call *)self)->fallback;
+    ((Call *)self)->fallback = Py_NewRef(fallback);
+    Py_END_CRITICAL_SECTION();
+    Py_DECREF(before);
+    return 0;
+}
+
+/* The Python way; what it could launch, with so much shared memory, is launched here next time. */
+static PyObject *launch_otherwise(Call *call, PyObject *const *args, size_t flags, PyObject *keywords, State *state) {
+    PyObject *fallback = call_get_fallback((PyObject *)call, NULL);
+    PyObject *result = PyObject_Vectorcall(fallback, args, flags, keywords);
+    Py_DECREF(fallback);
+    if (result == NULL || state == NULL || keywords == NULL) return result;
+    unsigned int shared_memory = 0;
+    if (read_keywords(call, args + PyVectorcall_NARGS(flags), keywords, &shared_memory) == DONE) {
+        long before = atomic_load(&state->granted);
+        while (before < (long)shared_memory && !atomic_compare_exchange_weak(&state->granted, &before, shared_memory));
+    }
+    return result;
+}
+
+static PyObject *call_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Call *call = (Call *)self;
+    State *state = NULL;
+    PyObject *result = NULL;
+    int done = launch(call, args, PyVectorcall_NARGS(flags), keywords, &state);
+    if (done == DONE)
+        result = Py_NewRef(Py_None);
+    else if (done == OTHERWISE)
+        result = launch_otherwise(call, args, flags, keywords, state);
+    Py_XDECREF(state);
+    return result;
+}
+
+static PyObject *call_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static int call_traverse(PyObject *self, visitproc visit, void *arg) {
+    Call *call = (Call *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(call->fallback);
+    Py_VISIT(call->learn_array);
+    Py_VISIT(call->learn_stream);
+    Py_VISIT(call->prepare);
+    Py_VISIT(call->stream_type);
+    for (int i = 0; i < atomic_load(&call->known_count); i++) Py_VISIT(call->known[i].type);
+    for (Py_ssize_t i = 0; i < call->count; i++) {
+        Py_VISIT(call->parameters[i].dtype);
+        Py_VISIT(call->parameters[i].scalar);
+        Py_VISIT(call->parameters[i].convert);
+    }
+    return 0;
+}
+
+static int call_clear(PyObject *self) {
+    Call *call = (Call *)self;
+    Py_CLEAR(call->fallback);
+    Py_CLEAR(call->learn_array);
+    Py_CLEAR(call->learn_stream);
+    Py_CLEAR(call->prepare);
+    Py_CLEAR(call->stream_type);
+    int known = atomic_exchange(&call->known_count, 0);
+    for (int i = 0; i < known; i++) {
+        Py_CLEAR(call->known[i].type);
+        Py_CLEAR(call->known[i].attribute);
+    }
+    for (Py_ssize_t i = 0; i < call->count; i++) {
+        Py_CLEAR(call->parameters[i].dtype);
+        Py_CLEAR(call->parameters[i].scalar);
+        Py_CLEAR(call->parameters[i].convert);
+    }
+    return 0;
+}
+
+static void call_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    call_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef call_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Call, vectorcall), READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyGetSetDef call_getset[] = {
+    {"fallback", call_get_fallback, call_set_fallback, "The Python way: a function like __call__.", NULL},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+static PyType_Slot call_slots[] = {
+    {Py_tp_doc, "The method __call__ of the launchers of one signature."},
+    {Py_tp_dealloc, call_dealloc},
+    {Py_tp_traverse, call_traverse},
+    {Py_tp_clear, call_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, call_get},
+    {Py_tp_members, call_members},
+    {Py_tp_getset, call_getset},
+    {0, NULL},
+};
+
+static PyType_Spec call_spec = {
+    .name = "jitlto.runtime.launch._launch.Call",
+    .basicsize = sizeof(Call),
+    .itemsize = sizeof(Parameter),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = call_slots,
+};
+
+static void state_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot state_slots[] = {
+    {Py_tp_doc, "What a launcher has beside its signature: the kernel's handle."},
+    {Py_tp_dealloc, state_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec state_spec = {
+    .name = "jitlto.runtime.launch._launch.State",
+    .basicsize = sizeof(State),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = state_slots,
+};
+
+/* --- the module --- */
+
+static PyObject *make_state(PyObject *module, PyObject *handle) {
+    Names *names = PyModule_GetState(module);
+    void *kernel = PyLong_AsVoidPtr(handle);
+    if (kernel == NULL && PyErr_Occurred()) return NULL;
+    State *state = PyObject_New(State, names->state_type);
+    if (state == NULL) return NULL;
+    state->kernel = kernel;
+    atomic_init(&state->granted, 0);
+    return (PyObject *)state;
+}
+
+static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
+
+/* (kind, size, is_signed, is_constant, code, bits, dtype, scalar, convert) */
+static int read_parameter(PyObject *row, Parameter *parameter, int *offset) {
+    int kind;
+    PyObject *dtype, *scalar, *convert;
+    if (!PyArg_ParseTuple(row, "iippiiOOO", &kind, &parameter->size, &parameter->is_signed, &parameter->is_constant,
+                          &parameter->code, &parameter->bits, &dtype, &scalar, &convert))
+        return -1;
+    if (kind < POINTER || kind > CONVERTED || parameter->size < 1 || parameter->size > MOST_BYTES ||
+        (kind == POINTER && parameter->size != 8) || (kind == INTEGER && parameter->size > 8) ||
+        (kind == FLOAT && parameter->size != 4) || (kind == DOUBLE && parameter->size != 8) ||
+        (kind == BOOLEAN && parameter->size != 1) || *offset + parameter->size > MOST_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "unsupported parameter");
+        return -1;
+    }
+    parameter->kind = (Kind)kind;
+    parameter->offset = *offset;
+    *offset = (*offset + parameter->size + 15) / 16 * 16;
+    parameter->dtype = none_as_null(dtype);
+    parameter->scalar = none_as_null(scalar);
+    parameter->convert = Py_NewRef(convert);
+    return 0;
+}
+
+static PyObject *make_call(PyObject *module, PyObject *args) {
+    Names *names = PyModule_GetState(module);
+    PyObject *rows, *fallback, *learn_array, *learn_stream, *prepare, *stream_type;
+    unsigned long long function, default_stream;
+    if (!PyArg_ParseTuple(args, "O!KKOOOOO:make_call", &PyTuple_Type, &rows, &function, &default_stream, &stream_type,
+                          &prepare, &learn_array, &learn_stream, &fallback))
+        return NULL;
+    Py_ssize_t count = PyTuple_GET_SIZE(rows);
+    if (count > MOST_PARAMETERS || function == 0) {
+        PyErr_SetString(PyExc_ValueError, function ? "too many parameters" : "no function");
+        return NULL;
+    }
+    Call *call = PyObject_GC_NewVar(Call, names->call_type, count);
+    if (call == NULL) return NULL;
+    memset((char *)call + offsetof(Call, vectorcall), 0,
+           sizeof(Call) - offsetof(Call, vectorcall) + (size_t)count * sizeof(Parameter));
+    call->vectorcall = call_vectorcall;
+    call->names = names;
+    call->launch = (LaunchFunction)(uintptr_t)function;
+    call->default_stream = (uintptr_t)default_stream;
+    call->generation = atomic_load(&generation);
+    call->fallback = Py_NewRef(fallback);
+    call->learn_array = Py_NewRef(learn_array);
+    call->learn_stream = Py_NewRef(learn_stream);
+    call->prepare = Py_NewRef(prepare);
+    call->stream_type = Py_NewRef(stream_type);
+    int offset = 0;
+    for (; call->count < count; call->count++) {
+        if (read_parameter(PyTuple_GET_ITEM(rows, call->count), &call->parameters[call->count], &offset) < 0) {
+            Py_DECREF(call);
+            return NULL;
+        }
+    }
+    PyObject_GC_Track(call);
+    return (PyObject *)call;
+}
+
+static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
+    atomic_fetch_add(&generation, 1);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"make_call", make_call, METH_VARARGS,
+     "make_call(rows, function, default_stream, stream_type, prepare, learn_array, learn_stream, fallback)"},
+    {"make_state", make_state, METH_O, "Return what a launcher of the kernel with a handle has to keep."},
+    {"forget", forget, METH_NOARGS, "Send all launches of the calls made so far the Python way."},
+    {NULL, NULL, 0, NULL},
+};
+
+static int module_exec(PyObject *module) {
+    Names *names = PyModule_GetState(module);
+    struct { PyObject **place; const char *text; } texts[] = {
+        {&names->c_contiguous, "_c_contiguous"}, {&names->data, "data"}, {&names->dtype, "dtype"},
+        {&names->ptr, "ptr"}, {&names->size, "size"}, {&names->requires_grad, "requires_grad"}, {&names->state, "_compiled_state"},
+        {&names->stream_protocol, "__cuda_stream__"}, {&names->shared_memory, "shared_memory"},
+        {&names->cluster, "cluster"}, {&names->cooperative, "cooperative"}, {&names->programmatic, "programmatic"},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if ((*texts[i].place = PyUnicode_InternFromString(texts[i].text)) == NULL) return -1;
+    names->call_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &call_spec, NULL);
+    if (names->call_type == NULL) return -1;
+    names->state_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &state_spec, NULL);
+    if (names->state_type == NULL) return -1;
+    struct { const char *name; int value; } constants[] = {
+        {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
+        {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},
+    };
+    for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
+        if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0) return -1;
+    return PyModule_AddObjectRef(module, "Call", (PyObject *)names->call_type);
+}
+
+static PyObject **name_places(Names *names, size_t *count) {
+    *count = offsetof(Names, call_type) / sizeof(PyObject *);
+    return (PyObject **)names;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg) {
+    Names *names = PyModule_GetState(module);
+    Py_VISIT(names->call_type);
+    Py_VISIT(names->state_type);
+    return 0;
+}
+
+static int module_clear(PyObject *module) {
+    Names *names = PyModule_GetState(module);
+    size_t count;
+    PyObject **places = name_places(names, &count);
+    for (size_t i = 0; i < count; i++) Py_CLEAR(places[i]);
+    Py_CLEAR(names->call_type);
+    Py_CLEAR(names->state_type);
+    return 0;
+}
+
+static void module_free(void *module) { module_clear((PyObject *)module); }
+
+static PyModuleDef_Slot module_slots[] = {
+    {Py_mod_exec, module_exec},
+#ifdef Py_mod_multiple_interpreters
+    {Py_mod_multiple_interpreters, Py_MOD_PER_INTERPRETER_GIL_SUPPORTED},
+#endif
+#ifdef Py_mod_gil
+    {Py_mod_gil, Py_MOD_GIL_NOT_USED},
+#endif
+    {0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_launch",
+    .m_doc = "The compiled core of launches.",
+    .m_size = sizeof(Names),
+    .m_methods = functions,
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__launch(void) { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,116 @@
+"""The compiled core of launches: its tables, what it learns of types, and when launches go the Python way instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from cuda.bindings import driver
+
+from jitlto.model.types import Parameter, find_scalar
+from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
+from jitlto.runtime.launch.core import extension
+from jitlto.runtime.launch.fast_path import FastPath
+from jitlto.runtime.launch.streams import default_stream
+
+_CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the oldest CUDA that jitlto supports
+# DLDataTypeCode (dlpack.h) by NumPy's letter.
+_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+_BFLOAT16 = 4
+
+
+def install_call(
+    signature: Sequence[Parameter],
+    convert: ArgumentConverter,
+    namespace: dict[str, Any],
+    install: Callable[[Callable[..., None]], None],
+    stream: Any,
+    args: Sequence[Any],
+) -> None:
+    """Install the method ``__call__`` of launchers whose kernels have a signature.
+
+    Args:
+        signature, convert, namespace, install: As of :class:`~jitlto.runtime.launch.fast_path.FastPath`.
+        stream, args: Those of a launch, to learn their types from.
+    """
+    core = extension()
+    address = launch_function() if core is not None and _is_small(signature, core) else 0
+    if core is None or not address:
+        FastPath(signature, convert, namespace, install).learn(stream, args)
+        return
+
+    def set_fallback(function: Callable[..., None]) -> None:
+        call.fallback = function
+
+    def fall_back(launcher: Any, stream: Any, grid: Any, block: Any, *args: Any, **how: Any) -> None:
+        # Generated when it is needed first: many programs only pass what the core knows.
+        FastPath(signature, convert, namespace, set_fallback).learn(stream, args)
+        call.fallback(launcher, stream, grid, block, *args, **how)
+
+    def prepare(launcher: Any) -> object:
+        launcher._compiled_state = state = core.make_state(int(launcher.kernel.handle))
+        return state
+
+    rows = tuple(
+        _describe(core, parameter, converter)
+        for parameter, converter in zip(signature, convert.converters, strict=True)
+    )
+    default = default_stream().__cuda_stream__()[1]
+    call = core.make_call(rows, address, default, namespace["Stream"], prepare, _learn_array, _learn_stream, fall_back)
+    install(call)
+
+
+def launch_function() -> int:
+    """Return the address of ``cuLaunchKernelEx``; 0 if the driver has none."""
+    status, address, _ = driver.cuGetProcAddress(b"cuLaunchKernelEx", _CUDA, 0)
+    return int(address) if status == driver.CUresult.CUDA_SUCCESS else 0
+
+
+def _is_small(signature: Sequence[Parameter], core: ModuleType) -> bool:
+    bound = sum(-parameter.size // 16 * -16 for parameter in signature)
+    return bool(len(signature) <= core.MOST_PARAMETERS and bound <= core.MOST_BYTES)
+
+
+def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Return the row of the core's table for a parameter: the fields of ``Parameter`` in ``_launch.c``."""
+    target = pointed_type(parameter)
+    if target is not None:
+        known = find_scalar(target)
+        code, bits, dtype = 0, 0, None  # type: int, int, object
+        if known is not None and known.typestr == "bfloat16":
+            code, bits, dtype = _BFLOAT16, 16, NotImplemented  # no NumPy dtype stands for it
+        elif known is not None:
+            code, bits = _DLPACK_CODES[known.typestr[0]], 8 * known.size
+            dtype = np.dtype(known.typestr)
+        return (core.POINTER, 8, False, "const" in target.split(), code, bits, dtype, None, converter)
+    known = find_scalar(parameter.type.strip())
+    kind, size, scalar = core.CONVERTED, parameter.size, None
+    if known is not None and known.typestr != "bfloat16":
+        size = known.size
+        if known.typestr == "b1":
+            kind = core.BOOLEAN
+        elif known.typestr[0] in "iu":
+            kind = core.INTEGER
+        elif known.typestr in ("f4", "f8"):
+            kind = core.FLOAT if known.typestr == "f4" else core.DOUBLE
+            scalar = np.dtype(known.typestr).type
+    signed = known is not None and known.typestr[0] == "i"
+    return (kind, size, signed, False, 0, 0, None, scalar, converter)
+
+
+def _learn_array(argument: Any) -> object:
+    """Return how the core reads addresses of such arrays: True as CuPy's, a capsule by DLPack's functions, None not."""
+    kind = type(argument)
+    if (kind.__module__.partition(".")[0], kind.__name__) == ("cupy", "ndarray"):
+        return True
+    # Of the type itself: a subclass may be anything, such as a tensor without memory.
+    return vars(kind).get("__dlpack_c_exchange_api__")
+
+
+def _learn_stream(stream: Any) -> str | None:
+    """Return the attribute with the handle of streams of a type; None if the core does not know the type."""
+    library = type(stream).__module__.partition(".")[0]
+    name = {"cupy": "ptr", "torch": "cuda_stream"}.get(library, "")
+    return name if type(getattr(stream, name, None)) is int else None

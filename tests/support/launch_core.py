@@ -1,0 +1,45 @@
+"""The compiled core of launches, built for the tests from the source as it stands."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from jitlto.build.packaging.hooks.extension import SOURCE, ExtensionError, compile_extension
+from jitlto.storage.files import temporary_directory
+from tests.support.process import ROOT
+
+NAME = "jitlto.runtime.launch._launch"
+
+
+@cache
+def core() -> ModuleType:
+    """Build it, quickly and with its warnings as errors, and load it; skips where there is no C compiler."""
+    directory = temporary_directory("jitlto-test-")
+    path = build(Path(directory.name), "-O1", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror")
+    spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, str(path)))
+    assert spec is not None
+    module = module_from_spec(spec)
+    assert spec.loader is not None
+    spec.loader.exec_module(module)
+    return module
+
+
+def build(directory: Path, *flags: str) -> Path:
+    """Build it into a directory; skips where there is no C compiler."""
+    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    if shutil.which(compiler) is None:
+        pytest.skip(f"there is no C compiler ({compiler})")
+    try:
+        return compile_extension(ROOT / SOURCE, directory, flags)
+    except ExtensionError as error:
+        if "Python.h" in str(error).partition("\n")[0] and "there is no" in str(error):
+            pytest.skip(str(error))
+        raise
