@@ -9,6 +9,7 @@ from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
+from jitlto.model.layouts import is_supported, parse_type
 from jitlto.model.mangling import base_name, demangle, parameter_types
 from jitlto.model.type_spelling import canonical_spelling, is_same_type
 from jitlto.model.types import Parameter, find_scalar
@@ -84,6 +85,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     """Return a kernel's parameters: types from the compiler, names from ``params`` or else from its definition."""
     sizes = dict(compiled.kernels)[kernel]
     found = dict(compiled.parameters).get(kernel, ((None, None),) * len(sizes))
+    described = next(symbol.layout for symbol in compiled.provides if symbol.name == kernel)
     mangled = parameter_types(kernel)  # None: extern "C"
     actual: list[str | None] = [type_ for _, type_ in found] if mangled is None else [*mangled]
     if actual == ["void"]:
@@ -101,7 +103,7 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
     if len(set(names)) != len(names):
         what = f"duplicate name in params: {', '.join(names)}"
         raise error(what, "give each parameter a different name", "build-params-duplicate")
-    made = []
+    made: list[Parameter] = []
     for name, type_, stated, layout in zip(
         names, actual, [type_ for type_, _ in declared] or [None] * len(names), sizes, strict=True
     ):
@@ -118,8 +120,23 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
             raise error(f"parameter {name!r} of type {chosen} has {expected} bytes, but the kernel takes {layout[0]}")
         # The compiler's type, unless params narrows it.
         is_same = type_ is not None and (stated is None or is_same_type(stated, type_))
-        made.append(Parameter(name, type_ if type_ and is_same else chosen, *layout))
+        chosen = type_ if type_ and is_same else chosen
+        made.append(Parameter(name, f"enum {chosen}" if _is_enum(chosen, len(made), described) else chosen, *layout))
     return tuple(made)
+
+
+def _is_enum(type_name: str, number: int, layout: str) -> bool:
+    """Return whether a parameter is an enum: a type with a name that the kernel takes as a number.
+
+    Args:
+        type_name: The parameter's type.
+        number: Its place among the parameters.
+        layout: The kernel's, as in :class:`~jitlto.model.fragment.Symbol`.
+    """
+    sizes = layout.rpartition("(")[2].rstrip(")").split(",")
+    if number >= len(sizes) or not sizes[number].isdigit() or type_name.startswith("enum "):
+        return False
+    return parse_type(type_name) is None and is_supported(type_name)
 
 
 def _may_declare(declared: str, actual: str, *, is_c: bool) -> bool:

@@ -46,10 +46,11 @@ _ALIASES: tuple[tuple[Scalar, tuple[str, ...]], ...] = (
     (Scalar("int", "i4", 4), ("signed", "signed int", "int32_t")),
     (Scalar("unsigned int", "u4", 4), ("unsigned", "uint32_t")),
     (Scalar("long long", "i8", 8), (
-        "long", "long int", "signed long", "long long int", "signed long long", "int64_t", "ptrdiff_t",
+        "long", "long int", "signed long", "long long int", "signed long long", "int64_t", "ptrdiff_t", "intptr_t",
     )),
     (Scalar("unsigned long long", "u8", 8), (
-        "unsigned long", "unsigned long int", "unsigned long long int", "uint64_t", "size_t",
+        "unsigned long", "unsigned long int", "unsigned long long int", "uint64_t", "size_t", "uintptr_t",
+        "cudaTextureObject_t", "cudaSurfaceObject_t", "CUtexObject", "CUsurfObject",
     )),
     (Scalar("__half", "f2", 2), ("half",)),
     (Scalar("__nv_bfloat16", "bfloat16", 2), ("nv_bfloat16",)),

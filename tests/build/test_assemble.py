@@ -71,6 +71,26 @@ def test_a_kernel_without_declared_parameters_gives_them_numbers() -> None:
 
 
 @pytest.mark.slow
+def test_an_enum_is_told_from_a_structure_of_its_size() -> None:
+    text = """
+namespace n {
+enum class color : short { red };
+struct point { short x; };
+template <class T> struct box { T x; };
+}
+enum old { a };
+"""
+    parameters = "n::color a, n::point b, old c, n::box<n::color> d, n::color* e, void (*f)(int), wchar_t g, short h"
+    expected = [
+        "enum n::color", "n::point", "enum old", "n::box<n::color>", "n::color*", "void (*)(int)", "wchar_t", "short",
+    ]  # fmt: skip
+    fragment, _ = make(f"{text} __global__ void k({parameters}) {{}}")
+    assert [parameter.type for parameter in fragment.signature] == expected
+    fragment, _ = make(f'{text} extern "C" __global__ void k(n::color a, old b) {{}}', ("enum n::color a", "old b"))
+    assert [parameter.type for parameter in fragment.signature] == ["enum n::color", "enum old"]
+
+
+@pytest.mark.slow
 def test_a_kernel_without_parameters() -> None:
     assert make("__global__ void k() {}")[0].signature == ()
     assert make('extern "C" __global__ void k() {}')[0].signature == ()

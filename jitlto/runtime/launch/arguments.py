@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -21,6 +22,10 @@ Converter: TypeAlias = "Callable[[Any], Any]"
 
 # DLDeviceType (dlpack.h): memory that a kernel can reach.
 _CUDA_DEVICES = {2: "CUDA", 3: "CUDA pinned host", 13: "CUDA managed"}
+# Classes of cuda.core, CuPy and cuda.bindings.
+_TEXTURES = (
+    "TextureObject", "SurfaceObject", "CUtexObject", "CUsurfObject", "cudaTextureObject_t", "cudaSurfaceObject_t",
+)  # fmt: skip
 
 
 class ArgumentConverter:
@@ -65,7 +70,7 @@ def make_converter(parameter: Parameter) -> Converter:
         return _pointer(parameter, target)
     known = find_scalar(parameter.type.strip())
     if known is None:
-        return _unsupported(parameter)
+        return _by_value(parameter)
     if known.typestr == "b1":
         return _boolean(parameter)
     if known.typestr[0] in "iu":
@@ -75,10 +80,16 @@ def make_converter(parameter: Parameter) -> Converter:
     return _bfloat16(parameter) if known.typestr == "bfloat16" else _floating(parameter, known)
 
 
+def _by_value(parameter: Parameter) -> Converter:
+    from jitlto.runtime.launch.by_value import make_by_value  # imported lazily: most kernels take only scalars
+
+    return make_by_value(parameter, make_converter, _error)
+
+
 def pointed_type(parameter: Parameter) -> str | None:
     """Return the type that a pointer parameter points to; None if it is not a pointer."""
     type_ = parameter.type.strip()
-    if not type_.endswith(("*", "&", "* const", "*const")):
+    if not type_.endswith(("*", "&", "* const", "*const")) or type_.endswith("::*"):
         return None
     return type_.removesuffix("const").rstrip()[:-1].strip()
 
@@ -182,12 +193,24 @@ def _integer(parameter: Parameter, known: Scalar) -> Converter:
         try:
             value = operator.index(argument)
         except TypeError:
-            raise _type_error(parameter, argument, "an integer") from None
+            handle = _object_handle(argument) if known.typestr == "u8" else None
+            if handle is None:
+                raise _type_error(parameter, argument, "an integer") from None
+            value = handle
         if not low <= value <= high:
             raise _range_error(parameter, value, low, high)
         return make(value)
 
     return convert
+
+
+def _object_handle(argument: Any) -> int | None:
+    """Return the handle of a texture or surface object, which to C++ is an ``unsigned long long``; None for another."""
+    kind = type(argument)
+    if kind.__module__.partition(".")[0] not in ("cuda", "cupy") or kind.__name__ not in _TEXTURES:
+        return None
+    handle = getattr(argument, "handle", None)  # of cuda.core
+    return int(getattr(argument, "ptr", argument) if handle is None else handle)  # CuPy's, or a handle itself
 
 
 def _floating(parameter: Parameter, known: Scalar) -> Converter:
@@ -226,10 +249,13 @@ def _bfloat16(parameter: Parameter) -> Converter:
 def _complex(parameter: Parameter, known: Scalar) -> Converter:
     make = np.dtype(known.typestr).type
     high = float(np.finfo(make).max)
+    by_value = cache(lambda: _by_value(parameter))  # two numbers, a structure or bytes
 
     def convert(argument: Any) -> Any:
         if not isinstance(argument, int | float | complex | np.number):
-            raise _type_error(parameter, argument, "a complex number")
+            if isinstance(argument, str | None) or hasattr(argument, "__cuda_array_interface__"):
+                raise _type_error(parameter, argument, "a complex number")
+            return by_value()(argument)
         try:
             value = complex(argument)
         except OverflowError:
@@ -252,14 +278,6 @@ def _real(parameter: Parameter, argument: Any) -> float:
         raise _range_error(parameter, "the integer", -high, high) from None
     except (TypeError, ValueError):
         raise _type_error(parameter, argument, "a real number") from None
-
-
-def _unsupported(parameter: Parameter) -> Converter:
-    def convert(argument: Any) -> Any:
-        what = f"cannot pass {_type_name(argument)}: {parameter.size}-byte structures by value are not supported"
-        raise _error(parameter, "unsupported", what, "let the kernel take a pointer to the structure")
-
-    return convert
 
 
 def _type_name(argument: object) -> str:

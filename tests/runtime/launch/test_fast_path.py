@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import os
 import struct
@@ -20,6 +21,7 @@ from jitlto.errors import ArgumentError, JitltoError, LaunchError, NoDeviceError
 from jitlto.model.types import find_scalar
 from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.launcher import Launcher
+from jitlto.runtime.launch.packed import to_bytes
 from tests.support import launch_core
 from tests.support.arrays import CupyArray
 from tests.support.errors import raises
@@ -29,6 +31,7 @@ TYPES = [
     "bool", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned", "long long",
     "unsigned long long", "float", "double", "__half", "__nv_bfloat16", "int64_t", "uint32_t", "float2",
     "float*", "const double*", "void*", "__nv_bfloat16*", "mine::point",
+    "enum mine::color",
 ]  # fmt: skip
 
 VALUES = st.one_of(
@@ -42,6 +45,7 @@ VALUES = st.one_of(
     ),
     st.sampled_from([np.float16, np.float32, np.float64]).flatmap(lambda t: st.floats(width=16).map(t)),
     st.sampled_from([np.bool_(True), np.bool_(False), np.array(3), np.array([1, 2]), 1j]),
+    st.sampled_from([(1, 2), bytes(8), bytes(7), (ctypes.c_int * 2)(3, 4), np.zeros((), "i4,i4"), np.void(bytes(8))]),
 )
 
 
@@ -97,9 +101,7 @@ def as_bytes(value: Any, type_: str) -> bytes:
     """What the kernel reads: cuda.core sends an int as 8 bytes, a float as a double, a NumPy scalar as it is."""
     known = find_scalar(type_)
     size = 8 if known is None else known.size
-    if type(value) is int:
-        return (value & (1 << 64) - 1).to_bytes(8, "little")[:size]
-    whole = struct.pack("<d", value) if type(value) is float else value.tobytes()
+    whole = struct.pack("<d", value) if type(value) is float else to_bytes(value, size)
     assert len(whole) == size
     return whole
 
