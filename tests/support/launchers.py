@@ -15,6 +15,7 @@ import pytest
 from cuda.core import LaunchConfig
 
 from jitlto.cuda import device
+from jitlto.model.layouts import parse_type
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch import compiled, streams
@@ -144,7 +145,6 @@ def make_launcher(signature: Sequence[Parameter]) -> Launcher:
 
 
 def parameter(type_: str, name: str = "x") -> Parameter:
-    """A parameter of a type."""
-    known = find_scalar(type_)
-    size = 8 if known is None else known.size
-    return Parameter(name, type_, size, size)
+    """A parameter of a type; one that is not known has 8 bytes."""
+    known = parse_type(type_)
+    return Parameter(name, type_, known.size if known else 8, known.alignment if known else 8)

@@ -270,7 +270,13 @@ static int pack_converted(Parameter *parameter, PyObject *argument, char *out) {
             result = DONE;
         }
     } else {
-        Py_buffer view; /* of a NumPy scalar */
+        if (!PyObject_CheckBuffer(value)) { /* a Packed, which has one only since Python 3.12 */
+            PyObject *storage = PyObject_GetAttrString(value, "storage");
+            Py_DECREF(value);
+            if (storage == NULL) return otherwise();
+            value = storage;
+        }
+        Py_buffer view; /* of a NumPy scalar or a Packed */
         if (PyObject_GetBuffer(value, &view, PyBUF_SIMPLE) == 0) {
             if (view.len == parameter->size) {
                 memcpy(out, view.buf, (size_t)view.len);

@@ -41,6 +41,10 @@ class Packed(Buffer):  # type: ignore[misc]  # cuda.core has no types for mypy
         """Return the address of the bytes."""
         return self.address
 
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """Return the bytes."""
+        return memoryview(self.storage)
+
     def __bytes__(self) -> bytes:
         return bytes(self.storage)
 

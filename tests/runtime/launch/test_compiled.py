@@ -157,6 +157,15 @@ def test_the_usual_arguments_do_not_need_the_python_way(fake: FakeDriver, genera
     assert generated == []
 
 
+def test_structures_and_enums_do_not_need_the_python_way(fake: FakeDriver, generated: list[object]) -> None:
+    launcher = fake.launcher("mine::point", "enum mine::color", "float4")
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, b"12345678", 3, (1, 2, 3, 4))
+    vector = np.arange(1, 5, dtype=np.float32).tobytes()
+    assert fake.launches[-1][2:] == (int.from_bytes(b"12345678", "little"), 3, int.from_bytes(vector, "little"))
+    assert generated == []
+
+
 def test_structures_of_any_size_pass_through_their_converter(
     fake: FakeDriver, generated: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
