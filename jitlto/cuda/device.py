@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NoReturn
 
 from jitlto.errors import NoDeviceError
@@ -67,6 +69,20 @@ def raise_forked_error(*_: object) -> NoReturn:
         code="no-device-forked",
         hint="start processes by spawn or forkserver, or fork before the first launch; planning and linking still work",
     )
+
+
+@contextmanager
+def allowed_in_captures() -> Iterator[None]:
+    """Allow this thread to load code and make graphs while a stream is being captured: that is not work in a stream."""
+    from cuda.bindings import driver
+
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
+    try:
+        yield
+    finally:
+        if status == driver.CUresult.CUDA_SUCCESS:
+            driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 _thread = threading.local()

@@ -78,7 +78,7 @@ class FakeDriver:
         current = SimpleNamespace(device_id=0, default_stream=self.stream, compute_capability=(9, 0))
         monkeypatch.setattr(device, "current", lambda: current)
         monkeypatch.setattr(launcher_module, "ObjectCode", SimpleNamespace(from_cubin=from_code, from_ptx=from_code))
-        monkeypatch.setattr(launcher_module, "_allowed_in_captures", contextlib.nullcontext)
+        monkeypatch.setattr(device, "allowed_in_captures", contextlib.nullcontext)
         monkeypatch.setattr(launcher_module, "Stream", Stream)
         monkeypatch.setattr(launcher_module, "launch", self.launch)
         monkeypatch.setattr(streams, "_thread", threading.local())

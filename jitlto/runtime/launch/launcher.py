@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +25,7 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
     from jitlto.runtime.launch.resources import Resources
+    from jitlto.runtime.launch.sequence import Step
     from jitlto.runtime.planning.plan import Plan
 
 _MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
@@ -66,7 +67,7 @@ class Launcher:
         self._plan: Plan | None = None
         begin = time.perf_counter()
         try:
-            with _allowed_in_captures():
+            with device.allowed_in_captures():
                 from_code = ObjectCode.from_ptx if linked.is_ptx else ObjectCode.from_cubin
                 self._code = from_code(linked.cubin, name=chosen.kernel)
                 self.kernel: Kernel = self._code.get_kernel(linked.entry)
@@ -195,7 +196,7 @@ class Launcher:
             LaunchError: If the driver cannot load it.
         """
         device.current()
-        with _allowed_in_captures():
+        with device.allowed_in_captures():
             status, _ = driver.cuKernelGetFunction(int(self.kernel.handle))
         if status != driver.CUresult.CUDA_SUCCESS:
             raise LaunchError(
@@ -245,6 +246,25 @@ class Launcher:
         bound.arguments = args  # type: ignore[attr-defined]
         bound.stream = stream  # type: ignore[attr-defined]
         return bound
+
+    def step(
+        self,
+        grid: Extent,
+        block: Extent,
+        *args: Any,
+        shared_memory: int = 0,
+        cluster: Extent | None = None,
+        cooperative: bool = False,
+        programmatic: bool = False,
+    ) -> Step:
+        """Describe a launch for :func:`jitlto.sequence`, which checks it.
+
+        Takes the arguments of :meth:`__call__` without the stream. An argument that is to be replaced later is given as
+        a :class:`jitlto.Slot`.
+        """
+        from jitlto.runtime.launch.sequence import Step  # imported lazily: not needed by a launch
+
+        return Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
 
     def __call__(
         self,
@@ -392,18 +412,6 @@ def parse_extent(name: str, value: Extent) -> tuple[int, int, int]:
 def _signature_class(base: type[Launcher], signature: tuple[Parameter, ...]) -> type[Launcher]:  # noqa: ARG001
     """Create the class of a signature; a launch sets its fast ``__call__`` there."""
     return type(base.__name__, (base,), {"__doc__": base.__doc__, "__module__": base.__module__})
-
-
-@contextmanager
-def _allowed_in_captures() -> Iterator[None]:
-    """Allow this thread to load code while a stream is being captured, because loading is not work in a stream."""
-    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    status, before = driver.cuThreadExchangeStreamCaptureMode(relaxed)
-    try:
-        yield
-    finally:
-        if status == driver.CUresult.CUDA_SUCCESS:
-            driver.cuThreadExchangeStreamCaptureMode(before)
 
 
 def after_fork() -> None:
