@@ -80,6 +80,7 @@ class Compiler:
         *,
         shared_directory: Path | None = None,
     ) -> None:
+        self._shared = shared_directory
         self._trees = HeaderTrees(shared_directory)
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
@@ -109,6 +110,7 @@ class Compiler:
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
         self._search = SearchPath(self._roots, host_directories(verbose))
         self._hashes: dict[str, str | None] = {}
+        self._named: dict[frozenset[str], tuple[str, ...]] = {}
 
     def identify(self, images: Sequence[ImageKind]) -> str:
         """The identity; without PTX nvJitLink reads the symbols if it can."""
@@ -198,7 +200,7 @@ class Compiler:
         """Run nvcc once, with code of these kinds for each architecture; return its log and what it read."""
         names = header_paths(job.source.headers)
         self._trees.lay_out(work, job.source.headers)
-        write_source(work, self._top, job.source)
+        write_source(work, self._top, job.source, self._shared)
         (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
@@ -236,13 +238,20 @@ class Compiler:
                 external.add(f"{self._top}/{path.removeprefix(f'{_TOOLKIT}/')}")
             else:
                 external.add(path)
-        if foreign := sorted(path for path in external if not self._search.covers(path)):
-            raise CompileError(
-                f"{foreign[0]} is included by its absolute path", code="compile-absolute-include",
-                hint="give the header's directory under include, and its name relative to it",
-            )  # fmt: skip
         texts = [source.text, *(source.headers[name] for name in own)]
-        return tuple(sorted([*own, *map(self._external_name, external), *self._search.records(external, texts)]))
+        searches = self._search.records(frozenset(external), texts)
+        return tuple(sorted([*own, *self._external_names(frozenset(external)), *searches]))
+
+    def _external_names(self, paths: frozenset[str]) -> tuple[str, ...]:
+        """The names of headers of the toolkit and the host; hundreds, and the same for many sources."""
+        if paths not in self._named:
+            if foreign := sorted(path for path in paths if not self._search.covers(path)):
+                raise CompileError(
+                    f"{foreign[0]} is included by its absolute path", code="compile-absolute-include",
+                    hint="give the header's directory under include, and its name relative to it",
+                )  # fmt: skip
+            self._named[paths] = tuple(map(self._external_name, paths))
+        return self._named[paths]
 
     def _external_name(self, path: str) -> str:
         root = next((f"{root}/" for root in self._roots if path.startswith(f"{root}/")), None)
@@ -294,11 +303,22 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
 
 
-def write_source(work: Path, top: Path, source: Source) -> None:
-    """Write a source and the link to the toolkit."""
+def write_source(work: Path, top: Path, source: Source, shared: Path | None = None) -> None:
+    """Write a source and the link to the toolkit.
+
+    It lies in the directory that compiles share, if there is one, so that its directories are made once.
+    """
     (work / _TOOLKIT).symlink_to(top, target_is_directory=True)
-    (work / SOURCE).mkdir(parents=True)
-    (work / SOURCE / nvrtc.program_name(source)).write_bytes(source.text)
+    if shared is None:
+        (work / SOURCE).mkdir(parents=True)
+    else:
+        (shared / SOURCE).mkdir(parents=True, exist_ok=True)
+        first = Path(SOURCE).parts[0]
+        (work / first).symlink_to(shared / first, target_is_directory=True)
+    path = work / SOURCE / nvrtc.program_name(source)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be reading the same source
+    temporary.write_bytes(source.text)
+    temporary.rename(path)
 
 
 def _kept(

@@ -45,19 +45,31 @@ class SearchPath:
         self._toolkit = tuple(toolkit)
         self._states: dict[str, str] = {}
         self._headers: dict[str, _Found] = {}
+        self._searches: dict[frozenset[str], tuple[set[str], tuple[str, ...]]] = {}  # many sources read the same
         self._listings: dict[str, frozenset[str]] = {}  # of this build: the next one looks again
 
     def covers(self, path: str) -> bool:
         """Return whether a header is in one of the directories, or below."""
         return bool(self._found(path).names)
 
-    def records(self, external: Iterable[str], own: Iterable[bytes]) -> Iterator[str]:
+    def records(self, external: frozenset[str], own: Iterable[bytes]) -> Iterator[str]:
         """Return the searches that a compile did which read some headers: names that :meth:`state` answers.
 
         Args:
             external: Headers in these directories.
             own: Texts that are not.
         """
+        anywhere, fixed = self._searched(external)
+        yield from fixed
+        yield f"{SEARCHED}>{_join({name for text in own for _, name in _names(text)} - anywhere)}"
+
+    def _searched(self, external: frozenset[str]) -> tuple[set[str], tuple[str, ...]]:
+        """The names that these headers look for anywhere, and the records of their searches."""
+        if external not in self._searches:
+            self._searches[external] = self._search_for(external)
+        return self._searches[external]
+
+    def _search_for(self, external: frozenset[str]) -> tuple[set[str], tuple[str, ...]]:
         anywhere: set[str] = set()
         beside: dict[str, set[str]] = defaultdict(set)
         for path in external:
@@ -65,12 +77,8 @@ class SearchPath:
             # What a macro named is known from what was found.
             anywhere |= found.names | found.asked
             beside[os.path.dirname(path)] |= found.asked_beside  # noqa: PTH120 - as below
-        yield f"{SEARCHED}>{_join(anywhere)}"  # the same for many sources
-        yield f"{SEARCHED}>{_join({name for text in own for _, name in _names(text)} - anywhere)}"
-        for directory, names in beside.items():
-            if not names:
-                continue
-            yield f"{SEARCHED} {directory}>{_join(names)}"
+        there = (f"{SEARCHED} {directory}>{_join(names)}" for directory, names in beside.items() if names)
+        return anywhere, (f"{SEARCHED}>{_join(anywhere)}", *there)
 
     def _found(self, path: str) -> _Found:
         if path not in self._headers:

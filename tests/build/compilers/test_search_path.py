@@ -20,7 +20,7 @@ def directories(tmp_path: Path) -> list[Path]:
 
 def states(directories: list[Path], own: bytes = b"") -> dict[str, str | None]:
     search = SearchPath(directories[:0], directories)
-    records = search.records([str(directories[1] / "sub" / "a.h")], [own])
+    records = search.records(frozenset({str(directories[1] / "sub" / "a.h")}), [own])
     return {record: search.state(record) for record in records}
 
 
