@@ -162,13 +162,13 @@ def _launches(kernels: KernelFamily, eight: KernelFamily, place: Path, rounds: i
         for name, each in times.items()
         for base in [BASE_OF_EIGHT if " 8 " in name else BASE]
     }
-    two, many = (times[f"jitlto, {what}"] for what in ("CuPy arrays, stream of CuPy", "8 CuPy arrays, stream of CuPy"))
-    figures["ns for each further CuPy array"] = _each_more(two, many)
-    name = "PyTorch tensors, stream of PyTorch"
-    if f"jitlto, {name}" in times:
-        figures["ns for each further PyTorch tensor"] = _each_more(times[f"jitlto, {name}"], times[f"jitlto, 8 {name}"])
+    for what in ("CuPy arrays, stream of CuPy", "PyTorch tensors, stream of PyTorch"):
+        for way in ("", ", compiled"):
+            two, many = (f"jitlto, {count}{what}{way}" for count in ("", "8 "))
+            if two in times and many in times:
+                figures[f"ns for each further array: {what}{way}"] = _each_more(times[two], times[many])
     figures["ns for each further ready pointer"] = _each_more(times[BASE], times[BASE_OF_EIGHT])
-    figures["missing"] = sides.missing
+    figures["missing"] = sides.missing | ({} if sides.has_compiled else {"compiled core": "not built"})
     return figures
 
 

@@ -8,40 +8,19 @@ Minima over many bursts, for comparing two versions of the code on one machine, 
 
 from __future__ import annotations
 
+import sys
 import time
 import timeit
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 
+from jitlto.runtime.launch.launcher import Launcher
+from tests.support.arrays import STREAMS, TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor
 from tests.support.launchers import FakeDriver
 
 BURST, ROUNDS = 2000, 60
-
-
-class Array:
-    """An array as PyTorch shows it."""
-
-    def __init__(self) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (4,), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3
-        }  # fmt: skip
-
-
-class CheapArray(Array):
-    """An array as CuPy shows it."""
-
-    _c_contiguous = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.dtype = np.dtype("f4")
-        self.data = self
-        self.ptr = 4096
-
-
-CheapArray.__module__, CheapArray.__name__ = "cupy", "ndarray"
 
 
 def main() -> None:
@@ -49,8 +28,9 @@ def main() -> None:
     with pytest.MonkeyPatch.context() as patch:
         fake = FakeDriver(patch)
         patch.setattr("jitlto.runtime.launch.launcher.launch", _launch)
+        patch.setitem(sys.modules, "torch", TORCH)
         for name, seconds in _measure(fake).items():
-            print(f"{name:28} {1e9 * seconds:9.0f} ns")
+            print(f"{name:45} {1e9 * seconds:9.0f} ns")
 
 
 def _launch(*_: Any) -> None:
@@ -60,7 +40,7 @@ def _launch(*_: Any) -> None:
 def _measure(fake: FakeDriver) -> dict[str, float]:
     begin = time.perf_counter()
     launcher = fake.launcher("float const*", "float*", "unsigned int")
-    stream, cheap, other = fake.stream, CheapArray(), Array()
+    stream, cheap = fake.stream, CupyArray()
     times = [time.perf_counter() - begin]
     for _ in range(2):
         begin = time.perf_counter()
@@ -68,16 +48,26 @@ def _measure(fake: FakeDriver) -> dict[str, float]:
         times.append(time.perf_counter() - begin)
     figures = dict(zip(("making a launcher", "its first launch", "its second launch"), times, strict=True))
     bound = launcher.bind(stream, 4, 256, cheap, cheap, 77)
+    arrays = [kind() for kind in (CupyArray, NumbaArray, TorchTensor, JaxArray)]
+    others = [kind(0) for kind in STREAMS]
     for name, work in {
         "the stand-in alone": lambda: _launch(stream, 1, 2, 3, 4, 5),
-        "arrays as CuPy's": lambda: launcher(stream, 4, 256, cheap, cheap, 77),
-        "arrays as PyTorch's": lambda: launcher(stream, 4, 256, other, other, 77),
+        **{f"{type(array).__module__} {type(array).__name__}": _launched(launcher, stream, array) for array in arrays},
+        **{f"{type(other).__module__} stream": _launched(launcher, other, cheap) for other in others},
+        "no stream": _launched(launcher, None, cheap),
         "with shared memory": lambda: launcher(stream, 4, 256, cheap, cheap, 77, shared_memory=4096),
         "a bound launch": bound,
     }.items():
-        work()
+        for _ in range(3):
+            work()
         figures[name] = min(timeit.repeat(work, number=BURST, repeat=ROUNDS)) / BURST
     return figures
+
+
+def _launched(launcher: Launcher, stream: object, array: object) -> Callable[[], None]:
+    if isinstance(array, JaxArray):  # read-only
+        return lambda: launcher(stream, 4, 256, array, None, 77)
+    return lambda: launcher(stream, 4, 256, array, array, 77)
 
 
 if __name__ == "__main__":

@@ -14,14 +14,18 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import cupy as cp
 import numpy as np
+import pytest
 from cuda.core import Device, LaunchConfig, launch
 
+from jitlto.errors import JitltoError
+from jitlto.runtime.launch import compiled, core
 from jitlto.runtime.launch.launcher import Launcher
 
 BURST = 200
@@ -90,13 +94,14 @@ class Sides:
     Parameters
     ----------
     axpy, eight : Launcher
-        The kernels with two arrays and with eight.
+        The kernels with two arrays and with eight; launched in Python here, and by the compiled core if there is one.
     place : Path
         A directory for what is compiled.
     """
 
     def __init__(self, axpy: Launcher, eight: Launcher, place: Path) -> None:
         self._axpy, self._eight, self._place = axpy, eight, place
+        self._compiled = _compiled()
         self._x = np.random.default_rng(7).random(N, dtype=np.float32)
         #: Name → one launch.
         self.sides: dict[str, Side] = {}
@@ -134,71 +139,74 @@ class Sides:
             if not np.allclose(np.asarray(read()), expected):
                 raise SystemExit(f"{name} computed something else")
 
+    @property
+    def has_compiled(self) -> bool:
+        """Whether there is a compiled core."""
+        return self._compiled is not None
+
+    def _launch(self, name: str, eight: bool, stream: Any, x: Any, y: Any, read: Read) -> None:
+        """Add jitlto's launches of a kernel with some arrays."""
+        kernel = self._eight if eight else self._axpy
+        for way, extension in (("", None), (", compiled", self._compiled)):
+            if way and extension is None:
+                continue
+            # Launchers have a class for each signature and base, which learns the types of arguments: here one's alone.
+            own = type("Launcher", (Launcher,), {})
+            launcher = own(kernel.chosen, kernel.linked, lambda: kernel.plan)
+            with _extension(extension):
+                for _ in range(3):  # the way is chosen at the second launch
+                    launcher(stream, GRID, BLOCK, *[x] * (7 if eight else 1), y, N)
+            self._add("jitlto, " + name + way, _bind(launcher, eight, stream, x, y), read, 7 if eight else 1)
+
     def _add(self, name: str, side: Side, read: Read, times: float = 1) -> None:
         side()  # what does not work is missing, and must not end the rest
         Device(0).sync()
         self.sides[name], self._outputs[name] = side, (read, times)
 
     def _with_cupy(self) -> None:
-        x, axpy, eight = cp.asarray(self._x), self._axpy, self._eight
+        x = cp.asarray(self._x)
         y = [cp.zeros(N, np.float32) for _ in range(8)]
         core, own = Device(0).create_stream(), cp.cuda.Stream(non_blocking=True)
-        config, kernel, count = LaunchConfig(grid=GRID, block=BLOCK), axpy.kernel, np.uint32(N)
+        config, kernel, count = LaunchConfig(grid=GRID, block=BLOCK), self._axpy.kernel, np.uint32(N)
         source, target = x.data.ptr, y[0].data.ptr
         self._add(BASE, lambda: launch(core, config, kernel, source, target, count), lambda: y[0].get())
-        many, all_of_them, last = eight.kernel, [x.data.ptr] * 7, y[1].data.ptr
+        many, all_of_them, last = self._eight.kernel, [x.data.ptr] * 7, y[1].data.ptr
         a, b, c, d, e, f, g = all_of_them
         self._add(
             BASE_OF_EIGHT, lambda: launch(core, config, many, a, b, c, d, e, f, g, last, count), lambda: y[1].get(), 7
         )
-        name = "jitlto, CuPy arrays, stream of "
-        self._add(name + "cuda.core", lambda: axpy(core, GRID, BLOCK, x, y[2], N), lambda: y[2].get())
-        self._add(name + "CuPy", lambda: axpy(own, GRID, BLOCK, x, y[3], N), lambda: y[3].get())
-        self._add(name + "the device (None)", lambda: axpy(None, GRID, BLOCK, x, y[4], N), lambda: y[4].get())
-        bound = axpy.bind(own, GRID, BLOCK, x, y[5], N)
+        name = "CuPy arrays, stream of "
+        self._launch(name + "cuda.core", False, core, x, y[2], lambda: y[2].get())
+        self._launch(name + "CuPy", False, own, x, y[3], lambda: y[3].get())
+        self._launch(name + "the device (None)", False, None, x, y[4], lambda: y[4].get())
+        self._launch("8 CuPy arrays, stream of CuPy", True, own, x, y[6], lambda: y[6].get())
+        bound = self._axpy.bind(own, GRID, BLOCK, x, y[5], N)
         self._add("jitlto, bound", bound, lambda: y[5].get())
-        z = y[6]
-        self._add(
-            "jitlto, 8 CuPy arrays, stream of CuPy",
-            lambda: eight(own, GRID, BLOCK, x, x, x, x, x, x, x, z, N),
-            lambda: z.get(),
-            7,
-        )
         raw = cp.RawKernel(_RAW, "peer")
         self._add("cupy.RawKernel", lambda: raw((GRID,), (BLOCK,), (x, y[7], count)), lambda: y[7].get())
 
     def _with_torch(self) -> None:
         import torch
 
-        x, axpy, eight = torch.from_numpy(self._x).cuda(), self._axpy, self._eight
+        x = torch.from_numpy(self._x).cuda()
         y = [torch.zeros(N, device="cuda") for _ in range(4)]
         own, default = torch.cuda.Stream(), torch.cuda.current_stream()
         torch.cuda.synchronize()
-        name = "jitlto, PyTorch tensors, stream of PyTorch"
-        self._add(name, lambda: axpy(own, GRID, BLOCK, x, y[0], N), lambda: y[0].cpu())
-        self._add(name + ", the default one", lambda: axpy(default, GRID, BLOCK, x, y[1], N), lambda: y[1].cpu())
-        z = y[2]
-        self._add(
-            "jitlto, 8 PyTorch tensors, stream of PyTorch",
-            lambda: eight(own, GRID, BLOCK, x, x, x, x, x, x, x, z, N),
-            lambda: z.cpu(),
-            7,
-        )
+        name = "PyTorch tensors, stream of PyTorch"
+        self._launch(name, False, own, x, y[0], lambda: y[0].cpu())
+        self._launch(name + ", the default one", False, default, x, y[1], lambda: y[1].cpu())
+        self._launch("8 " + name, True, own, x, y[2], lambda: y[2].cpu())
         mixed = cp.zeros(N, np.float32)
-        self._add(
-            "jitlto, a PyTorch tensor and a CuPy array, stream of PyTorch",
-            lambda: axpy(own, GRID, BLOCK, x, mixed, N),
-            lambda: mixed.get(),
-        )
+        name = "a PyTorch tensor and a CuPy array, stream of PyTorch"
+        self._launch(name, False, own, x, mixed, lambda: mixed.get())
 
     def _with_numba(self) -> None:
         from numba import cuda
 
-        x, axpy = cuda.to_device(self._x), self._axpy
+        x = cuda.to_device(self._x)
         y = [cuda.to_device(np.zeros(N, np.float32)) for _ in range(2)]
         own = cuda.stream()
-        name = "jitlto, Numba arrays, stream of Numba"
-        self._add(name, lambda: axpy(own, GRID, BLOCK, x, y[0], N), lambda: y[0].copy_to_host())
+        self._launch("Numba arrays, stream of Numba", False, own, x, y[0], lambda: y[0].copy_to_host())
 
         @cuda.jit
         def add_three(x: Any, y: Any, n: Any) -> None:
@@ -213,13 +221,12 @@ class Sides:
         os.environ["XLA_PYTHON_CLIENT_PREALLOCATE"] = "false"
         import jax
 
-        x, axpy = jax.block_until_ready(jax.device_put(self._x, jax.devices("gpu")[0])), self._axpy
+        x = jax.block_until_ready(jax.device_put(self._x, jax.devices("gpu")[0]))
         y, own = (
             cp.zeros(N, np.float32),
             Device(0).create_stream(),
         )  # JAX's arrays are immutable, and it shows no streams
-        name = "jitlto, a JAX and a CuPy array, stream of cuda.core"
-        self._add(name, lambda: axpy(own, GRID, BLOCK, x, y, N), lambda: y.get())
+        self._launch("a JAX and a CuPy array, stream of cuda.core", False, own, x, y, lambda: y.get())
 
     def _with_triton(self) -> None:
         import torch
@@ -257,6 +264,27 @@ class Sides:
         Device(0).sync()
         name = "C++, cuLaunchKernelEx"
         self.whole[name], self._outputs[name] = burst, (lambda: y.get(), 1)
+
+
+def _compiled() -> Any:
+    try:
+        return core.extension()
+    except JitltoError:
+        return None
+
+
+@contextmanager
+def _extension(module: Any) -> Iterator[None]:
+    """Have launches that choose their way find an extension module, or none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiled, "extension", lambda: module)
+        yield
+
+
+def _bind(launcher: Launcher, eight: bool, stream: Any, x: Any, y: Any) -> Side:
+    if eight:
+        return lambda: launcher(stream, GRID, BLOCK, x, x, x, x, x, x, x, y, N)
+    return lambda: launcher(stream, GRID, BLOCK, x, y, N)
 
 
 def in_turn(

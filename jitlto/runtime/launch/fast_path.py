@@ -32,38 +32,45 @@ _MOST_OTHERS = 64
 # Scalars whose arguments NumPy's scalar types represent.
 _INTEGERS = frozenset(("i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"))
 _FLOATS = frozenset(("f2", "f4", "f8"))
+_MISSING = object()  # in the place of an argument
 _ELEMENTS = _INTEGERS | _FLOATS | {"b1", "c8", "c16", "bfloat16"}
 
 _TEMPLATE = """
 def make({constants}):
     def __call__(
-        self, stream, grid, block, *args, shared_memory=0, cluster=None, cooperative=False, programmatic=False
+        self, stream, grid, block, {parameters}*more,
+        shared_memory=0, cluster=None, cooperative=False, programmatic=False,
     ):
-        try:
-            {unpacked} = args
-        except ValueError:
-            raise self._convert.count_error(len(args)) from None
+        if {miscounted}:
+            given = [argument for argument in ({arguments}*more,) if argument is not missing]
+            raise self._convert.count_error(len(given))
         try:
             pass
 {conversions}
         except JitltoError:
             raise
         except Exception:  # an array that is read otherwise than others of its type
-            {unpacked} = self._convert(args)
-        try:
-            config = self._configs[grid, block, shared_memory, cluster, cooperative, programmatic]
-        except (KeyError, TypeError):
-            config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
-        if cluster is not None or cooperative:
-            stream = as_stream(stream, reusable=False)
-        elif type(stream) is not Stream:
-            if stream is None:
+            {targets} = self._convert(({arguments}))
+        if shared_memory == 0 and cluster is None and not cooperative and not programmatic:
+            try:
+                config = self._configs[grid, block]
+            except (KeyError, TypeError):
+                config = self._configure(grid, block)
+        else:
+            try:
+                config = self._configs[grid, block, shared_memory, cluster, cooperative, programmatic]
+            except (KeyError, TypeError):
+                config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
+        if type(stream) is not Stream:
+            if cluster is not None or cooperative:
+                stream = as_stream(stream, reusable=False)
+            elif stream is None:
                 stream = default_stream()
 {streams}
             else:
                 stream = convert_stream(stream)
         try:
-            launch(stream, config, self.kernel, {arguments})
+            launch(stream, config, self.kernel, {values})
         except JitltoError:
             raise
         except Exception as error:
@@ -88,13 +95,11 @@ _OWN_STREAM = """
 """
 
 _INTERFACE = """
-elif type({name}) is {kind}:
-    interface = {name}.__cuda_array_interface__
-    address, readonly = interface["data"]
-    if interface["typestr"] == {typestr!r} and interface.get("strides") is None and type(address) is int{writable}:
-        {name} = address
-    else:
-        {name} = {slow}
+elif type(a{number}) is array{position}:
+    shown = a{number}.__cuda_array_interface__
+    b{number}, readonly = shown["data"]
+    if shown["typestr"] != {typestr!r} or shown.get("strides") is not None or type(b{number}) is not int{readonly}:
+        b{number} = convert{number}(a{number})
 """
 
 
@@ -148,6 +153,7 @@ class FastPath:
             "as_stream": as_stream,
             "convert_stream": self._convert_stream,
             "default_stream": default_stream,
+            "missing": _MISSING,
             "streams": streams.streams_by_handle,
         }
         constants |= {f"array{number}": kind for number, kind in enumerate(self._arrays)}
@@ -159,13 +165,16 @@ class FastPath:
             constants[f"stream{number}"] = kind
             template = _STREAM if code else _OWN_STREAM
             stream_lines.append(template.format(kind=f"stream{number}", handle=code.format("stream")).strip("\n"))
-        arguments = "".join(f"a{number}, " for number in range(len(self._signature)))
+        numbers = range(len(self._signature))
         source = _TEMPLATE.format(
             constants=", ".join(constants),
-            unpacked=arguments or "()",
+            parameters="".join(f"a{number}=missing, " for number in numbers),
+            miscounted=f"a{numbers[-1]} is missing or more" if numbers else "more",
             conversions="\n".join(lines),
             streams="\n".join(stream_lines),
-            arguments=arguments,
+            arguments="".join(f"a{number}, " for number in numbers),
+            values=(values := "".join(f"b{number}, " for number in numbers)),
+            targets=values or "()",
         )
         made: dict[str, Any] = {}
         exec(_compile(source), self._namespace, made)  # noqa: S102 - the text above, with numbers
@@ -183,23 +192,15 @@ class FastPath:
         return _scalar(number, known, constants)
 
     def _pointer(self, number: int, known: Scalar | None, constants: dict[str, Any], *, constant: bool) -> list[str]:
-        name, slow = f"a{number}", f"convert{number}(a{number})"
-        lines = [f"if {name} is None:", f"    {name} = 0"]
+        name, value = f"a{number}", f"b{number}"
+        lines: list[str] = []
         element = known if known is not None and known.typestr in _ELEMENTS else None
         for position, (kind, how) in enumerate(self._arrays.items()):
             if how is None:
                 if element is not None:
-                    lines += (
-                        _INTERFACE.format(
-                            name=name,
-                            kind=f"array{position}",
-                            typestr=element_typestr(element),
-                            writable="" if constant else " and not readonly",
-                            slow=slow,
-                        )
-                        .strip("\n")
-                        .split("\n")
-                    )
+                    typestr, readonly = element_typestr(element), "" if constant else " or readonly"
+                    text = _INTERFACE.format(number=number, position=position, typestr=typestr, readonly=readonly)
+                    lines += text.strip("\n").split("\n")
                 continue
             dtypes = f"dtype{number}_{position}"
             if element is None:
@@ -212,9 +213,10 @@ class FastPath:
                     continue
             lines += [
                 f"elif type({name}) is array{position} and {fits} and {how.test.format(name)}:",
-                f"    {name} = {how.address.format(name)}",
+                f"    {value} = {how.address.format(name)}",
             ]
-        return [*lines, "else:", f"    {name} = {slow}"]
+        lines += [f"elif {name} is None:", f"    {value} = 0", "else:", f"    {value} = convert{number}({name})"]
+        return [lines[0].removeprefix("el"), *lines[1:]]
 
     def _pointer_converter(self, number: int) -> Callable[[Any], int]:
         """Return the converter of a pointer parameter, which also learns the types of arrays."""
@@ -282,33 +284,29 @@ def _compile(source: str) -> CodeType:
 
 
 def _scalar(number: int, known: Scalar | None, constants: dict[str, Any]) -> list[str]:
-    name = f"a{number}"
-    slow = f"{name} = convert{number}({name})"
-    if known is None:
+    name, value = f"a{number}", f"b{number}"
+    slow = f"{value} = convert{number}({name})"
+    if known is None or known.typestr not in _INTEGERS | _FLOATS | {"b1"}:
         return [slow]
     if known.typestr == "b1":
         constants |= {"true": np.bool_(True), "false": np.bool_(False)}
-        return [f"{name} = true if {name} is True else false if {name} is False else convert{number}({name})"]
+        return [f"{value} = true if {name} is True else false if {name} is False else convert{number}({name})"]
     if known.typestr == "f8":
-        return [f"if type({name}) is not float:", f"    {slow}"]
-    if known.typestr in _INTEGERS:
-        make = constants[f"type{number}"] = np.dtype(known.typestr).type
+        return [f"{value} = {name} if type({name}) is float else convert{number}({name})"]
+    make = constants[f"type{number}"] = np.dtype(known.typestr).type
+    if known.typestr in _FLOATS:
+        high = float(np.finfo(make).max)
+        test, fitting = f"type({name}) is float and {-high!r} <= {name} <= {high!r}", f"type{number}({name})"
+    else:
         limits = np.iinfo(make)
         # A Python int is sent as 8 bytes; the kernel reads only as many of the lowest as its type has.
-        return [
-            f"if type({name}) is int:",
-            f"    if not {int(limits.min)} <= {name} <= {min(int(limits.max), _LARGEST)}:",
-            f"        {slow}",
-            f"elif type({name}) is not type{number}:",
-            f"    {slow}",
-        ]
-    if known.typestr in _FLOATS:
-        make = constants[f"type{number}"] = np.dtype(known.typestr).type
-        high = float(np.finfo(make).max)
-        return [
-            f"if type({name}) is float and {-high!r} <= {name} <= {high!r}:",
-            f"    {name} = type{number}({name})",
-            f"elif type({name}) is not type{number}:",
-            f"    {slow}",
-        ]
-    return [slow]
+        test = f"type({name}) is int and {int(limits.min)} <= {name} <= {min(int(limits.max), _LARGEST)}"
+        fitting = name
+    return [
+        f"if {test}:",
+        f"    {value} = {fitting}",
+        f"elif type({name}) is type{number}:",
+        f"    {value} = {name}",
+        "else:",
+        f"    {slow}",
+    ]

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # not needed by a launch
     from jitlto.runtime.planning.plan import Plan
 
 _MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
+_PLAIN = (0, None, False, False)  # no shared memory, no cluster, neither cooperative nor programmatic
 #: One to three extents, of a grid, a block or a cluster.
 Extent: TypeAlias = int | tuple[int, ...]
 
@@ -308,9 +309,9 @@ class Launcher:
         self.bind(stream, grid, block, *args, shared_memory=shared_memory, **attributes)()  # type: ignore[arg-type]
 
     def _configure(self, grid: Extent, block: Extent, *others: Any) -> LaunchConfig:
-        """Create a configuration that the fast path has not seen, and remember it."""
+        """Create a configuration that the fast path has not seen, and remember it; without ``others``, a plain one."""
         device.current()
-        config = self._config_maker.make(grid, block, *others)
+        config = self._config_maker.make(grid, block, *(others or _PLAIN))
         if len(self._configs) < _MOST_CONFIGS:
             with suppress(TypeError):  # an extent that cannot be hashed
                 self._configs[grid, block, *others] = config
