@@ -8,7 +8,7 @@ import os
 import struct
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from cuda.bindings import driver
 from cuda.core import Stream
@@ -18,6 +18,7 @@ from jitlto.cuda.packed_launch import LaunchGraph, PackedLaunch, RejectedError, 
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.model.frozen import Frozen
 from jitlto.model.text import pluralize, suggest
+from jitlto.runtime.launch.array_types import find_array_type
 from jitlto.runtime.launch.packed import to_bytes
 from jitlto.runtime.launch.streams import as_stream
 
@@ -59,13 +60,48 @@ class Step(Frozen):
     programmatic: bool
 
 
-class _Place(NamedTuple):
-    """A parameter of one launch that a slot's argument is passed to."""
+class _Place:
+    """A parameter of one launch that a slot's argument is passed to.
 
-    launch: int
-    convert: Converter
-    size: int
-    value: memoryview  # the bytes that are passed
+    Args:
+        launch: The number of the launch, from 0.
+        convert: The parameter's converter.
+        value: The bytes that are passed.
+    """
+
+    __slots__ = ("_convert", "_known", "_other", "launch", "value")
+
+    def __init__(self, launch: int, convert: Converter, value: memoryview) -> None:
+        self.launch = launch
+        self.value = value
+        self._convert = convert
+        # Type and dtype of the last array, and how the address of such arrays is read.
+        self._known: tuple[Any, ...] = (None, None, None, None)
+        self._other: type | None = None  # the last type that is read by the converter alone
+
+    def convert(self, argument: Any) -> int | bytes:
+        """Return an address, or the bytes of another value."""
+        kind, dtype, accepts, read = self._known
+        if type(argument) is kind:
+            try:
+                if argument.dtype is dtype and accepts(argument):
+                    address: int = read(argument)
+                    return address
+            except Exception:  # noqa: BLE001, S110 - the converter handles arrays that are read in another way
+                pass
+        value = self._convert(argument)
+        if type(value) is not int or len(self.value) != 8:
+            return to_bytes(value, len(self.value))
+        if type(argument) is not self._other:
+            self._learn(argument, value)
+        return value
+
+    def _learn(self, array: Any, address: int) -> None:
+        how = find_array_type(type(array))
+        if how is None:
+            self._other = type(array)
+        elif how.agrees(array, address):
+            self._known = (type(array), array.dtype, how.accepts, how.read)
 
 
 class LaunchSequence:
@@ -172,15 +208,14 @@ class LaunchSequence:
             launch = PackedLaunch(launcher.kernel, config, [parameter.size for parameter in signature])
             for argument, convert, value in zip(step.args, launcher._convert.converters, launch.values, strict=True):
                 if type(argument) is Slot:
-                    place = _Place(number, convert, len(value), value)
-                    self._places.setdefault(argument.name, []).append(place)
+                    self._places.setdefault(argument.name, []).append(_Place(number, convert, value))
                 else:
                     value[:] = to_bytes(convert(argument), len(value))
         except LaunchError as error:
             raise self._located(error, number) from None
         return launch
 
-    def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, memoryview, Any]]:
+    def _converted(self, arguments: dict[str, Any]) -> list[tuple[_Place, int | bytes]]:
         """Convert the arguments of slots for all of their places."""
         values = []
         for name, argument in arguments.items():
@@ -188,22 +223,21 @@ class LaunchSequence:
                 places = self._places[name]
             except KeyError:
                 raise self._unknown_slot(name) from None
-            for launch, convert, size, place in places:
+            for place in places:
                 try:
-                    value = convert(argument)
+                    values.append((place, place.convert(argument)))
                 except LaunchError as error:
-                    raise self._located(error, launch) from None
-                values.append((launch, place, value if type(value) is int and size == 8 else to_bytes(value, size)))
+                    raise self._located(error, place.launch) from None
         return values
 
-    def _store(self, arguments: dict[str, Any], values: list[tuple[int, memoryview, Any]]) -> None:
+    def _store(self, arguments: dict[str, Any], values: list[tuple[_Place, int | bytes]]) -> None:
         self.arguments.update(arguments)
-        for launch, place, value in values:
-            if type(value) is int:  # an address
-                _ADDRESS.pack_into(place, 0, value)
+        for place, value in values:
+            if isinstance(value, int):
+                _ADDRESS.pack_into(place.value, 0, value)
             else:
-                place[:] = value
-            self._stale.add(launch)
+                place.value[:] = value
+            self._stale.add(place.launch)
 
     def _unknown_slot(self, name: str) -> ArgumentError:
         hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"

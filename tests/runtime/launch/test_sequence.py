@@ -18,9 +18,12 @@ from jitlto import Slot
 from jitlto.errors import ArgumentError, LaunchError, NoDeviceError
 from jitlto.runtime.launch import sequence as sequence_module
 from jitlto.runtime.launch.sequence import LaunchSequence
+from tests.support.arrays import TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor, torch_stand_in
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
 from tests.support.launchers import make_launcher, parameter
+
+__all__ = ["torch_stand_in"]
 
 
 class DeviceArray:
@@ -194,6 +197,54 @@ def test_each_thread_launches_with_its_own_arguments(fake: FakeSequences) -> Non
     assert len(numbers) == 300
     assert all(len(set(numbers[i : i + 3])) == 1 for i in range(0, 300, 3))
     assert sorted(numbers) == [1] * 150 + [2] * 150
+
+
+@pytest.mark.parametrize("kind", [CupyArray, TorchTensor, NumbaArray, JaxArray])
+@pytest.mark.usefixtures("torch_stand_in")
+def test_replaced_arrays_are_read_as_in_launches(fake: FakeSequences, kind: Any) -> None:
+    run_all = jitlto.sequence(None, [fake.made.step(1, 32, Slot("x"), B, 1)], x=A)
+    arrays = [kind(address=64 * number) for number in range(1, 6)]
+    other = TORCH.float64 if kind is TorchTensor else "<f8"
+    for array in arrays:
+        run_all(x=array)
+        with raises(ArgumentError, "launch-argument-dtype"):
+            run_all(x=kind(other, address=1))
+        if kind is not JaxArray:
+            with raises(ArgumentError, "launch-argument-not-contiguous"):
+                run_all(x=kind(contiguous=False, address=1))
+    assert [x for x, *_ in _values(fake)] == [64, 128, 192, 256, 320]
+    if kind is not JaxArray:
+        assert [array.reads for array in arrays] == [1, 0, 0, 0, 0]
+    run_all(x=None)
+    run_all(x=kind(size=0, address=0))
+    run_all(x=arrays[2])
+    assert [x for x, *_ in _values(fake)] == [0, 0, 192]
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+def test_arrays_of_several_libraries_take_turns(fake: FakeSequences) -> None:
+    run_all = jitlto.sequence(None, [fake.made.step(1, 32, Slot("x"), B, 1)], x=A)
+    arrays = [kind(address=16 * n) for n, kind in enumerate([CupyArray, TorchTensor, NumbaArray, JaxArray] * 3, 1)]
+    for array in arrays:
+        run_all(x=array)
+    assert [x for x, *_ in _values(fake)] == [16 * n for n in range(1, 13)]
+    gone = TorchTensor(storage=False)
+    run_all(x=arrays[1])
+    with raises(ArgumentError, "launch-argument-export"):
+        run_all(x=gone)
+
+
+def test_structures_are_passed_by_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSequences(monkeypatch, "float4", "float*", "__int128")
+    run_all = jitlto.sequence(
+        None, [fake.made.step(1, 32, Slot("scale"), None, Slot("seed"))], scale=(1, 2, 3, 4), seed=-1
+    )
+    run_all()
+    run_all(scale=bytes(range(16)), seed=1 << 100)
+    assert [run.values for run in fake.driver.take()] == [
+        (struct.pack("<4f", 1, 2, 3, 4), bytes(8), b"\xff" * 16),
+        (bytes(range(16)), bytes(8), (1 << 100).to_bytes(16, "little")),
+    ]
 
 
 # --- errors ---
