@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import dataclasses
 from dataclasses import dataclass
+from typing import Annotated, Any
 
+import numpy as np
 from hypothesis import strategies as st
 
 from jitlto.model.layouts import Layout, parse_fields
@@ -51,3 +55,122 @@ def structures(draw: st.DrawFn, name: str = "s", depth: int = 2, types: tuple[st
     plain = Declared(name, tuple(fields), 1, tuple(inner))
     alignment = max(draw(st.sampled_from([1, 1, 1, 16, 32])), plain.layout().alignment)
     return Declared(name, plain.fields, alignment, plain.inner)
+
+
+# --- the same in Python ---
+
+CTYPES = {
+    "bool": ctypes.c_bool, "char": ctypes.c_char, "short": ctypes.c_short, "unsigned short": ctypes.c_ushort,
+    "int": ctypes.c_int, "unsigned int": ctypes.c_uint, "long long": ctypes.c_longlong,
+    "unsigned long long": ctypes.c_ulonglong, "float": ctypes.c_float, "double": ctypes.c_double,
+    "float*": ctypes.c_void_p,
+}  # fmt: skip
+DTYPES = {
+    "bool": "?", "char": "i1", "short": "i2", "unsigned short": "u2", "int": "i4", "unsigned int": "u4",
+    "long long": "i8", "unsigned long long": "u8", "float": "f4", "double": "f8", "float*": "u8",
+}  # fmt: skip
+
+
+def parts(declared: Declared) -> list[tuple[str, str, list[int]]]:
+    """Return name, type and extents of each field."""
+    found = []
+    for text in declared.fields:
+        type_, _, rest = text.rpartition(" ")
+        name, *extents = rest.replace("]", "").split("[")
+        found.append((name, type_, list(map(int, extents))))
+    return found
+
+
+def as_ctypes(declared: Declared) -> Any:
+    """Return its type for ctypes."""
+    inner = {each.name: as_ctypes(each) for each in declared.inner}
+    fields = []
+    for name, type_, extents in parts(declared):
+        made = inner.get(type_) or CTYPES[type_]
+        for extent in reversed(extents):
+            made *= extent
+        fields.append((name, made))
+    return type(declared.name, (ctypes.Structure,), {"_fields_": fields})
+
+
+def as_dtype(declared: Declared) -> np.dtype[Any]:
+    """Return its type for NumPy."""
+    inner = {each.name: as_dtype(each) for each in declared.inner}
+    fields = [(name, inner.get(type_, DTYPES.get(type_)), tuple(extents)) for name, type_, extents in parts(declared)]
+    return np.dtype(fields, align=True)  # type: ignore[arg-type]
+
+
+def as_dataclass(declared: Declared) -> Any:
+    """Return its dataclass."""
+    inner = {each.name: as_dataclass(each) for each in declared.inner}
+    fields = []
+    for name, type_, extents in parts(declared):
+        note = inner.get(type_, type_)
+        fields.append((name, Annotated[(Any, note, *extents)] if extents else Annotated[Any, note]))
+    return dataclasses.make_dataclass(declared.name, fields)
+
+
+def without_alignments(declared: Declared) -> Declared:
+    """Return the structure without alignments, which Python has not."""
+    return dataclasses.replace(declared, alignment=1, inner=tuple(map(without_alignments, declared.inner)))
+
+
+def random_row(declared: Declared, seed: int, address: int) -> np.ndarray[Any, Any]:
+    """Return random values of its fields: finite floats, an address as every pointer, and zeros as padding."""
+    row = np.zeros((), as_dtype(declared))
+    random = np.random.default_rng(seed)
+
+    def fill(part: Declared, values: np.ndarray[Any, Any]) -> None:
+        inner = {each.name: each for each in part.inner}
+        for name, type_, _ in parts(part):
+            field = values[name]
+            if type_ in inner:
+                fill(inner[type_], field)
+            elif type_.endswith("*"):
+                field[...] = address
+            else:
+                drawn = np.frombuffer(random.bytes(field.size * field.itemsize), np.uint8).view(_bits(field.dtype))
+                drawn = np.where(np.isfinite(drawn), drawn, 0) if field.dtype.kind == "f" else drawn
+                field[...] = drawn.reshape(field.shape) & 1 if field.dtype.kind == "b" else drawn.reshape(field.shape)
+
+    fill(declared, row)
+    return row
+
+
+def _bits(dtype: np.dtype[Any]) -> Any:
+    return np.uint8 if dtype.kind == "b" else dtype
+
+
+def as_value(declared: Declared, made: Any, row: Any, pointer: Any) -> Any:
+    """Return a dataclass with the values of a row, and something for its pointers."""
+    inner = {each.name: (each, _field_class(made, declared, each.name)) for each in declared.inner}
+
+    def nest(type_: str, values: Any) -> Any:
+        if getattr(values, "ndim", 0):
+            return [nest(type_, value) for value in values]
+        if type_ in inner:
+            return as_value(*inner[type_], values, pointer)
+        return pointer if type_.endswith("*") else values.item()
+
+    return made(*(nest(type_, row[name]) for name, type_, _ in parts(declared)))
+
+
+def _field_class(made: Any, declared: Declared, type_name: str) -> Any:
+    name = next(name for name, type_, _ in parts(declared) if type_ == type_name)
+    return next(field.type.__metadata__[0] for field in dataclasses.fields(made) if field.name == name)
+
+
+def is_field(declared: Declared) -> np.ndarray[Any, Any]:
+    """Return which bytes belong to a field: the others are padding."""
+    marks = np.zeros((), as_dtype(declared))
+
+    def mark(part: Declared, values: np.ndarray[Any, Any]) -> None:
+        inner = {each.name: each for each in part.inner}
+        for name, type_, _ in parts(part):
+            if type_ in inner:
+                mark(inner[type_], values[name])
+            else:
+                values[name][...] = np.frombuffer(b"\xff" * values[name].itemsize, values[name].dtype)[0]
+
+    mark(declared, marks)
+    return np.frombuffer(marks.tobytes(), np.uint8) != 0

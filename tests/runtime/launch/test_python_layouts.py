@@ -13,66 +13,14 @@ from hypothesis import strategies as st
 
 from jitlto.model.layouts import Layout, find_difference, parse_fields, parse_type
 from jitlto.runtime.launch.python_layouts import UnknownLayoutError, layout_of
-from tests.support.layouts import Declared, structures
-
-CTYPES = {
-    "bool": ctypes.c_bool, "char": ctypes.c_char, "short": ctypes.c_short, "unsigned short": ctypes.c_ushort,
-    "int": ctypes.c_int, "unsigned int": ctypes.c_uint, "long long": ctypes.c_longlong,
-    "unsigned long long": ctypes.c_ulonglong, "float": ctypes.c_float, "double": ctypes.c_double,
-    "float*": ctypes.c_void_p,
-}  # fmt: skip
-DTYPES = {
-    "bool": "?", "char": "i1", "short": "i2", "unsigned short": "u2", "int": "i4", "unsigned int": "u4",
-    "long long": "i8", "unsigned long long": "u8", "float": "f4", "double": "f8", "float*": "u8",
-}  # fmt: skip
-
-
-def parts(declared: Declared) -> list[tuple[str, str, list[int]]]:
-    """Name, type and extents of each field."""
-    found = []
-    for text in declared.fields:
-        type_, _, rest = text.rpartition(" ")
-        name, *extents = rest.replace("]", "").split("[")
-        found.append((name, type_, list(map(int, extents))))
-    return found
-
-
-def as_ctypes(declared: Declared) -> Any:
-    inner = {each.name: as_ctypes(each) for each in declared.inner}
-    fields = []
-    for name, type_, extents in parts(declared):
-        made = inner.get(type_) or CTYPES[type_]
-        for extent in reversed(extents):
-            made *= extent
-        fields.append((name, made))
-    return type(declared.name, (ctypes.Structure,), {"_fields_": fields})
-
-
-def as_dtype(declared: Declared) -> np.dtype[Any]:
-    inner = {each.name: as_dtype(each) for each in declared.inner}
-    fields = [(name, inner.get(type_, DTYPES.get(type_)), tuple(extents)) for name, type_, extents in parts(declared)]
-    return np.dtype(fields, align=True)  # type: ignore[arg-type]
-
-
-def as_dataclass(declared: Declared) -> Any:
-    inner = {each.name: as_dataclass(each) for each in declared.inner}
-    fields = []
-    for name, type_, extents in parts(declared):
-        note = inner.get(type_, type_)
-        fields.append((name, Annotated[(Any, note, *extents)] if extents else Annotated[Any, note]))
-    return dataclasses.make_dataclass(declared.name, fields)
-
-
-def plain(declared: Declared) -> Declared:
-    """The structure without alignments, which Python has not."""
-    return dataclasses.replace(declared, alignment=1, inner=tuple(map(plain, declared.inner)))
+from tests.support.layouts import CTYPES, Declared, as_ctypes, as_dataclass, as_dtype, structures, without_alignments
 
 
 @pytest.mark.slow
 @settings(deadline=None)
 @given(structures(types=tuple(CTYPES)))
 def test_every_python_type_of_a_structure_has_its_layout(declared: Declared) -> None:
-    declared = plain(declared)
+    declared = without_alignments(declared)
     expected = declared.layout()
     for made in (as_ctypes(declared), as_dtype(declared), as_dataclass(declared)):
         layout = layout_of(made)

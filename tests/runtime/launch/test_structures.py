@@ -9,11 +9,24 @@ from typing import Annotated, Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from jitlto.errors import ArgumentError
 from jitlto.model.types import Parameter
 from jitlto.runtime.launch.arguments import make_converter
 from tests.support.errors import raises
+from tests.support.layouts import (
+    CTYPES,
+    Declared,
+    as_ctypes,
+    as_dataclass,
+    as_value,
+    is_field,
+    random_row,
+    structures,
+    without_alignments,
+)
 
 
 class Inner(ctypes.Structure):
@@ -198,3 +211,18 @@ def test_unions_and_bit_fields_are_taken_by_their_size() -> None:
 
     assert convert(Union(b=1.5), 8) == np.float64(1.5).tobytes()
     assert convert(Bits(5, 1), 8) == (13).to_bytes(8, "little")
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(structures(types=tuple(CTYPES)), st.integers(0, 1 << 31))
+def test_random_structures_have_the_same_bytes_in_every_form(declared: Declared, seed: int) -> None:
+    declared = without_alignments(declared)
+    layout, mask = declared.layout(), is_field(declared)
+    row = random_row(declared, seed, 0)
+    value = as_value(declared, as_dataclass(declared), row, None)
+    for form in (row, row[()], row.tobytes(), as_ctypes(declared).from_buffer_copy(row.tobytes()), value):
+        converted = convert(form, layout.size, layout.alignment)
+        assert (
+            np.frombuffer(converted, np.uint8)[mask].tobytes() == np.frombuffer(row.tobytes(), np.uint8)[mask].tobytes()
+        )
