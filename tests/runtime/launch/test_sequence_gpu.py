@@ -204,7 +204,7 @@ def test_scalars_arrive_as_their_parameters_types(family: KernelFamily) -> None:
     kernel = family.launcher(entry="scalars")
     values = (True, -7, 65535, -(2**31), 2**63 + 5, 0.1, 0.1, 1.5, np.float64(3.140625), None)
     slots = [Slot(f"v{number}") for number in range(len(values))]
-    others = dict.fromkeys([slot.name for slot in slots], 0) | {"v9": out[0]}
+    others = dict.fromkeys([slot.name for slot in slots], 0) | {"v9": cp.zeros(1, np.float32)}
     run_all = jitlto.sequence(None, [kernel.step(1, 1, out[0], *values), kernel.step(1, 1, out[1], *slots)], **others)
     run_all()
     expected = [1, -7, 65535, -(2**31), 2**31, float(np.float32(0.1)), 0.1, 1.5, 3.140625, 1]
