@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sysconfig
 from functools import cache
@@ -16,6 +17,8 @@ from jitlto.build.packaging.hooks.extension import SOURCE, ExtensionError, compi
 from jitlto.storage.files import temporary_directory
 from tests.support.process import ROOT
 
+#: More flags for the compiler, for a run under a sanitizer.
+FLAGS = "JITLTO_TEST_CORE_FLAGS"
 NAME = "jitlto.runtime.launch._launch"
 
 
@@ -23,7 +26,15 @@ NAME = "jitlto.runtime.launch._launch"
 def core() -> ModuleType:
     """Build it, quickly and with its warnings as errors, and load it; skips where there is no C compiler."""
     directory = temporary_directory("jitlto-test-")
-    path = build(Path(directory.name), "-O1", "-Wall", "-Wextra", "-Wno-missing-field-initializers", "-Werror")
+    path = build(
+        Path(directory.name),
+        "-O1",
+        "-Wall",
+        "-Wextra",
+        "-Wno-missing-field-initializers",
+        "-Werror",
+        *os.environ.get(FLAGS, "").split(),
+    )
     spec = spec_from_file_location(NAME, path, loader=ExtensionFileLoader(NAME, str(path)))
     assert spec is not None
     module = module_from_spec(spec)
@@ -32,11 +43,15 @@ def core() -> ModuleType:
     return module
 
 
+def compiler() -> str:
+    """The command of the interpreter's C compiler."""
+    return (os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc").split()[0]
+
+
 def build(directory: Path, *flags: str) -> Path:
     """Build it into a directory; skips where there is no C compiler."""
-    compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
-    if shutil.which(compiler) is None:
-        pytest.skip(f"there is no C compiler ({compiler})")
+    if shutil.which(compiler()) is None:
+        pytest.skip(f"there is no C compiler ({compiler()})")
     try:
         return compile_extension(ROOT / SOURCE, directory, flags)
     except ExtensionError as error:

@@ -29,6 +29,8 @@ _HANDLE = 1  # of the stream
 class Stream:
     """A stream that needs no conversion."""
 
+    handle = _HANDLE
+
     def __cuda_stream__(self) -> tuple[int, int]:
         return (0, _HANDLE)
 
@@ -104,7 +106,8 @@ class FakeDriver:
             if self.error is not None:
                 return 1
             read = [_read(values[number], parameter) for number, parameter in enumerate(signature)]
-            self.launches.append((self.streams.get(config[0].stream, config[0].stream), _Config(config[0]), *read))
+            stream = self.streams.get(config[0].stream) or SimpleNamespace(handle=config[0].stream)
+            self.launches.append((stream, _Config(config[0]), *read))
             return 0
 
         self._natives.append(NativeLaunch(launch))

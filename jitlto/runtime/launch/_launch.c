@@ -73,12 +73,20 @@ typedef struct {
 
 typedef enum { UNKNOWN, CUPY, EXCHANGE, STREAM_ATTRIBUTE } Way;
 
+typedef struct { /* an attribute of objects of one type */
+    PyObject *name;
+    getter get; /* NULL: look it up */
+    void *closure;
+} Attribute;
+
 typedef struct { /* how to get the address of an array, or the handle of a stream, of one exact type */
-    PyTypeObject *type;
+    PyTypeObject *type, *data_type;
     Way way;
     TensorFromObject tensor_from_object;
     int has_gradient; /* tensors of the type have the attribute requires_grad */
-    PyObject *attribute;
+    Attribute handle;                             /* of a stream */
+    Attribute dtype, c_contiguous, size, data, ptr; /* of CuPy's array; the last is of its data */
+    Attribute requires_grad;
 } Known;
 
 enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
@@ -133,6 +141,28 @@ static int as_number(PyObject *owned, uint64_t *out) {
     return DONE;
 }
 
+/* --- attributes: those of extension types are read without being looked up --- */
+
+static void find_attribute(PyTypeObject *type, PyObject *name, Attribute *made) {
+    *made = (Attribute){.name = name};
+    PyObject *found = PyObject_GetAttr((PyObject *)type, name);
+    if (found == NULL) {
+        PyErr_Clear();
+        return;
+    }
+    if (Py_IS_TYPE(found, &PyGetSetDescr_Type) && PyType_IsSubtype(type, PyDescr_TYPE(found))) {
+        PyGetSetDef *definition = ((PyGetSetDescrObject *)found)->d_getset;
+        made->get = definition->get;
+        made->closure = definition->closure;
+    }
+    Py_DECREF(found);
+}
+
+static PyObject *read_attribute(Attribute *attribute, PyObject *object) {
+    return attribute->get != NULL ? attribute->get(object, attribute->closure)
+                                  : PyObject_GetAttr(object, attribute->name);
+}
+
 /* --- types of arrays and streams, learnt when they are seen first --- */
 
 static Known *find_known(Call *call, PyTypeObject *type) {
@@ -142,31 +172,52 @@ static Known *find_known(Call *call, PyTypeObject *type) {
     return NULL;
 }
 
-static int describe_exchange(PyObject *capsule, Known *made) {
+static void describe_cupy(Names *names, PyObject *array, Known *made) {
+    made->way = CUPY;
+    find_attribute(made->type, names->dtype, &made->dtype);
+    find_attribute(made->type, names->c_contiguous, &made->c_contiguous);
+    find_attribute(made->type, names->size, &made->size);
+    find_attribute(made->type, names->data, &made->data);
+    made->ptr.name = names->ptr;
+    PyObject *data = read_attribute(&made->data, array);
+    if (data == NULL) {
+        PyErr_Clear();
+        return;
+    }
+    find_attribute(Py_TYPE(data), names->ptr, &made->ptr);
+    made->data_type = (PyTypeObject *)Py_NewRef(Py_TYPE(data));
+    Py_DECREF(data);
+}
+
+static int describe_exchange(Names *names, PyObject *capsule, Known *made) {
     ExchangeAPI *api = PyCapsule_GetPointer(capsule, "dlpack_exchange_api");
     if (api == NULL) return otherwise();
     while (api != NULL && api->major != 1) api = api->previous;
     if (api == NULL || api->tensor_from_object == NULL) return OTHERWISE;
-    int has = PyObject_HasAttrString((PyObject *)made->type, "requires_grad");
     made->way = EXCHANGE;
     made->tensor_from_object = api->tensor_from_object;
-    made->has_gradient = has;
+    made->has_gradient = PyObject_HasAttr((PyObject *)made->type, names->requires_grad);
+    find_attribute(made->type, names->requires_grad, &made->requires_grad);
     return DONE;
 }
 
-/* Asks `learn` how to read objects of a type: True (CuPy's array), a capsule (DLPack), a str (an attribute of a stream) or None. */
+/* Asks `learner` how to read objects of a type: True (CuPy's array), a capsule (DLPack), a str (an attribute of a stream),
+ * None (the core does not know the type) or False (this object does not tell). */
 static int learn(Call *call, PyObject *learner, PyObject *object, Known **found) {
     Known made = {.type = Py_TYPE(object), .way = UNKNOWN};
     if (atomic_load_explicit(&call->known_count, memory_order_relaxed) == MOST_TYPES) return OTHERWISE;
     PyObject *answer = PyObject_CallOneArg(learner, object);
     if (answer == NULL) return otherwise();
+    if (answer == Py_False) {
+        Py_DECREF(answer);
+        return OTHERWISE;
+    }
     if (answer == Py_True) {
-        made.way = CUPY;
+        describe_cupy(call->names, object, &made);
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
-        made.attribute = Py_NewRef(answer);
-        PyUnicode_InternInPlace(&made.attribute);
-    } else if (PyCapsule_CheckExact(answer) && describe_exchange(answer, &made) == FAILED) {
+        find_attribute(made.type, Py_NewRef(answer), &made.handle);
+    } else if (PyCapsule_CheckExact(answer) && describe_exchange(call->names, answer, &made) == FAILED) {
         Py_DECREF(answer);
         return FAILED;
     }
@@ -183,33 +234,36 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
         is_kept = 1;
     }
     Py_END_CRITICAL_SECTION();
-    if (!is_kept) Py_XDECREF(made.attribute);
+    if (!is_kept) {
+        Py_XDECREF(made.handle.name);
+        Py_XDECREF(made.data_type);
+    }
     return *found == NULL ? OTHERWISE : DONE;
 }
 
 /* --- arguments --- */
 
-static int pack_cupy(Call *call, Parameter *parameter, PyObject *argument, uint64_t *out) {
-    Names *names = call->names;
+static int pack_cupy(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
     PyObject *value;
     if (parameter->dtype != NULL) {
-        value = PyObject_GetAttr(argument, names->dtype);
+        value = read_attribute(&known->dtype, argument);
         Py_XDECREF(value); /* compared, not used */
         if (value == NULL || value != parameter->dtype) return otherwise();
     }
-    value = PyObject_GetAttr(argument, names->c_contiguous);
+    value = read_attribute(&known->c_contiguous, argument);
     Py_XDECREF(value);
     if (value != Py_True) return otherwise();
     uint64_t size;
-    int result = as_number(PyObject_GetAttr(argument, names->size), &size);
+    int result = as_number(read_attribute(&known->size, argument), &size);
     if (result != DONE) return result;
     if (size == 0) {
         *out = 0; /* as __cuda_array_interface__ */
         return DONE;
     }
-    value = PyObject_GetAttr(argument, names->data);
+    value = read_attribute(&known->data, argument);
     if (value == NULL) return otherwise();
-    PyObject *address = PyObject_GetAttr(value, names->ptr);
+    PyObject *address = Py_IS_TYPE(value, known->data_type) ? read_attribute(&known->ptr, value)
+                                                            : PyObject_GetAttr(value, known->ptr.name);
     Py_DECREF(value);
     return as_number(address, out);
 }
@@ -225,9 +279,9 @@ static int has_type(Parameter *parameter, Tensor *tensor) {
     }
 }
 
-static int pack_tensor(Call *call, Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
+static int pack_tensor(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
     if (known->has_gradient) {
-        PyObject *value = PyObject_GetAttr(argument, call->names->requires_grad);
+        PyObject *value = read_attribute(&known->requires_grad, argument);
         Py_XDECREF(value);
         if (value != Py_False) return otherwise();
     } else if (!parameter->is_constant) {
@@ -302,9 +356,9 @@ static int pack_pointer(Call *call, Parameter *parameter, PyObject *argument, ch
             if (result != DONE) return result;
         }
         if (known->way == CUPY)
-            result = pack_cupy(call, parameter, argument, &address);
+            result = pack_cupy(known, parameter, argument, &address);
         else if (known->way == EXCHANGE)
-            result = pack_tensor(call, known, parameter, argument, &address);
+            result = pack_tensor(known, parameter, argument, &address);
         else
             return OTHERWISE;
     }
@@ -402,7 +456,7 @@ static int read_stream(Call *call, PyObject *stream, void **out) {
             if (result != DONE) return result;
         }
         if (known->way != STREAM_ATTRIBUTE) return OTHERWISE;
-        result = as_number(PyObject_GetAttr(stream, known->attribute), &handle);
+        result = as_number(read_attribute(&known->handle, stream), &handle);
     }
     *out = (void *)(uintptr_t)(handle != 0 ? handle : call->default_stream);
     return result;
@@ -554,7 +608,10 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(call->learn_stream);
     Py_VISIT(call->prepare);
     Py_VISIT(call->stream_type);
-    for (int i = 0; i < atomic_load(&call->known_count); i++) Py_VISIT(call->known[i].type);
+    for (int i = 0; i < atomic_load(&call->known_count); i++) {
+        Py_VISIT(call->known[i].type);
+        Py_VISIT(call->known[i].data_type);
+    }
     for (Py_ssize_t i = 0; i < call->count; i++) {
         Py_VISIT(call->parameters[i].dtype);
         Py_VISIT(call->parameters[i].scalar);
@@ -573,7 +630,8 @@ static int call_clear(PyObject *self) {
     int known = atomic_exchange(&call->known_count, 0);
     for (int i = 0; i < known; i++) {
         Py_CLEAR(call->known[i].type);
-        Py_CLEAR(call->known[i].attribute);
+        Py_CLEAR(call->known[i].data_type);
+        Py_CLEAR(call->known[i].handle.name);
     }
     for (Py_ssize_t i = 0; i < call->count; i++) {
         Py_CLEAR(call->parameters[i].dtype);

@@ -54,7 +54,7 @@ def _torch_dtype(scalar: Scalar) -> Any:
 
 
 # The address of an empty array is 0 in the array interface. PyTorch's data_ptr() returns 0 too.
-_CUPY = ArrayType(
+CUPY = ArrayType(
     "{0}._c_contiguous and {0}.size",
     "{0}.data.ptr",
     lambda array: array._c_contiguous and array.size,
@@ -77,7 +77,7 @@ _TORCH = ArrayType(
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.
 _TYPES = {
-    ("cupy", "ndarray"): _CUPY,
+    ("cupy", "ndarray"): CUPY,
     ("numba", "DeviceNDArray"): _NUMBA,
     ("torch", "Tensor"): _TORCH,
     ("torch", "Parameter"): _TORCH,

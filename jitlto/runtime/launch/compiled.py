@@ -11,6 +11,7 @@ from cuda.bindings import driver
 
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
+from jitlto.runtime.launch.array_types import CUPY, find_array_type
 from jitlto.runtime.launch.core import extension
 from jitlto.runtime.launch.fast_path import FastPath
 from jitlto.runtime.launch.streams import default_stream
@@ -100,13 +101,21 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any],
     return (kind, size, signed, False, 0, 0, None, scalar, converter)
 
 
-def _learn_array(argument: Any) -> object:
-    """Return how the core reads addresses of such arrays: True as CuPy's, a capsule by DLPack's functions, None not."""
-    kind = type(argument)
-    if (kind.__module__.partition(".")[0], kind.__name__) == ("cupy", "ndarray"):
-        return True
+def _learn_array(array: Any) -> object:
+    """Return how the core reads the addresses of arrays of a type.
+
+    Returns:
+        True as CuPy's, a capsule by DLPack's functions, None not at all, False if this array does not tell.
+    """
+    kind = type(array)
     # Of the type itself: a subclass may be anything, such as a tensor without memory.
-    return vars(kind).get("__dlpack_c_exchange_api__")
+    capsule = vars(kind).get("__dlpack_c_exchange_api__")
+    if capsule is not None:
+        return capsule
+    if find_array_type(kind) is not CUPY:
+        return None
+    agrees = CUPY.agrees(array, array.__cuda_array_interface__["data"][0])
+    return False if agrees is None else agrees or None
 
 
 def _learn_stream(stream: Any) -> str | None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from jitlto.errors import ArgumentError, JitltoError
 from jitlto.runtime.launch import streams
 from jitlto.runtime.launch.arguments import make_converter
+from tests.support import launch_core
 from tests.support.arrays import (
     STREAMS,
     TORCH,
@@ -52,9 +53,10 @@ VALUES = ARRAYS | st.sampled_from(KINDS).map(lambda kind: kind()) | st.none() | 
 pytestmark = pytest.mark.usefixtures("torch_stand_in")
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    return FakeDriver(monkeypatch)
+@pytest.fixture(params=["python", "compiled"])
+def fake(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> FakeDriver:
+    """The driver below launches in Python, and by the compiled core."""
+    return FakeDriver(monkeypatch, launch_core.core() if request.param == "compiled" else None)
 
 
 @pytest.fixture
@@ -125,6 +127,7 @@ def test_arrays_of_any_libraries_mix_and_are_read_cheaply(
     arrays = [first(), second()]
     for _ in range(4):
         launcher(fake.stream, 1, 32, *arrays, 3)
+        launcher(fake.stream, 1, 32, *arrays[::-1], 3)
     before = [array.reads for array in arrays]
     for one, other in itertools.product(arrays, arrays):
         launcher(fake.stream, 1, 32, one, other, 3)

@@ -1,0 +1,302 @@
+"""The compiled core of launches under any interpreter, against a model of it.
+
+    python tests/support/exercise_core.py
+
+It needs nothing but that interpreter and a C compiler: no GPU, no CUDA and no package. So it also runs under a debug
+build (whose count of references it watches), a free-threaded build and a sanitizer:
+
+    python3.13t tests/support/exercise_core.py --seconds 10
+    LD_PRELOAD=$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+        python tests/support/exercise_core.py --flags="-g -fsanitize=address"
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import importlib.util
+import random
+import struct
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+HOOK = ROOT / "jitlto/build/packaging/hooks/extension.py"
+KINDS = ("pointer", "any", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "float", "double", "bool", "bytes")
+DEFAULT = 1  # the handle of the default stream
+
+
+class Config(ctypes.Structure):
+    _fields_ = (("extents", ctypes.c_uint * 6), ("shared_memory", ctypes.c_uint), ("stream", ctypes.c_void_p),
+                ("attributes", ctypes.c_void_p), ("count", ctypes.c_uint))  # fmt: skip
+
+
+class Array:
+    """As CuPy's."""
+
+    def __init__(self, dtype: object, address: object, *, contiguous: bool = True, size: int = 1) -> None:
+        self.dtype, self._c_contiguous, self.size = dtype, contiguous, size
+        self.data = type("Memory", (), {"ptr": address})()
+
+
+class Stream:
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return (0, 99)
+
+
+class ForeignStream:
+    def __init__(self, handle: object) -> None:
+        self.cuda_stream = handle
+
+
+class Index:
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __index__(self) -> Any:
+        if isinstance(self.value, Exception):
+            raise self.value
+        return self.value
+
+
+class OtherwiseError(Exception):
+    """What the Python way of these launches raises."""
+
+
+def otherwise(*_: object, **__: object) -> None:
+    raise OtherwiseError
+
+
+def convert(value: object) -> Any:
+    """A converter: of a wider range than the core's own."""
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+def load(path: Path, name: str) -> Any:
+    loader = ExtensionFileLoader(name, str(path)) if path.suffix == ".so" else None
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Exercise:
+    """Random launches of random signatures; each is compared with what the model expects."""
+
+    def __init__(self, core: Any, seed: int) -> None:
+        self.core, self.random = core, random.Random(seed)  # noqa: S311
+        self.dtypes = [object(), object()]
+        self.status = 0
+        self.seen: dict[int, tuple[Any, ...]] = {}  # by thread
+        prototype = ctypes.CFUNCTYPE(
+            ctypes.c_int, ctypes.POINTER(Config), ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+        )
+        self.driver = prototype(self.launch)
+        self.address = ctypes.cast(self.driver, ctypes.c_void_p).value
+
+    def launch(self, config: Any, kernel: int, values: Any, extra: object) -> int:
+        sizes = self.sizes
+        read = [ctypes.string_at(values[number], size) for number, size in enumerate(sizes)]
+        found = config[0]
+        self.seen[threading.get_ident()] = (
+            tuple(found.extents), found.shared_memory, found.stream, found.attributes, found.count, kernel, extra, *read
+        )  # fmt: skip
+        return self.status
+
+    def value(self, kind: str) -> tuple[object, bytes | None]:
+        """An argument, and the bytes that the kernel is given; None where the Python way is taken."""
+        pick = self.random.choice
+        if kind in ("pointer", "any"):
+            dtype = self.dtypes[0]
+            address = self.random.getrandbits(47)
+            packed = struct.pack("<Q", address)
+            other = None if kind == "pointer" else packed
+            return pick([
+                (None, bytes(8)), (Array(dtype, address), packed), (Array(self.dtypes[1], address), other),
+                (Array(dtype, address, contiguous=False), None), (Array(dtype, address, size=0), bytes(8)),
+                (Array(dtype, -1), None), (Array(dtype, "x"), None), (address, packed), (object(), None),
+            ])  # fmt: skip
+        if kind[0] in "iu":
+            bits, signed = int(kind[1:]), kind[0] == "i"
+            low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+            number = pick([low, high, low - 1, high + 1, 0, 1, self.random.randint(low, high), 1 << 70, -(1 << 70)])
+            packed_ = (number & (1 << bits) - 1).to_bytes(bits // 8, "little") if low <= number <= high else None
+            return pick([
+                (number, packed_), (Index(number), packed_), (Index(ValueError()), None), (Index("x"), None),
+                (True, b"\1".ljust(bits // 8, b"\0")), (1.0, None), (None, None),
+            ])  # fmt: skip
+        if kind in ("float", "double"):
+            number_ = pick(
+                [0.0, -0.0, 1.5, float("inf"), 3.5e38, -3.5e38, 1e300, self.random.gauss(0, 1e30), 7, 1 << 2000]
+            )
+            if isinstance(number_, int) and number_ > 7:
+                return number_, None
+            if kind == "double":
+                return number_, struct.pack("<d", number_)
+            fits = abs(number_) <= 3.4028234663852886e38 or number_ == float("inf")
+            return number_, struct.pack("<f", number_) if fits else None
+        if kind == "bool":
+            return pick([(True, b"\1"), (False, b"\0"), (1, b"\1"), (TypeError(), None)])
+        return pick([(b"abcdef", b"abcdef"), (b"abc", None), (bytearray(b"ABCDEF"), b"ABCDEF"), (5.5, None),
+                     (-2, b"\xfe" + b"\xff" * 5), (KeyError(), None), (object(), None)])  # fmt: skip
+
+    def row(self, kind: str) -> tuple[tuple[Any, ...], int]:
+        core = self.core
+        if kind in ("pointer", "any"):
+            dtype = self.dtypes[0] if kind == "pointer" else None
+            return (core.POINTER, 8, False, False, 2, 32, dtype, None, convert), 8
+        if kind[0] in "iu":
+            size = int(kind[1:]) // 8
+            return (core.INTEGER, size, kind[0] == "i", False, 0, 0, None, None, convert), size
+        known = {"float": (core.FLOAT, 4), "double": (core.DOUBLE, 8), "bool": (core.BOOLEAN, 1)}
+        number, size = known.get(kind, (core.CONVERTED, 6))
+        return (number, size, False, False, 0, 0, None, None, convert), size
+
+    def extent(self) -> tuple[object, tuple[int, ...] | None]:
+        return self.random.choice([
+            (1, (1, 1, 1)), ((2, 3), (2, 3, 1)), ((2, 3, 4), (2, 3, 4)), (0, None), ([2], None), ((), None),
+            ((1, 2, 3, 4), None), ((1, True), None), (1 << 40, None), (-1, None), ("1", None), (2.0, None),
+        ] + [(number, (number, 1, 1)) for number in range(1, 30)])  # fmt: skip
+
+    def stream(self) -> tuple[object, int | None]:
+        return self.random.choice([
+            (None, DEFAULT), (0, DEFAULT), (5, 5), (-5, None), (Stream(), 99), (ForeignStream(1 << 40), 1 << 40),
+            (ForeignStream(0), DEFAULT), (ForeignStream("x"), None), (object(), None), (True, None), (1 << 64, None),
+        ])  # fmt: skip
+
+    def keywords(self) -> tuple[dict[str, Any], int | None]:
+        return self.random.choice([
+            ({}, 0), ({}, 0), ({"shared_memory": 0}, 0), ({"cluster": None, "cooperative": False}, 0),
+            ({"shared_memory": 8}, None), ({"shared_memory": -1}, None), ({"shared_memory": 1 << 40}, None),
+            ({"shared_memory": True}, None), ({"cooperative": True}, None), ({"cluster": 1}, None), ({"more": 1}, None),
+        ])  # fmt: skip
+
+    def signature(self, launches: int) -> None:
+        """Some launches of one random signature."""
+        kinds = [self.random.choice(KINDS) for _ in range(self.random.randint(0, 9))]
+        rows, self.sizes = [row for row, _ in map(self.row, kinds)], [size for _, size in map(self.row, kinds)]
+
+        def prepare(launcher: Any) -> object:
+            launcher._compiled_state = state = self.core.make_state(1234)
+            return state
+
+        call = self.core.make_call(
+            tuple(rows), self.address, DEFAULT, Stream, prepare,
+            lambda array: isinstance(array, Array) or None,
+            lambda stream: "cuda_stream" if isinstance(stream, ForeignStream) else None,
+            otherwise,
+        )  # fmt: skip
+        launcher = type("Launcher", (), {"__call__": call})()
+        for _ in range(launches):
+            self.one(launcher, kinds)
+        self.core.forget()
+        self.same(launcher, (None, 1, 1, *[None] * len(kinds)), {}, None)
+
+    def one(self, launcher: Any, kinds: list[str]) -> None:
+        values = [self.value(kind) for kind in kinds]
+        (grid, blocks), (block, threads), (stream, handle) = self.extent(), self.extent(), self.stream()
+        keywords, shared_memory = self.keywords()
+        parts = (blocks, threads, handle, shared_memory, *(packed for _, packed in values))
+        missing = self.random.random() < 0.02
+        self.status = int(self.random.random() < 0.02)
+        expected = None
+        if not missing and not self.status and None not in parts:
+            extents = (*(blocks or ()), *(threads or ()))
+            expected = (extents, shared_memory, handle, None, 0, 1234, None, *(packed for _, packed in values))
+        arguments = [value for value, _ in values]
+        if missing:
+            arguments.append(None)
+        self.same(launcher, (stream, grid, block, *arguments), keywords, expected)
+        self.status = 0
+
+    def same(self, launcher: Any, arguments: tuple[Any, ...], keywords: dict[str, Any], expected: object) -> None:
+        self.seen.clear()
+        try:
+            launcher(*arguments, **keywords)
+            found = self.seen[threading.get_ident()]
+        except OtherwiseError:
+            found = None
+        if found != expected:
+            raise SystemExit(f"{arguments} {keywords}: {found} instead of {expected}")
+
+
+def in_threads(core: Any, seed: int, count: int = 4) -> None:
+    """Launches of one signature from several threads, which all learn the same types."""
+    exercise = Exercise(core, seed)
+    exercise.sizes = [8, 4]
+    rows = tuple(exercise.row(kind)[0] for kind in ("any", "i32"))
+    call = core.make_call(
+        rows, exercise.address, DEFAULT, Stream, lambda _: core.make_state(1), lambda _: True, lambda _: None, otherwise
+    )
+    classes = [type("Array", (Array,), {}) for _ in range(20)]
+    launcher = type("Launcher", (), {"__call__": call})()
+    failures: list[object] = []
+
+    def work() -> None:
+        for number in range(200):
+            array = classes[number % len(classes)](None, 4096 + number)
+            try:
+                launcher(None, 1, 1, array, number)
+            except OtherwiseError:
+                continue  # the table of types is full
+            seen = exercise.seen[threading.get_ident()][-2:]
+            if seen != (struct.pack("<Q", 4096 + number), struct.pack("<i", number)):
+                failures.append(seen)
+
+    threads = [threading.Thread(target=work) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise SystemExit(f"in threads: {failures[0]}")
+
+
+def run(core: Any, seconds: float, seed: int) -> int:
+    """Exercise it; returns the number of signatures."""
+    count_references = getattr(sys, "gettotalrefcount", None)  # of a debug build
+    end, signatures, counts = time.monotonic() + seconds, 0, []
+    while time.monotonic() < end or signatures < 4:
+        # The same work each time, so that what it leaves behind shows.
+        repeated = seed if count_references and signatures % 2 else seed + signatures
+        Exercise(core, repeated).signature(150)
+        in_threads(core, repeated)
+        signatures += 1
+        if count_references and repeated == seed:
+            gc.collect()
+            counts.append(count_references())
+    if len(counts) > 6 and counts[-1] - counts[len(counts) // 2] > 50:
+        raise SystemExit(f"references leak: {counts[len(counts) // 2 :]}")
+    return signatures
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=2)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--flags", default="", help="for the compiler")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        hook = load(HOOK, "extension")
+        path = hook.compile_extension(ROOT / hook.SOURCE, Path(directory), ["-Wall", "-Wextra", "-Werror",
+                                      "-Wno-missing-field-initializers", *options.flags.split()])  # fmt: skip
+        core = load(path, "_launch")
+        signatures = run(core, options.seconds, options.seed)
+    debug = ", references counted" if hasattr(sys, "gettotalrefcount") else ""
+    gil = "" if getattr(sys, "_is_gil_enabled", lambda: True)() else ", without the GIL"
+    print(f"{sysconfig.get_config_var('SOABI')}: {signatures} signatures{debug}{gil}")
+
+
+if __name__ == "__main__":
+    main()
