@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from jitlto.runtime.family import family as family
     from jitlto.runtime.family import load as load
     from jitlto.runtime.launch.launcher import Launcher as Launcher
-    from jitlto.runtime.launch.sequence import Slot as Slot
     from jitlto.runtime.launch.sequence import sequence as sequence
+    from jitlto.runtime.launch.slots import Slot as Slot
     from jitlto.runtime.planning.plan import Plan as Plan
     from jitlto.runtime.planning.planner import Planner as Planner
     from jitlto.storage.database import FragmentDatabase as FragmentDatabase
@@ -31,7 +31,7 @@ _EXPORTS = {
     "Launcher": "jitlto.runtime.launch.launcher",
     "Plan": "jitlto.runtime.planning.plan",
     "Planner": "jitlto.runtime.planning.planner",
-    "Slot": "jitlto.runtime.launch.sequence",
+    "Slot": "jitlto.runtime.launch.slots",
     "family": "jitlto.runtime.family",
     "load": "jitlto.runtime.family",
     "sequence": "jitlto.runtime.launch.sequence",

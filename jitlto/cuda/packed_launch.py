@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import Any
 
@@ -81,28 +82,32 @@ class LaunchGraph:
             self._graph = _check(driver.cuGraphCreate(0))
             _destroy_with(self, driver.cuGraphDestroy, self._graph)  # not earlier: updates refer to its nodes
             context = _check(driver.cuCtxGetCurrent())
-            self._nodes: list[tuple[driver.CUgraphNode, driver.CUDA_KERNEL_NODE_PARAMS]] = []
+            nodes: list[tuple[driver.CUgraphNode, driver.CUDA_KERNEL_NODE_PARAMS]] = []
             for launch in launches:
                 parameters = _with_extents(driver.CUDA_KERNEL_NODE_PARAMS(), launch.config)
                 parameters.kern, parameters.ctx = launch.kernel, context
                 parameters.kernelParams = launch.address
-                self._nodes.append((self._add(launch.config, parameters), parameters))
+                nodes.append((self._add(launch.config, parameters, nodes[-1][0] if nodes else None), parameters))
             self._executable = _check(driver.cuGraphInstantiate(self._graph, 0))
             _destroy_with(self, driver.cuGraphExecDestroy, self._executable)
+            set_parameters = driver.cuGraphExecKernelNodeSetParams
+            self._updates = [partial(set_parameters, self._executable, *node) for node in nodes]
             _check(driver.cuGraphUpload(self._executable, stream))
 
-    def _add(self, config: LaunchConfig, parameters: driver.CUDA_KERNEL_NODE_PARAMS) -> driver.CUgraphNode:
-        """Add a launch after those that there are."""
+    def _add(
+        self, config: LaunchConfig, parameters: driver.CUDA_KERNEL_NODE_PARAMS, previous: driver.CUgraphNode | None
+    ) -> driver.CUgraphNode:
+        """Add a launch that runs after another one."""
         node = _check(driver.cuGraphAddKernelNode(self._graph, None, 0, parameters))
         for name, value in _attributes(config, driver.CUkernelNodeAttrValue):
             if name != _PROGRAMMATIC:  # of nodes a property of the edge
                 _check(driver.cuGraphKernelNodeSetAttribute(node, getattr(driver.CUkernelNodeAttrID, name), value))
-        if self._nodes:
+        if previous is not None:
             edge = driver.CUgraphEdgeData()
             if config.programmatic_stream_serialization:
                 edge.from_port = driver.CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC
                 edge.type = int(driver.CUgraphDependencyType.CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC)
-            _check(_add_dependencies(self._graph, [self._nodes[-1][0]], [node], [edge], 1))
+            _check(_add_dependencies(self._graph, [previous], [node], [edge], 1))
         return node
 
     def update(self, number: int) -> None:
@@ -111,7 +116,9 @@ class LaunchGraph:
         Raises:
             RejectedError: If the driver rejects the change.
         """
-        _check(driver.cuGraphExecKernelNodeSetParams(self._executable, *self._nodes[number]))
+        status = self._updates[number]()[0]
+        if status:
+            raise RejectedError(status.name)
 
     def issue(self, stream: driver.CUstream) -> None:
         """Launch the graph.
@@ -119,7 +126,9 @@ class LaunchGraph:
         Raises:
             RejectedError: If the driver rejects that.
         """
-        _check(driver.cuGraphLaunch(self._executable, stream))
+        status = driver.cuGraphLaunch(self._executable, stream)[0]
+        if status:
+            raise RejectedError(status.name)
 
 
 def is_capturing(stream: driver.CUstream) -> bool:

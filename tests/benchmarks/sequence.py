@@ -168,16 +168,13 @@ def _order(fixed: dict[str, Any], target: Any) -> list[tuple[str, Any]]:
 def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
     """The calls that a sequence makes, alone."""
     handle, graph, packed = sequence._handle, sequence._graph, sequence._launches[0]
-    node = graph._nodes[0]
     return {
         name: _figures(each)
         for name, each in _in_turn(
             {
                 "cuStreamIsCapturing": lambda: driver.cuStreamIsCapturing(handle),
                 "cuGraphLaunch": lambda: driver.cuGraphLaunch(graph._executable, handle),
-                "cuGraphExecKernelNodeSetParams": lambda: driver.cuGraphExecKernelNodeSetParams(
-                    graph._executable, *node
-                ),
+                "cuGraphExecKernelNodeSetParams": graph._updates[0],
                 "cuLaunchKernelEx": lambda: packed.issue(handle),
             },
             rounds,

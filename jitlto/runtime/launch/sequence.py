@@ -5,10 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import os
-import struct
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cuda.bindings import driver
 from cuda.core import Stream
@@ -18,27 +17,11 @@ from jitlto.cuda.packed_launch import LaunchGraph, PackedLaunch, RejectedError, 
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.model.frozen import Frozen
 from jitlto.model.text import pluralize, suggest
-from jitlto.runtime.launch.array_types import find_array_type
 from jitlto.runtime.launch.packed import to_bytes
+from jitlto.runtime.launch.slots import Place, Slot, make_place
 from jitlto.runtime.launch.streams import as_stream
 
-if TYPE_CHECKING:
-    from jitlto.runtime.launch.arguments import Converter
-
 _log = logging.getLogger("jitlto.launch")
-
-
-_ADDRESS = struct.Struct("<Q")
-
-
-class Slot(Frozen):
-    """A named place for an argument that a sequence's calls can replace.
-
-    Args:
-        name: A Python identifier. Slots of one name, in one launch or in several, get the same argument.
-    """
-
-    name: str
 
 
 class Step(Frozen):
@@ -60,50 +43,6 @@ class Step(Frozen):
     programmatic: bool
 
 
-class _Place:
-    """A parameter of one launch that a slot's argument is passed to.
-
-    Args:
-        launch: The number of the launch, from 0.
-        convert: The parameter's converter.
-        value: The bytes that are passed.
-    """
-
-    __slots__ = ("_convert", "_known", "_other", "launch", "value")
-
-    def __init__(self, launch: int, convert: Converter, value: memoryview) -> None:
-        self.launch = launch
-        self.value = value
-        self._convert = convert
-        # Type and dtype of the last array, and how the address of such arrays is read.
-        self._known: tuple[Any, ...] = (None, None, None, None)
-        self._other: type | None = None  # the last type that is read by the converter alone
-
-    def convert(self, argument: Any) -> int | bytes:
-        """Return an address, or the bytes of another value."""
-        kind, dtype, accepts, read = self._known
-        if type(argument) is kind:
-            try:
-                if argument.dtype is dtype and accepts(argument):
-                    address: int = read(argument)
-                    return address
-            except Exception:  # noqa: BLE001, S110 - the converter handles arrays that are read in another way
-                pass
-        value = self._convert(argument)
-        if type(value) is not int or len(self.value) != 8:
-            return to_bytes(value, len(self.value))
-        if type(argument) is not self._other:
-            self._learn(argument, value)
-        return value
-
-    def _learn(self, array: Any, address: int) -> None:
-        how = find_array_type(type(array))
-        if how is None:
-            self._other = type(array)
-        elif how.agrees(array, address):
-            self._known = (type(array), array.dtype, how.accepts, how.read)
-
-
 class LaunchSequence:
     """Several launches that one call issues to a stream, in order; made by :func:`jitlto.sequence`.
 
@@ -121,7 +60,7 @@ class LaunchSequence:
         self.steps = tuple(steps)
         #: The present argument of each slot.
         self.arguments: dict[str, Any] = {}
-        self._places: dict[str, list[_Place]] = {}
+        self._places: dict[str, list[Place]] = {}
         self._launches = [self._pack(number, step) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
@@ -206,16 +145,18 @@ class LaunchSequence:
                     f"grid {step.grid} is too large for a cooperative launch", code="launch-failed", hint=hint
                 )
             launch = PackedLaunch(launcher.kernel, config, [parameter.size for parameter in signature])
-            for argument, convert, value in zip(step.args, launcher._convert.converters, launch.values, strict=True):
+            parts = zip(step.args, signature, launcher._convert.converters, launch.values, strict=True)
+            for argument, parameter, convert, memory in parts:
                 if type(argument) is Slot:
-                    self._places.setdefault(argument.name, []).append(_Place(number, convert, value))
+                    place = make_place(number, parameter, convert, memory)
+                    self._places.setdefault(argument.name, []).append(place)
                 else:
-                    value[:] = to_bytes(convert(argument), len(value))
+                    memory[:] = to_bytes(convert(argument), parameter.size)
         except LaunchError as error:
             raise self._located(error, number) from None
         return launch
 
-    def _converted(self, arguments: dict[str, Any]) -> list[tuple[_Place, int | bytes]]:
+    def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, Any, Any]]:
         """Convert the arguments of slots for all of their places."""
         values = []
         for name, argument in arguments.items():
@@ -223,21 +164,18 @@ class LaunchSequence:
                 places = self._places[name]
             except KeyError:
                 raise self._unknown_slot(name) from None
-            for place in places:
+            for launch, convert, cell in places:
                 try:
-                    values.append((place, place.convert(argument)))
+                    values.append((launch, cell, convert(argument)))
                 except LaunchError as error:
-                    raise self._located(error, place.launch) from None
+                    raise self._located(error, launch) from None
         return values
 
-    def _store(self, arguments: dict[str, Any], values: list[tuple[_Place, int | bytes]]) -> None:
+    def _store(self, arguments: dict[str, Any], values: list[tuple[int, Any, Any]]) -> None:
         self.arguments.update(arguments)
-        for place, value in values:
-            if isinstance(value, int):
-                _ADDRESS.pack_into(place.value, 0, value)
-            else:
-                place.value[:] = value
-            self._stale.add(place.launch)
+        for launch, cell, value in values:
+            cell.value = value
+            self._stale.add(launch)
 
     def _unknown_slot(self, name: str) -> ArgumentError:
         hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"
