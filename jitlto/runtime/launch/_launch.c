@@ -22,6 +22,9 @@
 #define Py_END_CRITICAL_SECTION() }
 #endif
 
+/* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
+enum { INTERFACE = 1 };
+
 /* --- the layouts of others --- */
 
 typedef struct { /* CUlaunchConfig, cuda.h */
@@ -804,6 +807,7 @@ static int module_exec(PyObject *module) {
     struct { const char *name; int value; } constants[] = {
         {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
         {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},
+        {"INTERFACE", INTERFACE},
     };
     for (size_t i = 0; i < sizeof constants / sizeof *constants; i++)
         if (PyModule_AddIntConstant(module, constants[i].name, constants[i].value) < 0) return -1;

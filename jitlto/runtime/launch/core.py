@@ -8,6 +8,8 @@ from types import ModuleType
 from jitlto import config
 from jitlto.errors import JitltoError
 
+_INTERFACE = 1  # as in _launch.c
+
 
 def extension() -> ModuleType | None:
     """Return the extension module; None if it was not built or is turned off.
@@ -19,7 +21,9 @@ def extension() -> ModuleType | None:
     if wanted == "off":
         return None
     try:
-        return import_module("jitlto.runtime.launch._launch")
+        module = import_module("jitlto.runtime.launch._launch")
+        if getattr(module, "INTERFACE", None) != _INTERFACE:
+            raise ImportError(f"{module.__file__} was built from another version of jitlto")
     except ImportError as error:
         if wanted == "required":
             raise JitltoError(
@@ -29,3 +33,4 @@ def extension() -> ModuleType | None:
                 hint="install jitlto from a wheel for this platform, or where there is a C compiler",
             ) from error
         return None
+    return module

@@ -11,6 +11,7 @@ import pytest
 from jitlto import config
 from jitlto.errors import JitltoError
 from jitlto.runtime.launch import core
+from tests.support import launch_core
 from tests.support.errors import raises
 
 
@@ -26,6 +27,7 @@ def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("_launch")
+    module.INTERFACE = core._INTERFACE  # type: ignore[attr-defined]
     monkeypatch.setattr(core, "import_module", lambda _: module)
     return module
 
@@ -57,3 +59,18 @@ def test_what_was_not_built_is_missed_only_where_it_is_required(monkeypatch: pyt
     config.current.cache_clear()
     with raises(JitltoError, "jitlto-extension-missing", "_launch", where="JITLTO_EXTENSION"):
         core.extension()
+
+
+def test_an_extension_of_another_version_counts_as_missing(monkeypatch: pytest.MonkeyPatch, built: ModuleType) -> None:
+    built.INTERFACE = -1  # type: ignore[attr-defined]
+    built.__file__ = "stale.so"
+    monkeypatch.delenv("JITLTO_EXTENSION", raising=False)
+    assert core.extension() is None
+    monkeypatch.setenv("JITLTO_EXTENSION", "required")
+    config.current.cache_clear()
+    with raises(JitltoError, "jitlto-extension-missing", "stale.so"):
+        core.extension()
+
+
+def test_what_the_tests_build_is_of_this_version() -> None:
+    assert launch_core.core().INTERFACE == core._INTERFACE
