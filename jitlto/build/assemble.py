@@ -9,7 +9,7 @@ from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
 from jitlto.model.fragment import Fragment, Image, ImageKind, Role, Symbol, SymbolKind
-from jitlto.model.layouts import is_supported, parse_type
+from jitlto.model.layouts import is_supported, parse_definitions, parse_type
 from jitlto.model.mangling import base_name, demangle, parameter_types
 from jitlto.model.type_spelling import canonical_spelling, is_same_type
 from jitlto.model.types import Parameter, find_scalar
@@ -121,8 +121,30 @@ def _make_signature(rendered: RenderedSource, kernel: str, compiled: CompiledSou
         # The compiler's type, unless params narrows it.
         is_same = type_ is not None and (stated is None or is_same_type(stated, type_))
         chosen = type_ if type_ and is_same else chosen
-        made.append(Parameter(name, f"enum {chosen}" if _is_enum(chosen, len(made), described) else chosen, *layout))
+        definition = _find_definition(rendered, chosen)
+        if definition and (wrong := _contradiction(definition, layout)):
+            hint = "list all fields under [struct], with their types, and align where C++ has alignas"
+            raise error(f"parameter {name!r}: {wrong}", hint, "build-struct-mismatch")
+        chosen = f"enum {chosen}" if _is_enum(chosen, len(made), described) else chosen
+        made.append(Parameter(name, chosen, *layout, definition))
     return tuple(made)
+
+
+def _find_definition(rendered: RenderedSource, type_name: str) -> str:
+    """Return the definition of a structure, as the family declares it; empty if it does not."""
+    declared = rendered.group.structures
+    exact = [text for name, text in declared if canonical_spelling(name) == canonical_spelling(type_name)]
+    found = exact or [text for name, text in declared if is_same_type(name, type_name)]
+    return found[0] if len(found) == 1 else ""
+
+
+def _contradiction(definition: str, layout: tuple[int, int]) -> str | None:
+    """Return how a declared structure contradicts the size and alignment that the compiler gave a parameter."""
+    declared = parse_definitions(definition)
+    if (declared.size, declared.alignment) == layout:
+        return None
+    expected = f"{declared.type} is declared with {declared.size} bytes, aligned to {declared.alignment}"
+    return f"{expected}; the kernel takes {layout[0]}, aligned to {layout[1]}"
 
 
 def _is_enum(type_name: str, number: int, layout: str) -> bool:

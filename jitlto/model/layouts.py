@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 
+from jitlto.model.type_spelling import canonical_spelling
 from jitlto.model.types import STD, find_scalar
 
 _POINTER = 8
@@ -73,15 +74,15 @@ def parse_type(type_name: str, structures: Mapping[str, Layout] | None = None) -
 
     Args:
         type_name: Its name; with extents for an array, ``float[3]``.
-        structures: The layouts of further types by name.
+        structures: The layouts of further types by canonical spelling.
     """
     base, *extents = re.split(r"\s*\[\s*(\d+)\s*\]\s*", type_name.strip())[:-1] or [type_name]
     counts = [int(extent) for extent in extents if extent]
     if base.rstrip().removesuffix("const").rstrip().endswith(("*", "&")):
         layout: Layout | None = Layout(base.strip(), _POINTER, _POINTER, "pointer")
     else:
-        name = _plain(base)
-        layout = (structures or {}).get(name) or _parse_single(name)
+        layout = structures.get(canonical_spelling(base)) if structures else None
+        layout = layout or _parse_single(_plain(base))
     if layout is None or 0 in counts:
         return None
     for count in reversed(counts):
@@ -167,6 +168,33 @@ def parse_fields(
             raise ValueError(f"two fields have the name {match[2]!r}")
         members[match[2]] = layout
     return structure(type_name, members.items(), alignment)
+
+
+_DEFINITION = re.compile(r"struct (?:alignas\((\d+)\) )?([^{};]+) \{ ([^{}]*)\};\s*")
+
+
+def format_definition(type_name: str, fields: Iterable[str], alignment: int = 1) -> str:
+    """Return the definition of a structure in C++, for :func:`parse_definitions`."""
+    head = f"alignas({alignment}) {type_name}" if alignment > 1 else type_name
+    return f"struct {head} {{ {''.join(f'{field}; ' for field in fields)}}};"
+
+
+def parse_definitions(text: str) -> Layout:
+    """Return the layout of the last structure that a text defines.
+
+    Raises:
+        ValueError: If the text is no sequence of definitions, or a type in it is not known.
+    """
+    known: dict[str, Layout] = {}
+    layout, end = None, 0
+    while match := _DEFINITION.match(text, end):
+        end = match.end()
+        fields = [field for field in match[3].split(";") if field.strip()]
+        layout = parse_fields(match[2], fields, known, int(match[1] or 1))
+        known[canonical_spelling(match[2])] = layout
+    if layout is None or end != len(text):
+        raise ValueError(f"invalid definition of a structure: {text[end : end + 60]!r}")
+    return layout
 
 
 @dataclass(frozen=True, slots=True)

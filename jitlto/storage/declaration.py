@@ -20,7 +20,14 @@ from jitlto.model.fragment import ImageKind, Role, is_name
 from jitlto.model.options import GroupLink, LinkOptions, describe_invalid_option
 from jitlto.model.text import suggest
 from jitlto.model.versions import Architecture
-from jitlto.storage.family_rules import read_deprecated, read_exclusions, read_group_link, read_link, read_version
+from jitlto.storage.family_rules import (
+    read_deprecated,
+    read_exclusions,
+    read_group_link,
+    read_link,
+    read_structures,
+    read_version,
+)
 from jitlto.storage.toml_reader import TomlTable, read_toml
 
 #: Names that no parameter may have, because planners have arguments of these names.
@@ -48,6 +55,7 @@ class GroupDeclaration:
         link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
         exclude: Combinations of the matrix that the group leaves out, and those that it is meant not to have.
         architectures: Architectures of its LTO-IR beside the family's, sorted.
+        structures: Name and definition of each structure of the family whose fields are declared.
     """
 
     name: str
@@ -64,6 +72,7 @@ class GroupDeclaration:
     link: GroupLink = ()
     exclude: tuple[Exclusion, ...] = ()
     architectures: tuple[Architecture, ...] = ()
+    structures: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +270,15 @@ def _load(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaratio
 
 def _read(path: Path, users: tuple[str, ...], loaded: dict[str, FamilyDeclaration]) -> FamilyDeclaration:
     document = read_toml(path, FamilyError)
-    document.check_keys(["family", "entrypoint", "device", "link", "use", "deprecated"])
+    document.check_keys(["family", "entrypoint", "device", "link", "use", "deprecated", "struct"])
     table = document.table("family")
     family = table.decode(_FamilyTable)
     if not is_name(family.name):
         raise table.error(f"invalid family name {family.name!r}", _NAME_RULE)
     check_options(table, family.options)
+    structures = read_structures(document.table("struct", required=False))
     groups = [
-        _group(role, role_table.table(name), family.syntax)
+        _group(role, role_table.table(name), family.syntax, structures)
         for role in Role
         for role_table in [document.table(role.value, required=False)]
         for name in role_table.values
@@ -354,7 +364,9 @@ def _used_path(path: Path) -> Path:
     return short if os.path.realpath(short) == os.path.realpath(path) else path
 
 
-def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaration:
+def _group(
+    role: Role, table: TomlTable, default_syntax: str, structures: tuple[tuple[str, str], ...]
+) -> GroupDeclaration:
     name = table.name.partition(".")[2]
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
@@ -398,6 +410,7 @@ def _group(role: Role, table: TomlTable, default_syntax: str) -> GroupDeclaratio
         read_group_link(table.table("link", required=False)),
         read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
+        structures if role is Role.ENTRYPOINT else (),
     )
 
 

@@ -1,16 +1,20 @@
-"""Keys of ``family.toml`` with rules of their own: link options, versions, and combinations that are left out."""
+"""Keys of ``family.toml`` with rules of their own: link options, versions, exclusions, structures."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 
 import msgspec
 
 from jitlto.errors import FamilyError, JitltoError
 from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
+from jitlto.model.layouts import format_definition, parse_definitions
 from jitlto.model.options import GROUP_LINK_OPTIONS, GroupLink, LinkOptions
 from jitlto.model.text import suggest
+from jitlto.model.type_spelling import canonical_spelling
 from jitlto.storage.toml_reader import TomlTable
 
 _LONGEST_VERSION = 100
@@ -91,3 +95,50 @@ def read_deprecated(table: TomlTable) -> tuple[DeprecatedValue, ...]:
                 what = f"deprecated value {parameter}={value!r}: a character cannot be printed"
                 raise values.error(what, "write a text of one line", case="deprecated")
     return tuple(sorted(found))
+
+
+class _StructTable(msgspec.Struct):
+    fields: tuple[str, ...]
+    align: int = 1
+
+
+def read_structures(table: TomlTable) -> tuple[tuple[str, str], ...]:
+    """Read the fields of structures; return the name of each and its definition after those of the structures in it."""
+    declared: dict[str, str] = {}  # definition by name
+    inner: dict[str, list[str]] = {}  # the structures in each
+    for name in table.values:
+        each = table.table(name)
+        given = each.decode(_StructTable)
+        if given.align < 1 or given.align & given.align - 1:
+            raise each.error(f"align = {given.align} is no power of two", case="struct")
+        if not name.strip() or any(set(text) & set("{};") for text in (name, *given.fields)):
+            hint = 'write a name as in C++, and a list of fields, such as ["float scale", "int sizes[3]"]'
+            raise each.error("invalid name or field", hint, case="struct")
+        declared[name] = format_definition(name, given.fields, given.align)
+        bases = [canonical_spelling(re.sub(r"\w+\s*(\[.*)?;?\s*$", "", field)) for field in given.fields]
+        inner[name] = [other for other in table.values if canonical_spelling(other) in bases]
+    found = []
+    for name in declared:
+        try:
+            order = list(TopologicalSorter(_reachable(name, inner)).static_order())
+            definition = " ".join(declared[each] for each in order)
+            parse_definitions(definition)
+        except CycleError:
+            raise table.table(name).error(f"{name} contains itself", case="struct") from None
+        except ValueError as error:
+            hint = "write fields as in C++; declare structures in it too; for an enum write its integer type"
+            raise table.table(name).error(str(error), hint, case="struct") from None
+        found.append((name, definition))
+    return tuple(sorted(found))
+
+
+def _reachable(name: str, inner: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+    """Return the part of a graph that can be reached from a name."""
+    found: dict[str, Sequence[str]] = {}
+    waiting = [name]
+    while waiting:
+        each = waiting.pop()
+        if each not in found:
+            found[each] = inner[each]
+            waiting += inner[each]
+    return found

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from jitlto.model.layouts import Layout, find_difference, is_supported, parse_fields, parse_type
+from jitlto.model.layouts import (
+    Layout,
+    find_difference,
+    format_definition,
+    is_supported,
+    parse_definitions,
+    parse_fields,
+    parse_type,
+)
 from tests.support.compiled import compiled
 from tests.support.layouts import Declared, structures
 
@@ -167,3 +175,21 @@ def test_function_types_are_not_supported_outside_of_template_arguments() -> Non
     assert not is_supported("int mine::s::*")
     assert is_supported("mine::apply<void (*)(int), wrap<int mine::s::*> >")
     assert is_supported("mine::wchar_t_like")
+
+
+@settings(max_examples=20)
+@given(structures())
+def test_definitions_are_read_as_they_were_written(declared: Declared) -> None:
+    def definitions(each: Declared) -> str:
+        own = format_definition(each.name, each.fields, each.alignment)
+        return " ".join([*map(definitions, each.inner), own])
+
+    assert parse_definitions(definitions(declared)) == declared.layout()
+
+
+@pytest.mark.parametrize(
+    "text", ["", "struct s { int x; }", "struct s { int x; }; more", "class s { int x; };", "struct s { t x; };"]
+)
+def test_what_defines_no_structure_is_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"definition|not known"):
+        parse_definitions(text)

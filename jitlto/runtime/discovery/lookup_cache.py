@@ -51,13 +51,13 @@ class Chosen(Frozen):
 
     def to_list(self) -> list[object]:
         """Return it as values that JSON has, for :meth:`from_list`."""
-        return [self.kernel, self.digest, [(p.name, p.type, p.size, p.alignment) for p in self.signature]]
+        return [self.kernel, self.digest, [list(p.as_dict().values()) for p in self.signature]]
 
     @classmethod
     def from_list(cls, kernel: object, digest: object, signature: list[list[Any]]) -> Chosen:
         """Read what :meth:`to_list` returned; raise TypeError if it is something else."""
         parameters = tuple(Parameter(*parameter) for parameter in signature)
-        if any([str, str, int, int] != list(map(type, parameter.as_dict().values())) for parameter in parameters):
+        if any([str, str, int, int, str] != list(map(type, vars(parameter).values())) for parameter in parameters):
             raise TypeError("not a signature")
         return cls(str(kernel), str(digest), parameters)
 

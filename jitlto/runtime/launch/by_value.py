@@ -12,10 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from jitlto.model.layouts import Layout, is_supported, parse_type
+from jitlto.model.layouts import Layout, is_supported, parse_definitions, parse_type
 from jitlto.model.types import Parameter
 from jitlto.runtime.launch.packed import Packed, is_passed_on
 from jitlto.runtime.launch.structures import MakeConverter, MakeError, Structure
+
+_LARGEST = 1 << 16  # bytes: twice what CUDA takes as the arguments of a kernel
 
 
 def make_by_value(parameter: Parameter, make_converter: MakeConverter, make_error: MakeError) -> Callable[[Any], Any]:
@@ -27,12 +29,20 @@ def make_by_value(parameter: Parameter, make_converter: MakeConverter, make_erro
         return _Unsupported(parameter, make_error, f"parameters of type {type_}")
     if not is_passed_on():
         return _Unsupported(parameter, make_error, "structures with this version of cuda.core")
-    layout = parse_type(type_)
+    layout = _declared(parameter.definition) if parameter.definition else parse_type(type_)
     if layout is not None and layout.kind in ("i16", "u16"):
         return _WideInteger(parameter, layout, make_error)
     if layout is not None and layout.size != parameter.size:
         layout = None  # another type with the name of a built-in one
     return Structure(parameter, layout, make_converter, make_error)
+
+
+def _declared(definition: str) -> Layout | None:
+    try:
+        layout = parse_definitions(definition)
+    except ValueError:
+        return None  # of a later version, which knows more types
+    return layout if layout.size <= _LARGEST else None
 
 
 class _Unsupported:

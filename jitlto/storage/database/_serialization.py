@@ -62,6 +62,7 @@ class _Parameter(Struct, gc=False):
     type: str
     size: Count
     alignment: Count
+    definition: str = ""
 
 
 class _Image(Struct, gc=False):
@@ -183,7 +184,7 @@ def decode_fragment(record: bytes) -> Fragment:
         FragmentKey.make(r.key.family, r.key.group, r.key.parameters),
         r.role,
         r.entry,
-        tuple(_parameter(p.name, p.type, p.size, p.alignment) for p in r.signature),
+        tuple(_parameter(p.name, p.type, p.size, p.alignment, p.definition) for p in r.signature),
         r.provides,
         r.requires,
         tuple(map(_image, r.images)),

@@ -165,6 +165,9 @@ template = "pointers.cu.jinja"
 [entrypoint.texture]
 matrix = "one.json"
 template = "texture.cu.jinja"
+
+[struct.table]
+fields = ["unsigned values[1000]"]
 """,
     "one.json": "{}",
     "numbers.cu.jinja": """
@@ -288,6 +291,20 @@ def test_a_structure_of_kilobytes_arrives(kinds: KernelFamily) -> None:
         out.fill(0)
     with raises(ArgumentError, "launch-argument-layout", "3996", "4000"):
         kinds.launcher(entry="large")(None, 1, 1000, values[1:].tobytes(), out, 1000)
+
+
+def test_declared_fields_arrive_by_name(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    values = np.random.default_rng(2).integers(0, 1 << 32, 1000).astype(np.uint32)
+    out = cp.zeros(1000, np.uint32)
+    for form in ({"values": values}, (values.tolist(),), np.array((values,), [("values", "u4", 1000)])):
+        for _ in range(3):
+            kinds.launcher(entry="large")(None, 1, 1000, form, out, 1000)
+            np.testing.assert_array_equal(cp.asnumpy(out), values)
+            out.fill(0)
+    with raises(ArgumentError, "launch-argument-layout", "values", "float"):
+        kinds.launcher(entry="large")(None, 1, 1000, np.zeros((), [("values", "f4", 1000)]), out, 1000)
 
 
 def test_a_bound_structure_is_that_of_the_time_of_binding(kinds: KernelFamily) -> None:

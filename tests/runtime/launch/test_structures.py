@@ -226,3 +226,71 @@ def test_random_structures_have_the_same_bytes_in_every_form(declared: Declared,
         assert (
             np.frombuffer(converted, np.uint8)[mask].tobytes() == np.frombuffer(row.tobytes(), np.uint8)[mask].tobytes()
         )
+
+
+# --- structures whose fields the family declares ---
+
+DEFINITION = (
+    "struct mine::inner { short x; float y[2]; }; "
+    "struct mine::outer { char tag; double scale; mine::inner parts[2]; float const* data; bool on; };"
+)
+
+
+def convert_declared(argument: Any, definition: str = DEFINITION, size: int = len(BYTES)) -> bytes:
+    return bytes(make_converter(Parameter("p", "mine::outer", size, 8, definition))(argument))
+
+
+@dataclass
+class Loose:
+    """A dataclass whose annotations say nothing about sizes."""
+
+    tag: int
+    scale: float
+    parts: list[Any]
+    data: Any
+    on: bool
+
+
+def test_declared_fields_take_values_by_name_and_in_order() -> None:
+    values = (97, 1.5, [(1, (2.0, 3.0)), {"x": -4, "y": [5.0, 6.0]}], None, True)
+    names = ("tag", "scale", "parts", "data", "on")
+    for argument in (values, list(values), dict(zip(names, values, strict=True)), Loose(*values), VALUE, BYTES):
+        for _ in range(2):
+            assert str(read(convert_declared(argument))) == str(read(BYTES))
+
+
+def test_declared_fields_are_compared() -> None:
+    def with_field(place: int, *field: Any) -> np.dtype[Any]:
+        fields = [(name, *OUTER.fields[name][:1]) for name in OUTER.names]  # type: ignore[index,union-attr]
+        return np.dtype([*fields[:place], field, *fields[place + 1 :]], align=True)
+
+    assert convert_declared(np.zeros((), with_field(3, "data", "i8"))) == bytes(len(BYTES))
+    for words, dtype in (
+        (("weight", "scale"), with_field(1, "weight", "f8")),
+        (("scale", "int64_t"), with_field(1, "scale", "i8")),
+        (("parts", "y"), with_field(2, "parts", np.dtype([("x", "i2"), ("y", "i4", 2)], align=True), 2)),
+        (("data", "double"), with_field(3, "data", "f8")),
+    ):
+        with raises(ArgumentError, "launch-argument-layout", *words, where="parameter 'p' (mine::outer)"):
+            convert_declared(np.zeros((), dtype))
+
+
+def test_values_of_declared_fields_are_refused_by_the_name_of_the_field() -> None:
+    good = {"tag": 97, "scale": 1.5, "parts": [(1, (2, 3)), (4, (5, 6))], "data": None, "on": True}
+    for case, where, wrong in (
+        ("range", "'p.tag' (char)", {"tag": 128}),
+        ("type", "'p.data' (float const*)", {"data": "x"}),
+        ("layout", "'p' (mine::outer)", {"more": 1}),
+        ("layout", "'p.parts' (mine::inner[2])", {"parts": []}),
+    ):
+        with raises(ArgumentError, f"launch-argument-{case}", where=f"parameter {where}"):
+            convert_declared(good | wrong)
+    with raises(ArgumentError, "launch-argument-layout", "tag, scale, parts, data, on", where="'p' (mine::outer)"):
+        convert_declared({"tag": 1})
+
+
+@pytest.mark.parametrize("definition", ["nonsense", "struct a { b c; };", "struct a { char c[100000]; };"])
+def test_a_definition_that_is_not_understood_is_as_none(definition: str) -> None:
+    assert convert_declared(BYTES, definition) == BYTES
+    with raises(ArgumentError, "launch-argument-type"):
+        convert_declared((1,), definition)

@@ -50,12 +50,15 @@ def image(data: bytes, kind: ImageKind = ImageKind.LTOIR) -> Image:
     return Image(kind, Architecture(75), sha, len(data), "nvrtc", Version(12, 9), isa)
 
 
+SIGNATURE = (Parameter("x", "float*", 8, 8), Parameter("s", "box", 4, 4, "struct box { int x; };"))
+
+
 def fragment(group: str, value: str, *data: bytes, role: Role = Role.DEVICE) -> Fragment:
     return Fragment(
         FragmentKey.make("f", group, {"data_type": value}),
         role,
         "kern" if role is Role.ENTRYPOINT else "",
-        (Parameter("x", "float*", 8, 8),) if role is Role.ENTRYPOINT else (),
+        SIGNATURE if role is Role.ENTRYPOINT else (),
         (Symbol(f"_Z{group}{value}", SymbolKind.FUNCTION, "(4)(4)"),),
         (Symbol("table", SymbolKind.VARIABLE, "const ?@4"),),
         tuple(sorted(map(image, data))),
