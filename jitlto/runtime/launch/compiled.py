@@ -108,11 +108,13 @@ def _learn_array(array: Any) -> object:
         True as CuPy's, a capsule by DLPack's functions, None not at all, False if this array does not tell.
     """
     kind = type(array)
+    known = find_array_type(kind)
     # Of the type itself: a subclass may be anything, such as a tensor without memory.
-    capsule = vars(kind).get("__dlpack_c_exchange_api__")
+    name = "__dlpack_c_exchange_api__"
+    capsule: object = getattr(kind, name, None) if known is not None else vars(kind).get(name)
     if capsule is not None:
         return capsule
-    if find_array_type(kind) is not CUPY:
+    if known is not CUPY:
         return None
     agrees = CUPY.agrees(array, array.__cuda_array_interface__["data"][0])
     return False if agrees is None else agrees or None
