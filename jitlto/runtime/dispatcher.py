@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import NoneType
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
             link_options: Mapping[str, object] | None = None,
             **configuration: object,
         ) -> Launcher: ...
+
+
+_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
 
 
 class Dispatcher:
@@ -77,11 +81,14 @@ class Dispatcher:
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
+        #: Of the only kind, where all devices are of one architecture: a call need not ask for the current one.
+        self.quick: dict[object, Launcher] = {}
         self._typed = any(_has_equal_numbers(family.accepted_values(name)) for name in names)
         self._family = family
         self._fixed = dict(fixed)
         # Copied, so that callers can change their dict later.
         self._how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
+        _dispatchers.add(self)
 
     def __call__(self, *values: object) -> Launcher:
         """Return the launcher for these values, one for each name.
@@ -89,6 +96,10 @@ class Dispatcher:
         Raises:
             JitltoError: As :meth:`KernelFamily.launcher`.
         """
+        try:
+            return self.quick[(*values, *map(type, values)) if self._typed else values]
+        except (KeyError, TypeError):
+            pass
         request = (*values, *map(type, values)) if self._typed else values
         try:
             return self.tables[kind()][request]
@@ -96,6 +107,8 @@ class Dispatcher:
             launcher = self._find(values)
         if all(map(is_exact, values)):
             self.tables[kind()][request] = launcher
+            if kind() == 0:  # all devices are of one architecture: the current one does not matter
+                self.quick[request] = launcher
         return launcher
 
     def _find(self, values: tuple[object, ...]) -> Launcher:
@@ -108,6 +121,12 @@ class Dispatcher:
             )
         chosen = dict(zip(self.names, values, strict=True))
         return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
+
+
+def after_fork() -> None:
+    """Forget, in a forked process, all launchers: they cannot be used there, which the slow way reports."""
+    for dispatcher in _dispatchers:
+        dispatcher.quick.clear()
 
 
 def _has_equal_numbers(values: Sequence[str]) -> bool:

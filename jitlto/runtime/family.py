@@ -147,6 +147,8 @@ class KernelFamily:
         self._deprecated = contents.deprecated
         self._warned: set[DeprecatedValue] = set()
         self._requests: dict[object, Launcher] = {}
+        self._quick: dict[object, Launcher] = {}  # of jitlto.runtime.quick_lookup
+        self._has_quick = False
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
@@ -295,9 +297,16 @@ class KernelFamily:
         types = tuple(map(type, configuration.values()))
         request = (device.kind(), entry, link_mode, options, tuple(configuration.items()), types)
         try:
-            return self._requests[request]
+            launcher = self._requests[request]
         except (KeyError, TypeError):
-            pass  # TypeError: a value that cannot be hashed
+            launcher = None  # TypeError: a value that cannot be hashed
+        if launcher is not None:
+            if not self._has_quick:
+                from jitlto.runtime import quick_lookup  # imported lazily: it compiles, and many ask only once
+
+                self._has_quick = True
+                quick_lookup.install(self, KernelFamily)
+            return launcher
         if not EXACT.issuperset(types):
             try:
                 spelled = {n: value if is_exact(value) else cpp_name(value) for n, value in configuration.items()}
@@ -308,7 +317,7 @@ class KernelFamily:
         configuration = self._current(configuration)
         link_options = dict(link_options or {})  # copied, so that a later change by the caller has no effect
         requested = _LauncherRequest(entry, link_mode, link_options, configuration, device.current().compute_capability)
-        cache, key, launcher = self.session.lookup_cache, None, None
+        cache, key = self.session.lookup_cache, None
         if cache is not None:
             key = self._request_key(requested)
             chosen = cache.find_chosen(key) if key else None
@@ -466,7 +475,9 @@ class KernelFamily:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
         launcher = self._launchers.pop(digest, None)
-        tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]
+        tables = [self._requests, self._quick]
+        for dispatcher in self._dispatchers:
+            tables += [dispatcher.quick, *dispatcher.tables.values()]
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
                 table.pop(request, None)

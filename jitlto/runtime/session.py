@@ -184,11 +184,11 @@ def _after_fork() -> None:
     for session in tuple(_sessions):
         session.after_fork()
     device.after_fork()
-    launcher = sys.modules.get(
-        "jitlto.runtime.launch.launcher"
-    )  # only if loaded: importing it takes long and needs CUDA
-    if launcher is not None:
-        launcher.after_fork()
+    # Only if loaded: importing them takes long, and launching needs CUDA.
+    for name in ("launch.launcher", "quick_lookup", "dispatcher"):
+        module = sys.modules.get(f"jitlto.runtime.{name}")
+        if module is not None:
+            module.after_fork()
 
 
 os.register_at_fork(after_in_child=_after_fork)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from jitlto.model.types import Parameter
+from jitlto.runtime import quick_lookup
 from jitlto.runtime.launch import fast_path
 from jitlto.runtime.launch.arguments import ArgumentConverter
 from tests.support.process import ROOT
@@ -27,6 +28,7 @@ EXCEPTIONS = {
     ("build/execution/header_transfer.py", "pickle"),
     ("runtime/launch/fast_path.py", "exec"),
     ("runtime/launch/fast_path.py", "compile"),
+    ("runtime/quick_lookup.py", "compile"),
 }
 
 
@@ -111,6 +113,16 @@ def test_a_signature_is_not_part_of_the_code_that_is_made_for_it(monkeypatch: py
         for name in (evil, "self", "launch", "__call__", "a0", "\n    evil()"):
             signature = [Parameter(name, type_, 8, 8), Parameter(evil, "float*", 8, 8)]
             fast_path.FastPath(signature, ArgumentConverter("kernel", signature), {}, lambda _: None).compile()
+    assert made
+    assert not any("evil" in source for source in made)
+
+
+def test_the_names_of_a_family_are_not_part_of_the_code_that_is_made_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    compiled = quick_lookup._compile
+    monkeypatch.setattr(quick_lookup, "_compile", lambda source: [made.append(source), compiled(source)][1])
+    for name in ("evil): import os; os.system('x') #", "evil", "\n    evil()"):
+        quick_lookup._code((name,))
     assert made
     assert not any("evil" in source for source in made)
 

@@ -203,17 +203,17 @@ VALUES = [
 ]
 
 
-@pytest.fixture
-def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> KernelFamily:
+@pytest.fixture(params=[0, 90], ids=["one architecture", "several"])
+def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> KernelFamily:
     """A family whose launchers are the C++ names of the values that they were planned for."""
     device = SimpleNamespace(compute_capability=(9, 0))
     for module in (family_module.device, dispatcher):
-        monkeypatch.setattr(module, "kind", lambda: (9, 0))
+        monkeypatch.setattr(module, "kind", lambda: request.param)
     monkeypatch.setattr(family_module.device, "current", lambda: device)
     monkeypatch.setattr(type(mini.session), "lookup_cache", None)
 
     def planner(entry: str | None, **configuration: object) -> SimpleNamespace:
-        names = tuple(map(cpp_name, configuration.values()))
+        names = tuple(cpp_name(configuration[name]) for name in sorted(configuration))
         target = SimpleNamespace(link_mode="lto", jit_base=None, architecture=SimpleNamespace(number=90))
         return SimpleNamespace(plan=lambda **_: SimpleNamespace(names=names, link_target=target))
 
@@ -234,6 +234,7 @@ def test_values_of_different_names_never_share_a_launcher(
     for bias, data_type in requests * 2:
         names = (cpp_name(bias), cpp_name(data_type))
         assert by_name.launcher(bias=bias, data_type=data_type) == names
+        assert by_name.launcher(data_type=data_type, bias=bias) == names
         assert choose(bias, data_type) == names
 
 
