@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -99,14 +99,13 @@ def build(
     if not isinstance(sources, RenderedFamilies):
         sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
     writer.check_writable(output)
-    sources.check_reproducible()
-    requests = sources.select(shard, recorded or {})
-    observer.started([request.key for request in requests], cache.costs() if cache else None)
-    observer.phase("compile")
+    requests: list[CompileRequest] = []
+    batches = sources.by_family() if shard is None else [sources.select(shard, recorded or {})]
     made, macros = _Assembled(), InterfaceMacros()
     outcome, notes = _compile(
-        requests, begin, jobs, executor, cache, observer, made.add, keep_going=keep_going, compare_archs=compare_archs
-    )
+        _announce(sources, batches, requests, cache, observer), requests, begin, jobs, executor, cache, observer,
+        made.add, keep_going=keep_going, compare_archs=compare_archs,
+    )  # fmt: skip
     observer.phase("check")
     _check_failures(sources, requests, outcome)
     for position in sorted(outcome.sources):
@@ -122,7 +121,33 @@ def build(
     return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin, notes)
 
 
+def _announce(
+    sources: RenderedFamilies,
+    batches: Iterable[Sequence[CompileRequest]],
+    requests: list[CompileRequest],
+    cache: Cache | None,
+    observer: Observer,
+) -> Iterator[Sequence[CompileRequest]]:
+    """Yield batches of requests as they are rendered, tell the observer of them, and add them to ``requests``.
+
+    While the first is compiled, the next is rendered.
+    """
+    costs, failed = cache.costs() if cache else None, 0
+    for batch in batches:
+        sources.check_reproducible(batch)
+        failures, failed = sources.failures[failed:], len(sources.failures)
+        keys = [request.key for request in batch]
+        observer.started([*keys, *(failure.rendered.key for failure in failures)], costs)
+        for failure in failures:
+            observer.failed(failure.rendered.key, failure.error)
+        if not requests:
+            observer.phase("compile")
+        requests += batch
+        yield batch
+
+
 def _compile(
+    batches: Iterable[Sequence[CompileRequest]],
     requests: Sequence[CompileRequest],
     begin: float,
     jobs: int | None,
@@ -136,14 +161,14 @@ def _compile(
 ) -> tuple[Outcome, ArchitectureReport]:
     notes = ArchitectureReport()
     pool = executor or ProcessExecutor(jobs or default_jobs())
+    if isinstance(pool, DaskExecutor):
+        batches = _check_cluster(pool, batches)
     try:
-        if isinstance(pool, DaskExecutor):  # early; each job is checked again
-            pool.check({r.config.toolchain.name: r.config.toolchain.identity for r in requests})
         submit = partial(transport.submit, pool, run=transport.compile_job)
-        width = max(1, jobs or transport.capacity(pool))
         announce = partial(transport.warm_up, pool)
+        width = transport.capacity(pool, jobs)
         scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
-        outcome = scheduler.run(requests)
+        outcome = scheduler.run(batches)
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             run, changed = partial(transport.submit, pool), outcome.compiled > 0
@@ -154,6 +179,19 @@ def _compile(
     if outcome.failures and not keep_going:
         raise outcome.failures[0][1].error
     return outcome, notes
+
+
+def _check_cluster(
+    cluster: DaskExecutor, batches: Iterable[Sequence[CompileRequest]]
+) -> Iterator[Sequence[CompileRequest]]:
+    """Yield batches when the cluster's workers are known to have their compilers; each job is checked again."""
+    checked: dict[str, str] = {}
+    for batch in batches:
+        wanted = {request.config.toolchain.name: request.config.toolchain.identity for request in batch}
+        if wanted.items() - checked.items():
+            cluster.check(wanted)
+            checked |= wanted
+        yield batch
 
 
 @dataclass

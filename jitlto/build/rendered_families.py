@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os.path
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from jitlto.build import shards, validate
@@ -33,15 +33,21 @@ _CLOCK = re.compile(rb"\b__(?:DATE|TIME|TIMESTAMP)__\b")
 
 
 class RenderedFamilies:
-    """Rendered families, whose matrices and headers are read once.
+    """Families and their rendered sources. Each is rendered once, when it is asked for; its headers are read once.
 
     Args:
         families: Families with distinct names; those that they use are added.
         keep_going: Collect rendering failures in ``failures`` instead of raising the first.
         cache: Where rendered sources are looked up and stored.
 
+    Attributes:
+        rendered: The requests so far, in the order of rendering.
+        failures: The failures so far.
+        records: The families' records.
+        advice: Warnings so far.
+
     Raises:
-        JitltoError: If a matrix, a template or an interface is invalid, or a compiler is missing.
+        JitltoError: If an interface is invalid, or a compiler is missing.
     """
 
     def __init__(
@@ -50,28 +56,55 @@ class RenderedFamilies:
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         families = with_used(families)
-        find = functools.cache(find_toolchain)
-        known = RenderedTexts(cache.store) if cache else None
-        files: dict[str, bytes] = {}
-        self.requests: list[CompileRequest] = []
+        self.rendered: list[CompileRequest] = []
         self.failures: list[Failure] = []
         self.advice: list[str] = []
-        for family in families:
-            configs = functools.cache(functools.partial(_config, family, find(family.toolchain), files))
-            on_error = self._add_failure if keep_going else None
-            rendered = render_family(family, on_error=on_error, on_warning=self.advice.append, known=known)
-            self.requests += [
-                CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
-            ]
         self.records = {family.name: family_record(family) for family in families}
         validate.check_uses(self.records)
-        for family in families:
-            failed = (failure.rendered.key for failure in self.failures)
-            validate.check_deprecated(self.records[family.name], (*self.keys, *failed), f"{family.path} [deprecated]")
+        self._on_error = self._add_failure if keep_going else None
+        self._known = RenderedTexts(cache.store) if cache else None
+        self._find = functools.cache(find_toolchain)
+        self._files: dict[str, bytes] = {}
+        self._families = families
+        self._batches: list[list[CompileRequest]] = []  # by family
+
+    def by_family(self) -> Iterator[Sequence[CompileRequest]]:
+        """Yield the requests of one family after the other, and render a family when it is asked for.
+
+        Raises:
+            JitltoError: If a matrix or a template is invalid, or a compiler is missing.
+        """
+        for number, family in enumerate(self._families):
+            if number == len(self._batches):
+                self._batches.append(self._render(family))
+                if number == len(self._families) - 1:
+                    self._check_usage()
+            yield self._batches[number]
+
+    def _render(self, family: FamilyDeclaration) -> list[CompileRequest]:
+        toolchain = self._find(family.toolchain)
+        configs = functools.cache(functools.partial(_config, family, toolchain, self._files))
+        rendered = render_family(family, on_error=self._on_error, on_warning=self.advice.append, known=self._known)
+        requests = [
+            CompileRequest(r, configs(family.compiler_options(r.group), r.group.architectures)) for r in rendered
+        ]
+        self.rendered += requests
+        return requests
+
+    def _check_usage(self) -> None:
+        """Check what the families declare of each other's fragments, when all have been rendered."""
+        keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
+        for family in self._families:
+            validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
         used = {name for record in self.records.values() for name in record.uses}
         for name, record in self.records.items():
             if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
                 self.advice.append(f"{name} has no entrypoint, and no family of this build uses it: it has no kernels")
+
+    @functools.cached_property
+    def requests(self) -> list[CompileRequest]:
+        """All requests, in the order of rendering; renders the families that have not been."""
+        return [request for batch in self.by_family() for request in batch]
 
     def _add_failure(self, rendered: RenderedSource, error: JitltoError) -> None:
         self.failures.append(Failure(rendered, error))
@@ -81,14 +114,15 @@ class RenderedFamilies:
         """All fragments, in the order of rendering."""
         return tuple(request.key for request in self.requests)
 
-    def check_reproducible(self) -> None:
-        """Check that no template or header of the families uses the clock.
+    @staticmethod
+    def check_reproducible(requests: Iterable[CompileRequest]) -> None:
+        """Check that no template or header of some requests uses the clock.
 
         Raises:
             BuildError: At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
         """
         checked: set[tuple[str, str]] = set()  # headers of earlier sources, by family
-        for request in self.requests:
+        for request in requests:
             family, source = request.key.family, request.own_closure
             headers = {name: text for name, text in source.headers.items() if (family, name) not in checked}
             checked.update((family, name) for name in headers)

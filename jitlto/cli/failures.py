@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 
 from jitlto.build.failures import FailedFragmentsError, Failure, cause_finder, group_failures
 from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.build.templates import RenderedSource
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
 
@@ -19,18 +20,24 @@ class FailureLog:
     """
 
     def __init__(self, rendered: RenderedFamilies, say: Callable[[str], object]) -> None:
-        self._say = say
-        self._sources = {request.key: request.rendered for request in rendered.requests}
-        self._tried = [*(failure.rendered for failure in rendered.failures), *self._sources.values()]
+        self._rendered, self._say = rendered, say
+        self._sources: dict[FragmentKey, RenderedSource] = {}  # those that were rendered when it was last asked
         self._cause_of: Callable[[Failure], Hashable] | None = None
         self._causes: set[Hashable] = set()
         self._failures: list[Failure] = []
-        for failure in rendered.failures:
-            self._add(failure)
 
     def add(self, key: FragmentKey, error: JitltoError) -> None:
         """Take note of a failure."""
-        self._add(Failure(self._sources[key], error))
+        if key not in self._sources or self._cause_of is None:
+            self._sources = {source.key: source for source in self._tried}
+            self._cause_of = cause_finder(self._sources.values())
+            self._causes = set(map(self._cause_of, self._failures))
+        failure = Failure(self._sources[key], error)
+        self._failures.append(failure)
+        cause = self._cause_of(failure)
+        if cause not in self._causes:
+            self._causes.add(cause)
+            self._say(f"error: {failure.error}")
 
     def report(self) -> FailedFragmentsError | None:
         """Return the error that names all failures so far, by cause; None if there are none."""
@@ -38,10 +45,7 @@ class FailureLog:
             return None
         return FailedFragmentsError(group_failures(self._failures, self._tried), len(self._tried))
 
-    def _add(self, failure: Failure) -> None:
-        self._failures.append(failure)
-        self._cause_of = self._cause_of or cause_finder(self._tried)
-        cause = self._cause_of(failure)
-        if cause not in self._causes:
-            self._causes.add(cause)
-            self._say(f"error: {failure.error}")
+    @property
+    def _tried(self) -> list[RenderedSource]:
+        failed = (failure.rendered for failure in self._rendered.failures)
+        return [*failed, *(request.rendered for request in self._rendered.rendered)]

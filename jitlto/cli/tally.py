@@ -35,16 +35,16 @@ class Tally(Observer):
         """Called after every count."""
 
     def started(self, keys: Collection[object], costs: Mapping[str, float] | None = None) -> None:
-        """Begin to count. A key whose cost is unknown is expected to take as long as the others on average."""
+        """Count further work. A key whose cost is unknown is expected to take as long as the others on average."""
         known = {key: costs[str(key)] for key in keys if str(key) in costs} if costs else {}
         # A mean of zero would predict that the rest takes no time.
         usual = sum(known.values()) / len(known) if any(known.values()) else 1.0
-        self._costs = {key: known.get(key, usual) for key in keys}
-        self._cost_left = sum(self._costs.values())
-        self.total = len(keys)
-        self.hits = self.compiles = self.failures = 0
-        self._cost_done = 0.0
-        self._begin = self._now = self._clock()
+        added = {key: known.get(key, usual) for key in keys}
+        self._costs |= added
+        self._cost_left += sum(added.values())
+        if not self.total:
+            self._begin = self._now = self._clock()
+        self.total += len(keys)
         self.changed()
 
     def cached(self, key: FragmentKey) -> None:

@@ -36,6 +36,10 @@ _LEXEME = re.compile(
     rb"|(?:u8|[uUL])?'(?:[^'\\\n]|\\.)*+'?|" + rb'(?:u8|[uUL])?"(?:[^"\\\n]|\\.)*+"?'
     rb"|\.?[0-9](?:[eEpP][+-]|'?\w|\.)*+|\w++|[^\n]"
 )  # fmt: skip
+# Whole lines in which no directive, comment or text can begin or go on, and comments that have lines of their own.
+_PLAIN_LINES = re.compile(
+    rb"(?:[ \t\f\v\r]*+(?:[^\s#%/\"'][^\n#%/\"']*+|//[^\n]*+|" + _COMMENT + rb"[ \t\f\v\r]*+)?\n)++"
+)
 # After this the next token is a header's name, in which nothing is a comment or an escape.
 _AWAITS_NAME = re.compile(rb"(?:\A#[ \t]*(?:include|include_next|import)|\b__has_include(?:_next)?[ \t]*\()[ \t]*\Z")
 _HEADER_NAME = re.compile(_QUOTED + rb"|" + _ANGLED)
@@ -229,6 +233,9 @@ def _normalize(text: bytes) -> tuple[bytes, list[tuple[int, int]]]:
     pieces: list[bytes] = []
     comments: list[tuple[int, int]] = []  # of several lines, after which only blanks have come
     while position < len(logical):
+        if is_first and begin < 0 and not comments and (plain := _PLAIN_LINES.match(logical, position)):
+            position = plain.end()
+            continue
         match = _LEXEME.match(logical, position)
         if begin >= 0 and logical[position] in b'<"' and _AWAITS_NAME.search(b"".join(pieces)):
             match = _HEADER_NAME.match(logical, position) or match

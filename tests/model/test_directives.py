@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,14 @@ def test_no_line_moves(text: bytes) -> None:
     for directive in read.found:
         assert read.text[directive.start :].startswith(directive.word)
         assert all(read.text[n.start] in b'"<' and read.text[n.end - 1] in b'">' for n in directive.names)
+
+
+@given(TEXTS)
+def test_lines_without_directives_may_be_left_out_of_a_whole_reading(text: bytes) -> None:
+    whole = directives._normalize(text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directives, "_PLAIN_LINES", re.compile(rb"(?!)"))
+        assert directives._normalize(text) == whole
 
 
 @pytest.mark.slow

@@ -26,7 +26,9 @@ class Observer:
         """The phase ``name`` begins, and the previous phase ends."""
 
     def started(self, keys: Collection[FragmentKey], costs: Mapping[str, float] | None = None) -> None:
-        """Rendering is done; one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows for each key.
+        """Fragments are rendered; one call of :meth:`cached`, :meth:`compiled` or :meth:`failed` follows for each key.
+
+        Called for one family after another, while earlier ones are compiled.
 
         ``costs`` has the known compile times in seconds by the text form of the key, possibly of other fragments too.
         """

@@ -1,8 +1,8 @@
 """The build scheduler: takes each distinct source from the cache or compiles it, the most expensive first.
 
 The headers of a source are looked for while others are compiled. Jobs are submitted to any
-:class:`concurrent.futures.Executor`, never more than keep its workers busy, so that other builds with the same cache
-can claim the rest.
+:class:`concurrent.futures.Executor`, no more at a time than its workers have and the next for each, so that other builds
+with the same cache can claim the rest.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import logging
 import time
 from bisect import insort
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -111,7 +111,8 @@ class Scheduler:
     announce: Callable[[str], object] = lambda toolchain: None  # noqa: ARG005
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
-    _requests: Sequence[CompileRequest] = field(default=(), init=False)
+    _requests: list[CompileRequest] = field(default_factory=list, init=False)
+    _announced: int = field(default=0, init=False)
     _waiting: list[_Task] = field(default_factory=list, init=False)  # the next one last
     _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
     _claimed: list[_Task] = field(default_factory=list, init=False)  # by other builds
@@ -119,22 +120,28 @@ class Scheduler:
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
     _history: dict[FragmentKey, tuple[dict[str, str], bytes]] = field(default_factory=dict, init=False)
 
-    def run(self, requests: Sequence[CompileRequest]) -> Outcome:
+    def run(self, batches: Iterable[Sequence[CompileRequest]]) -> Outcome:
         """Find or compile all requests.
+
+        Args:
+            batches: Requests; the next batch is asked for when all sources of the last are submitted or wait.
 
         Raises:
             ToolchainError: If a worker cannot compile for this client.
         """
-        self._requests = requests
-        missing = deque(self._find_missing())
-        for request in [each.request for each in missing][: self.width]:
-            self.announce(request.config.toolchain.name)
+        coming: Iterator[Sequence[CompileRequest]] | None = iter(batches)
+        missing: deque[_Missing] = deque()
         try:
-            while (missing or self._waiting or self._claimed or self._running) and not self._stopped:
+            while (coming or missing or self._waiting or self._claimed or self._running) and not self._stopped:
                 self._start_tasks()
                 if missing:
                     self._find_task(missing.popleft())
                     done = {future for future in self._running if future.done()}
+                elif coming and (batch := next(coming, None)) is not None:
+                    missing += self._find_missing(batch)
+                    done = {future for future in self._running if future.done()}
+                elif coming:
+                    coming, done = None, set()
                 elif self._running:
                     timeout = _POLL if self._claimed and not self._waiting else None
                     done = wait(self._running, timeout=timeout, return_when=FIRST_COMPLETED).done
@@ -158,11 +165,12 @@ class Scheduler:
     def _stopped(self) -> bool:
         return bool(self._outcome.failures) and not self.keep_going
 
-    def _find_missing(self) -> list[_Missing]:
+    def _find_missing(self, batch: Sequence[CompileRequest]) -> list[_Missing]:
         """Take results from the cache; return the other sources, those first that are known to take longest."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
-        for position, request in enumerate(self._requests):
+        for position, request in enumerate(batch, len(self._requests)):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
+        self._requests += batch
         found: list[tuple[str, CompileRequest, list[int]]] = []
         for (source_key, config), positions in positions_of.items():
             if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
@@ -175,6 +183,9 @@ class Scheduler:
             _Missing(*each, sharers[head], recorded.get(str(each[1].key)))
             for each, head in zip(found, heads, strict=True)
         ]
+        for _, request, _ in found[: max(0, self.width - self._announced)]:
+            self.announce(request.config.toolchain.name)
+        self._announced += len(found)
         return sorted(missing, key=lambda each: inf if each.seconds is None else each.seconds, reverse=True)
 
     def _find_task(self, missing: _Missing) -> None:

@@ -104,10 +104,22 @@ def _find_toolchain(name: str) -> Toolchain:
     return find_toolchain(name, workers.shared_directory)
 
 
-def capacity(executor: Executor) -> int:
-    """Return the number of jobs to submit at a time: the executor's workers, or a default, and its backlog."""
+def capacity(executor: Executor, jobs: int | None = None) -> int:
+    """Return the number of jobs to submit at a time.
+
+    Args:
+        executor: Where they run.
+        jobs: How many may run at once; by default as many as the executor has workers, or a default.
+
+    Returns:
+        int: So many, and those that wait at the workers: with ours one for each, which then need not wait for us.
+    """
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
-    return (workers if isinstance(workers, int) else default_jobs()) + int(getattr(executor, "backlog", 0))
+    if not isinstance(workers, int):
+        workers = default_jobs()
+    if isinstance(executor, ProcessExecutor):
+        return 2 * workers if (jobs or workers) >= workers else max(1, jobs or 1)
+    return max(1, jobs or workers + int(getattr(executor, "backlog", 0)))
 
 
 def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) -> Future[T]:
