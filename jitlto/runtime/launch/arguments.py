@@ -1,7 +1,8 @@
 """Conversion of launch arguments according to the declared types of the kernel's parameters.
 
 A converter is created once per parameter. It returns a value that ``cuda.core.launch`` passes on unchanged: an address
-as a Python int, a scalar as a NumPy scalar of exactly the parameter's width.
+as a Python int, a scalar as a NumPy scalar of exactly the parameter's width, anything else as a
+:class:`~jitlto.runtime.launch.packed.Packed`.
 """
 
 from __future__ import annotations

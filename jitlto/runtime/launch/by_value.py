@@ -87,7 +87,7 @@ class _WideInteger:
         if not self._low <= value <= self._high:
             hint = f"{self._parameter.type} holds {self._low} to {self._high}"
             raise self._error(self._parameter, "range", f"{value} is out of range", hint)
-        return Packed.copy(value.to_bytes(16, "little", signed=self._signed))
+        return Packed.copy(value.to_bytes(16, "little", signed=self._signed), 16)
 
 
 def _index(parameter: Parameter, argument: Any, expected: str, make_error: MakeError) -> int:

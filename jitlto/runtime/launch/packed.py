@@ -24,11 +24,11 @@ class Packed(Buffer):  # type: ignore[misc]  # cuda.core has no types for mypy
     address: int
 
     @classmethod
-    def copy(cls, data: Any) -> Packed:
-        """Copy the bytes of an object with the buffer protocol, or of a ctypes value."""
-        storage = _storage_type(memoryview(data).nbytes).from_buffer_copy(data)
+    def copy(cls, data: Any, size: int) -> Packed:
+        """Copy ``size`` bytes of an object with the buffer protocol."""
+        storage = _storage_type(size).from_buffer_copy(data)
         address = ctypes.addressof(storage)
-        packed: Packed = cls._init(address, len(storage), None, None, storage)
+        packed: Packed = cls._init(address, size, None, None, storage)
         packed.storage, packed.address = storage, address
         return packed
 
@@ -55,7 +55,7 @@ def is_passed_on() -> bool:
     try:
         from cuda.core._kernel_arg_handler import ParamHolder
 
-        packed = Packed.copy(bytes(9))
+        packed = Packed.copy(bytes(9), 9)
         holder = ParamHolder((packed,))
         return bool(ctypes.c_void_p.from_address(holder.ptr).value == packed.address)
     except Exception:  # noqa: BLE001 - whatever a later version does not have

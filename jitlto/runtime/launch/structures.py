@@ -47,22 +47,23 @@ class Structure:
         self._checked: dict[Any, Callable[[Any], Any]] = {}
 
     def __call__(self, argument: Any) -> Packed:
-        return Packed.copy(self.encode(argument))
+        return Packed.copy(self.encode(argument), self._parameter.size)
 
     def encode(self, argument: Any) -> Any:
         """Return an object whose buffer holds the bytes of an argument, exactly as many as the type has."""
         kind: Any = type(argument)
-        if isinstance(argument, np.void) or (kind is np.ndarray and argument.ndim == 0):
-            kind = argument.dtype
         encode = self._checked.get(kind)
         if encode is None:
-            encode = self._find_encoder(argument, kind)
+            if isinstance(argument, np.void) or (kind is np.ndarray and argument.ndim == 0):
+                kind = argument.dtype
+                encode = self._checked.get(kind)
+            encode = encode or self._find_encoder(argument, kind)
         return encode(argument)
 
     def _find_encoder(self, argument: Any, kind: Any) -> Callable[[Any], Any]:
         """Return how to encode an argument of a type that is new here, and remember it if it holds for the type."""
         if isinstance(argument, _Bytes):
-            return self._check_size
+            return self._checked.setdefault(kind, self._check_size)
         if isinstance(argument, ctypes.Structure | ctypes.Union | ctypes.Array):
             self._check_layout(kind)
             return self._checked.setdefault(kind, _as_it_is)
@@ -101,7 +102,7 @@ class Structure:
             raise self._make_error(
                 self._parameter, "layout", what, f"pass bytes as {self._parameter.type} lies in memory"
             )
-        return data
+        return data.tobytes() if isinstance(data, memoryview) else data  # which need not be contiguous
 
     def _check_layout(self, kind: Any) -> Layout:
         """Return the layout of a Python type; check it against what is known of the parameter's."""

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+import jitlto
 from jitlto.build.pipeline import build
 from jitlto.errors import ArgumentError
 from jitlto.runtime.family import KernelFamily
@@ -335,6 +336,21 @@ def test_a_structure_is_kept_by_a_graph(kinds: KernelFamily) -> None:
     graph.launch(stream)
     stream.sync()
     np.testing.assert_array_equal(cp.asnumpy(out), np.arange(1000))
+
+
+def test_a_sequence_replaces_structures(kinds: KernelFamily) -> None:
+    import cupy as cp
+
+    out = [cp.zeros(1000, np.uint32) for _ in range(2)]
+    launcher = kinds.launcher(entry="large")
+    values = [np.arange(1000, dtype=np.uint32) + number for number in range(3)]
+    steps = [launcher.step(1, 1000, jitlto.Slot("table"), array, 1000) for array in out]
+    run_all = jitlto.sequence(None, steps, table=values[0].tobytes())
+    run_all()
+    for expected in (values[0], values[1], values[2]):
+        run_all(table=(expected,))
+        for array in out:
+            np.testing.assert_array_equal(cp.asnumpy(array), expected)
 
 
 def test_pointers_to_structures_vectors_and_enums_take_arrays(kinds: KernelFamily) -> None:

@@ -16,7 +16,7 @@ from jitlto.runtime.launch.packed import Packed, is_passed_on, to_bytes
 
 @given(st.lists(st.binary(min_size=1, max_size=5000), min_size=1, max_size=4))
 def test_cuda_core_gives_the_driver_the_address_of_the_bytes(contents: list[bytes]) -> None:
-    values = [Packed.copy(bytearray(content)) for content in contents]
+    values = [Packed.copy(bytearray(content), len(content)) for content in contents]
     holder = ParamHolder((*values, 7))
     addresses = ctypes.cast(holder.ptr, ctypes.POINTER(ctypes.c_void_p))
     found = [ctypes.string_at(addresses[n] or 0, len(content)) for n, content in enumerate(contents)]
@@ -25,7 +25,7 @@ def test_cuda_core_gives_the_driver_the_address_of_the_bytes(contents: list[byte
 
 def test_later_changes_of_a_value_do_not_matter() -> None:
     value = ctypes.c_int(5)
-    copy = Packed.copy(value)
+    copy = Packed.copy(value, 4)
     value.value = 6
     assert bytes(copy) == (5).to_bytes(4, "little")
     assert memoryview(copy.storage).nbytes == 4
@@ -49,4 +49,4 @@ def test_another_cuda_core_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> 
 def test_every_converted_value_has_the_bytes_that_the_kernel_reads() -> None:
     assert to_bytes(-1, 4) == b"\xff" * 4
     assert to_bytes(np.float32(1), 4) == np.float32(1).tobytes()
-    assert to_bytes(Packed.copy(b"abc"), 3) == b"abc"
+    assert to_bytes(Packed.copy(b"abc", 3), 3) == b"abc"

@@ -96,6 +96,7 @@ def read(data: bytes) -> Any:
         BYTES,
         bytearray(BYTES),
         memoryview(BYTES),
+        memoryview(bytes(sum(zip(BYTES, BYTES, strict=True), ())))[::2],
         np.void(BYTES),
         np.array(ROW, OUTER),
         np.array(ROW, OUTER)[()],
@@ -103,7 +104,19 @@ def read(data: bytes) -> Any:
         (ctypes.c_uint64 * (len(BYTES) // 8)).from_buffer_copy(BYTES),
         OuterData(97, 1.5, [InnerData(1, (2.0, 3.0)), InnerData(-4, (5.0, 6.0))], None, True),  # type: ignore[arg-type]
     ],
-    ids=["ctypes", "bytes", "bytearray", "memoryview", "void", "array", "scalar", "record", "words", "dataclass"],
+    ids=[
+        "ctypes",
+        "bytes",
+        "bytearray",
+        "memoryview",
+        "strided",
+        "void",
+        "array",
+        "scalar",
+        "record",
+        "words",
+        "dataclass",
+    ],
 )
 def test_every_form_of_a_structure_gives_its_bytes(argument: Any) -> None:
     for _ in range(2):
