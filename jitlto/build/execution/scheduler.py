@@ -1,7 +1,7 @@
 """The build scheduler: takes each distinct source from the cache or compiles it, the most expensive first.
 
 The headers of a source are looked for while others are compiled. Jobs are submitted to any
-:class:`concurrent.futures.Executor`, no more at a time than its workers have and the next for each, so that other builds
+:class:`concurrent.futures.Executor`: those that its workers run and the next for each, no more, so that other builds
 with the same cache can claim the rest.
 """
 

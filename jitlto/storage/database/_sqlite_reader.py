@@ -35,6 +35,8 @@ _LIMITS = {
 }
 _PRAGMAS = "PRAGMA trusted_schema=OFF; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0;"
 _LARGEST = (1 << 31) - 1
+# SQLite's message may quote damaged text, which Python cannot decode; a damaged length may exceed all memory.
+_ERRORS = (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError)
 
 
 def list_schema(ddl: str) -> list[tuple[bytes, ...]]:
@@ -128,9 +130,22 @@ class SqliteReader:
         """Return one value of the row whose ``key`` is ``value``; None if there is no such row."""
         self._survive_fork()
         query = f"SELECT {column} FROM {table} WHERE {key} = ?"  # noqa: S608 - our own names
-        with self._reading(), self._lock:
-            row = self.connection.execute(query, (value,)).fetchone()
+        try:  # as _reading does, in a third of the time: look-ups are many
+            with self._lock:
+                row = self.connection.execute(query, (value,)).fetchone()
+        except _ERRORS as error:
+            raise self._explain(error) from error
         return None if row is None else row[0]
+
+    def in_order(self, table: str, column: str) -> Iterator[object]:
+        """Yield one value of all rows of a table whose key is a number, which counts from 0."""
+        self._survive_fork()
+        query = f"SELECT number, {column} FROM {table} ORDER BY number"  # noqa: S608 - our own names
+        with self._reading():
+            for expected, (number, value) in enumerate(self.connection.execute(query)):
+                if number != expected:
+                    raise self.damaged(f"{table} {expected} is missing")
+                yield value
 
     def _survive_fork(self) -> None:
         """Open the file again in a forked process: SQLite's connections do not survive a fork.
@@ -168,18 +183,19 @@ class SqliteReader:
         """Turn SQLite's errors into ours."""
         try:
             yield
-        except sqlite3.ProgrammingError as error:
-            raise self.error(f"cannot be read: {error}", "open it again", code="database-unreadable") from error
-        # SQLite's message may quote damaged text, which Python cannot decode; a damaged length may exceed all memory.
-        except (sqlite3.Error, OverflowError, UnicodeDecodeError, MemoryError) as error:
-            if str(error) == "interrupted":
-                raise self.damaged("its pages refer to each other cyclically") from error
-            if "unable to open" in str(error):
-                what, hint = "cannot be read: permission denied", "make it readable for this user"
-                raise self.error(what, hint, code="database-unreadable") from error
-            if "not a database" in str(error):
-                raise self.foreign() from error
-            raise self.damaged(str(error)) from error
+        except _ERRORS as error:
+            raise self._explain(error) from error
+
+    def _explain(self, error: Exception) -> DatabaseError:
+        """Return our error for one of SQLite's."""
+        if isinstance(error, sqlite3.ProgrammingError):
+            return self.error(f"cannot be read: {error}", "open it again", code="database-unreadable")
+        if str(error) == "interrupted":
+            return self.damaged("its pages refer to each other cyclically")
+        if "unable to open" in str(error):
+            what, hint = "cannot be read: permission denied", "make it readable for this user"
+            return self.error(what, hint, code="database-unreadable")
+        return self.foreign() if "not a database" in str(error) else self.damaged(str(error))
 
     def error(self, what: str, hint: str, *, code: str) -> DatabaseError:
         """Return an error about this file."""

@@ -113,18 +113,25 @@ class StoredRows:
         return node
 
     def _checked(self, table: str, column: str, number: int, expected: bytes) -> bytes:
-        value = self._reader.find(table, "number", number, column)
+        return self._check(self._reader.find(table, "number", number, column), table, number, expected)
+
+    def _check(self, value: object, table: str, number: int, expected: bytes) -> bytes:
         if not isinstance(value, bytes) or hash_tree.hash_of(value) != expected:
             raise self._reader.damaged(f"{table} {number} does not match its SHA-256")
         return value
 
-    def bucket(self, number: int) -> bytes:
-        """Return the text of a bucket, checked up to the root."""
+    def _hash_of_bucket(self, number: int) -> bytes:
         expected = bytes.fromhex(self.root.tree)
         for node, place in hash_tree.path_to(number, self.root.buckets):
             hashes = self._node(node, expected)
             expected = hashes[place * hash_tree.HASH : (place + 1) * hash_tree.HASH]
-        text = self._checked("bucket", "rows", number, expected)
+        return expected
+
+    def bucket(self, number: int) -> bytes:
+        """Return the text of a bucket, checked up to the root."""
+        return self._counted(number, self._checked("bucket", "rows", number, self._hash_of_bucket(number)))
+
+    def _counted(self, number: int, text: bytes) -> bytes:
         this = object()
         if self._known.setdefault(number, this) is this:  # atomic: another thread may read the same bucket
             self._remaining -= len(text)
@@ -133,8 +140,10 @@ class StoredRows:
         return text
 
     def buckets(self) -> Iterator[bytes]:
-        """Yield all buckets in order."""
-        return map(self.bucket, range(self.root.buckets))
+        """Yield all buckets in order, checked up to the root."""
+        texts = self._reader.in_order("bucket", "rows")
+        for number in range(self.root.buckets):
+            yield self._counted(number, self._check(next(texts, None), "bucket", number, self._hash_of_bucket(number)))
 
     def read_kind(self, kind: str) -> Iterator[tuple[str, bytes]]:
         """Yield keys and records of all rows of a kind, in no particular order."""
