@@ -1,0 +1,91 @@
+"""What is read of the libraries' own arrays and streams, as far as they can be made without a GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jitlto.model.types import find_scalar
+from jitlto.runtime.launch.arguments import make_converter
+from jitlto.runtime.launch.array_types import element_typestr, find_array_type
+from jitlto.runtime.launch.streams import handle_code
+from tests.support.arrays import CupyArray, JaxArray, NumbaArray
+from tests.support.launchers import parameter
+
+NAMES = ["bool", "char", "unsigned char", "short", "int", "unsigned", "int64_t", "size_t", "__half", "float", "double",
+         "float2", "double2", "__nv_bfloat16"]  # fmt: skip
+
+
+def test_the_table_names_types_and_not_what_derives_from_them() -> None:
+    assert find_array_type(CupyArray) is not None
+    assert find_array_type(type("Masked", (CupyArray,), {})) is None
+    assert find_array_type(JaxArray) is None
+    assert find_array_type(np.ndarray) is None
+
+
+def test_an_array_that_the_converter_reads_otherwise_is_not_read_cheaply() -> None:
+    how = find_array_type(NumbaArray)
+    assert how is not None
+    assert how.agrees(NumbaArray(address=8), 8) is True
+    assert how.agrees(NumbaArray(address=8), 9) is False
+    assert how.agrees(NumbaArray(contiguous=False), 8) is None
+    assert how.agrees(SimpleNamespace(), 8) is False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_type_string_of_an_element_is_that_of_the_converter(name: str) -> None:
+    known = find_scalar(name)
+    assert known is not None
+    array = JaxArray(element_typestr(known))
+    interface = {"shape": (4,), "typestr": element_typestr(known), "data": (4096, False), "version": 3}
+    array.__class__ = type("Shown", (JaxArray,), {"__cuda_array_interface__": interface})
+    assert make_converter(parameter(f"{name}*"))(array) == 4096
+
+
+@pytest.mark.slow
+def test_pytorchs_tensors_have_what_is_read() -> None:
+    torch = pytest.importorskip("torch")
+    plain = torch.arange(24, dtype=torch.float32)
+    for kind in (torch.Tensor, torch.nn.Parameter):
+        how = find_array_type(kind)
+        assert how is not None
+        assert not how.accepts(plain)  # it is in host memory
+        assert how.read(plain[3:]) == plain.data_ptr() + 12
+        assert how.read(plain[3:3]) == 0  # as in the array interface
+        for name in NAMES:
+            known = find_scalar(name)
+            assert known is not None
+            found = how.find_dtype(known)
+            assert isinstance(found, torch.dtype)
+            assert found.itemsize == known.size
+    for tensor in (plain, plain[::2], plain.reshape(4, 6).T, plain.reshape(24, 1).T, plain.expand(3, 24), plain[3:3]):
+        assert tensor.is_contiguous() == tensor.numpy().flags.c_contiguous
+    assert find_array_type(type("Own", (torch.Tensor,), {})) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((4, 6), (24, 4)), ((4, 6), (4, 16)), ((1, 6), (99, 4)), ((0, 6), (24, 4))]
+)
+def test_numbas_arrays_are_read_as_their_interface_says(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    module = pytest.importorskip("numba.cuda.cudadrv.devicearray")
+    data = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=4096), __cuda_memory__=True)
+    try:
+        array: Any = module.DeviceNDArray(shape, strides, np.float32, gpu_data=data)
+    except Exception as error:  # noqa: BLE001 - of an empty array: it asks the driver
+        pytest.skip(f"Numba makes no such array without a GPU: {type(error).__name__}")
+    how = find_array_type(type(array))
+    assert how is not None
+    strides_shown = array.__cuda_array_interface__["strides"]
+    assert how.agrees(array, 4096) is (True if strides_shown is None else None)
+    assert array.dtype is how.find_dtype(find_scalar("float"))  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_cupys_streams_are_read_by_their_attribute() -> None:
+    cuda = pytest.importorskip("cupy").cuda
+    assert handle_code(cuda.ExternalStream(77, 0)) == "{0}.ptr"
