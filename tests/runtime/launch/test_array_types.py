@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -64,24 +63,6 @@ def test_pytorchs_tensors_have_what_is_read() -> None:
     for tensor in (plain, plain[::2], plain.reshape(4, 6).T, plain.reshape(24, 1).T, plain.expand(3, 24), plain[3:3]):
         assert tensor.is_contiguous() == tensor.numpy().flags.c_contiguous
     assert find_array_type(type("Own", (torch.Tensor,), {})) is None
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("shape", "strides"), [((4, 6), (24, 4)), ((4, 6), (4, 16)), ((1, 6), (99, 4)), ((0, 6), (24, 4))]
-)
-def test_numbas_arrays_are_read_as_their_interface_says(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
-    module = pytest.importorskip("numba.cuda.cudadrv.devicearray")
-    data = SimpleNamespace(device_ctypes_pointer=SimpleNamespace(value=4096), __cuda_memory__=True)
-    try:
-        array: Any = module.DeviceNDArray(shape, strides, np.float32, gpu_data=data)
-    except Exception as error:  # noqa: BLE001 - of an empty array: it asks the driver
-        pytest.skip(f"Numba makes no such array without a GPU: {type(error).__name__}")
-    how = find_array_type(type(array))
-    assert how is not None
-    strides_shown = array.__cuda_array_interface__["strides"]
-    assert how.agrees(array, 4096) is (True if strides_shown is None else None)
-    assert array.dtype is how.find_dtype(find_scalar("float"))  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
