@@ -62,7 +62,7 @@ def test_structures_lie_in_memory_as_the_compiler_lays_them_out(several: list[De
         definitions += f"namespace n{number} {{\n{declared.cpp()}}}\n"
         type_ = f"n{number}::{declared.name}"
         questions += [f"sizeof({type_})", f"alignof({type_})"]
-        questions += [f"__builtin_offsetof({type_}, {field.name})" for field in layout.fields]
+        questions += [f"__INTADDR__(&(({type_}*)0)->{field.name})" for field in layout.fields]
         expected += [layout.size, layout.alignment, *offsets(layout)]
     assert ask_nvrtc(definitions, questions) == expected
 

@@ -45,6 +45,9 @@ class Packed(Buffer):  # type: ignore[misc]  # cuda.core has no types for mypy
         """Return the bytes."""
         return memoryview(self.storage)
 
+    def __release_buffer__(self, buffer: memoryview, /) -> None:
+        """Do nothing: the storage is not freed before the buffer."""
+
     def __bytes__(self) -> bytes:
         return bytes(self.storage)
 

@@ -66,10 +66,10 @@ def write_header(several: list[Declared]) -> str:
     for number, declared in enumerate(several):
         lines = []
         for place, (name, _, _) in enumerate(parts(declared), 2):
-            lines.append(f"  facts[{place}] = __builtin_offsetof(s, {name});")
-            lines.append("  for (unsigned k = 0; k < sizeof(value.NAME); ++k)".replace("NAME", name))
-            read = f"reinterpret_cast<const unsigned char*>(&value.{name})[k]"
-            lines.append(f"    out[facts[{place}] + k] = {read};")
+            begin = f"reinterpret_cast<const unsigned char*>(&value.{name})"
+            lines.append(f"  facts[{place}] = {begin} - reinterpret_cast<const unsigned char*>(&value);")
+            lines.append(f"  for (unsigned k = 0; k < sizeof(value.{name}); ++k)")
+            lines.append(f"    out[facts[{place}] + k] = {begin}[k];")
         body = "\n".join(lines)
         text += f"""namespace n{number} {{
 {declared.cpp()}
