@@ -23,7 +23,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 1 };
+enum { INTERFACE = 2 };
 
 /* --- the layouts of others --- */
 
@@ -74,7 +74,7 @@ typedef struct {
     PyObject *convert;  /* the Python converter */
 } Parameter;
 
-typedef enum { UNKNOWN, CUPY, EXCHANGE, STREAM_ATTRIBUTE } Way;
+typedef enum { UNKNOWN, CUPY, TORCH, EXCHANGE, STREAM_ATTRIBUTE } Way;
 
 typedef struct { /* an attribute of objects of one type */
     PyObject *name;
@@ -89,13 +89,14 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
     int has_gradient; /* tensors of the type have the attribute requires_grad */
     Attribute handle;                             /* of a stream */
     Attribute dtype, c_contiguous, size, data, ptr; /* of CuPy's array; the last is of its data */
-    Attribute requires_grad;
+    Attribute is_cuda, requires_grad;             /* of PyTorch's tensor, and dtype */
+    PyObject *dtypes; /* of PyTorch, one a parameter: a dtype, a frozenset of dtypes or None */
 } Known;
 
 enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
 typedef struct {
-    PyObject *c_contiguous, *data, *dtype, *ptr, *requires_grad, *size, *stream_protocol, *state;
+    PyObject *c_contiguous, *data, *data_ptr, *dtype, *is_contiguous, *is_cuda, *ptr, *requires_grad, *size, *stream_protocol, *state;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
     PyTypeObject *call_type, *state_type;
 } Names;
@@ -204,8 +205,9 @@ static int describe_exchange(Names *names, PyObject *capsule, Known *made) {
     return DONE;
 }
 
-/* Asks `learner` how to read objects of a type: True (CuPy's array), a capsule (DLPack), a str (an attribute of a stream),
- * None (the core does not know the type) or False (this object does not tell). */
+/* Asks `learner` how to read objects of a type: True (CuPy's array), a tuple of dtypes (PyTorch's tensor), a capsule
+ * (DLPack), a str (an attribute of a stream), None (the core does not know the type) or False (this object does not tell).
+ */
 static int learn(Call *call, PyObject *learner, PyObject *object, Known **found) {
     Known made = {.type = Py_TYPE(object), .way = UNKNOWN};
     if (atomic_load_explicit(&call->known_count, memory_order_relaxed) == MOST_TYPES) return OTHERWISE;
@@ -217,6 +219,12 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
     }
     if (answer == Py_True) {
         describe_cupy(call->names, object, &made);
+    } else if (PyTuple_CheckExact(answer) && PyTuple_GET_SIZE(answer) == call->count) {
+        made.way = TORCH;
+        find_attribute(made.type, call->names->dtype, &made.dtype);
+        find_attribute(made.type, call->names->is_cuda, &made.is_cuda);
+        find_attribute(made.type, call->names->requires_grad, &made.requires_grad);
+        made.dtypes = Py_NewRef(answer);
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
         find_attribute(made.type, Py_NewRef(answer), &made.handle);
@@ -240,6 +248,7 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
     if (!is_kept) {
         Py_XDECREF(made.handle.name);
         Py_XDECREF(made.data_type);
+        Py_XDECREF(made.dtypes);
     }
     return *found == NULL ? OTHERWISE : DONE;
 }
@@ -271,6 +280,27 @@ static int pack_cupy(Known *known, Parameter *parameter, PyObject *argument, uin
     return as_number(address, out);
 }
 
+static int is(Attribute *attribute, PyObject *object, PyObject *expected) {
+    PyObject *value = read_attribute(attribute, object);
+    Py_XDECREF(value); /* True or False, which live on */
+    return value == expected;
+}
+
+/* PyTorch before 2.10: by attributes and methods. */
+static int pack_torch(Call *call, Known *known, Py_ssize_t number, PyObject *tensor, uint64_t *out) {
+    PyObject *expected = PyTuple_GET_ITEM(known->dtypes, number);
+    PyObject *dtype = read_attribute(&known->dtype, tensor);
+    if (dtype == NULL) return otherwise();
+    int fits = PyFrozenSet_CheckExact(expected) ? PySet_Contains(expected, dtype) : dtype == expected;
+    Py_DECREF(dtype);
+    if (fits != 1 || !is(&known->is_cuda, tensor, Py_True) || !is(&known->requires_grad, tensor, Py_False))
+        return otherwise();
+    PyObject *contiguous = PyObject_CallMethodNoArgs(tensor, call->names->is_contiguous);
+    Py_XDECREF(contiguous);
+    if (contiguous != Py_True) return otherwise();
+    return as_number(PyObject_CallMethodNoArgs(tensor, call->names->data_ptr), out);
+}
+
 static int has_type(Parameter *parameter, Tensor *tensor) {
     if (tensor->lanes != 1) return 0;
     if (parameter->bits) return tensor->code == parameter->code && tensor->bits == parameter->bits;
@@ -284,9 +314,7 @@ static int has_type(Parameter *parameter, Tensor *tensor) {
 
 static int pack_tensor(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
     if (known->has_gradient) {
-        PyObject *value = read_attribute(&known->requires_grad, argument);
-        Py_XDECREF(value);
-        if (value != Py_False) return otherwise();
+        if (!is(&known->requires_grad, argument, Py_False)) return otherwise();
     } else if (!parameter->is_constant) {
         return OTHERWISE; /* a DLTensor does not say whether it is read-only */
     }
@@ -360,6 +388,8 @@ static int pack_pointer(Call *call, Parameter *parameter, PyObject *argument, ch
         }
         if (known->way == CUPY)
             result = pack_cupy(known, parameter, argument, &address);
+        else if (known->way == TORCH)
+            result = pack_torch(call, known, parameter - call->parameters, argument, &address);
         else if (known->way == EXCHANGE)
             result = pack_tensor(known, parameter, argument, &address);
         else
@@ -614,6 +644,7 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg) {
     for (int i = 0; i < atomic_load(&call->known_count); i++) {
         Py_VISIT(call->known[i].type);
         Py_VISIT(call->known[i].data_type);
+        Py_VISIT(call->known[i].dtypes);
     }
     for (Py_ssize_t i = 0; i < call->count; i++) {
         Py_VISIT(call->parameters[i].dtype);
@@ -634,6 +665,7 @@ static int call_clear(PyObject *self) {
     for (int i = 0; i < known; i++) {
         Py_CLEAR(call->known[i].type);
         Py_CLEAR(call->known[i].data_type);
+        Py_CLEAR(call->known[i].dtypes);
         Py_CLEAR(call->known[i].handle.name);
     }
     for (Py_ssize_t i = 0; i < call->count; i++) {
@@ -793,7 +825,8 @@ static PyMethodDef functions[] = {
 static int module_exec(PyObject *module) {
     Names *names = PyModule_GetState(module);
     struct { PyObject **place; const char *text; } texts[] = {
-        {&names->c_contiguous, "_c_contiguous"}, {&names->data, "data"}, {&names->dtype, "dtype"},
+        {&names->c_contiguous, "_c_contiguous"}, {&names->data, "data"}, {&names->data_ptr, "data_ptr"},
+        {&names->is_contiguous, "is_contiguous"}, {&names->is_cuda, "is_cuda"}, {&names->dtype, "dtype"},
         {&names->ptr, "ptr"}, {&names->size, "size"}, {&names->requires_grad, "requires_grad"}, {&names->state, "_compiled_state"},
         {&names->stream_protocol, "__cuda_stream__"}, {&names->shared_memory, "shared_memory"},
         {&names->cluster, "cluster"}, {&names->cooperative, "cooperative"}, {&names->programmatic, "programmatic"},

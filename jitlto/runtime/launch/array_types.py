@@ -68,7 +68,7 @@ _NUMBA = ArrayType(
     lambda array: array.gpu_data.device_ctypes_pointer.value,
     _numpy_dtype,
 )
-_TORCH = ArrayType(
+TORCH = ArrayType(
     "{0}.is_cuda and not {0}.requires_grad and {0}.is_contiguous()",
     "{0}.data_ptr()",
     lambda array: array.is_cuda and not array.requires_grad and array.is_contiguous(),
@@ -79,8 +79,8 @@ _TORCH = ArrayType(
 _TYPES = {
     ("cupy", "ndarray"): CUPY,
     ("numba", "DeviceNDArray"): _NUMBA,
-    ("torch", "Tensor"): _TORCH,
-    ("torch", "Parameter"): _TORCH,
+    ("torch", "Tensor"): TORCH,
+    ("torch", "Parameter"): TORCH,
 }
 
 

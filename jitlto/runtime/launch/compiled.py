@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -11,7 +12,7 @@ from cuda.bindings import driver
 
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
-from jitlto.runtime.launch.array_types import CUPY, find_array_type
+from jitlto.runtime.launch.array_types import CUPY, TORCH, find_array_type
 from jitlto.runtime.launch.core import extension
 from jitlto.runtime.launch.fast_path import FastPath
 from jitlto.runtime.launch.streams import default_stream
@@ -20,6 +21,11 @@ _CUDA = 12000  # the version of cuLaunchKernelEx that is asked for: that of the 
 # DLDataTypeCode (dlpack.h) by NumPy's letter.
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 _BFLOAT16 = 4
+# What a tensor for a parameter such as void* may hold.
+_ELEMENTS = (
+    "bool", "char", "unsigned char", "short", "unsigned short", "int", "unsigned int", "long long",
+    "unsigned long long", "__half", "__nv_bfloat16", "float", "double", "float2", "double2",
+)  # fmt: skip
 
 
 def install_call(
@@ -59,7 +65,8 @@ def install_call(
         for parameter, converter in zip(signature, convert.converters, strict=True)
     )
     default = default_stream().__cuda_stream__()[1]
-    call = core.make_call(rows, address, default, namespace["Stream"], prepare, _learn_array, _learn_stream, fall_back)
+    learn_array = partial(_learn_array, signature)
+    call = core.make_call(rows, address, default, namespace["Stream"], prepare, learn_array, _learn_stream, fall_back)
     install(call)
 
 
@@ -101,23 +108,39 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any],
     return (kind, size, signed, False, 0, 0, None, scalar, converter)
 
 
-def _learn_array(array: Any) -> object:
+def _learn_array(signature: Sequence[Parameter], array: Any) -> object:
     """Return how the core reads the addresses of arrays of a type.
 
     Returns:
-        True as CuPy's, a capsule by DLPack's functions, None not at all, False if this array does not tell.
+        True as CuPy's, a tuple of the parameters' dtypes as PyTorch's, a capsule by DLPack's functions, None not at
+        all, False if this array does not tell.
     """
     kind = type(array)
     known = find_array_type(kind)
-    # Of the type itself: a subclass may be anything, such as a tensor without memory.
     name = "__dlpack_c_exchange_api__"
-    capsule: object = getattr(kind, name, None) if known is not None else vars(kind).get(name)
-    if capsule is not None:
+    if known is None:
+        return vars(kind).get(name)  # of the type itself: a subclass may be anything, such as a tensor without memory
+    if known is TORCH and (capsule := getattr(kind, name, None)) is not None:
         return capsule
-    if known is not CUPY:
+    if known is not CUPY and known is not TORCH:
         return None
-    agrees = CUPY.agrees(array, array.__cuda_array_interface__["data"][0])
-    return False if agrees is None else agrees or None
+    agrees = known.agrees(array, array.__cuda_array_interface__["data"][0])
+    if not agrees:
+        return False if agrees is None else None
+    return True if known is CUPY else tuple(_torch_dtype(parameter) for parameter in signature)
+
+
+def _torch_dtype(parameter: Parameter) -> object:
+    """Return the dtype of tensors for a parameter, a set of them if it may be any, or None."""
+    target = pointed_type(parameter)
+    if target is None:
+        return None
+    known = find_scalar(target)
+    if known is not None:
+        dtype: object = TORCH.find_dtype(known)
+        return dtype
+    every = (scalar for scalar in map(find_scalar, _ELEMENTS) if scalar is not None)
+    return frozenset(map(TORCH.find_dtype, every)) - {None}
 
 
 def _learn_stream(stream: Any) -> str | None:

@@ -16,8 +16,8 @@ import pytest
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.runtime.launch import fast_path
 from jitlto.runtime.launch.launcher import Launcher
-from tests.support import launch_core
-from tests.support.arrays import CupyArray
+from tests.support import arrays, launch_core
+from tests.support.arrays import CupyArray, torch_stand_in  # noqa: F401 - a fixture
 from tests.support.errors import raises
 from tests.support.launchers import FakeDriver
 
@@ -246,6 +246,26 @@ def test_other_memory_than_a_device_is_left_to_the_python_way(fake: FakeDriver, 
     launcher(fake.stream, 1, 32, TorchTensor(device=13))
     assert fake.launches[0][2] == 0x7000
     assert len(generated) == 1
+
+
+@pytest.mark.usefixtures("torch_stand_in")
+def test_tensors_without_exchange_functions_are_read_by_their_attributes(
+    fake: FakeDriver, generated: list[object]
+) -> None:
+    launcher = fake.launcher("float const*", "void*", "__nv_bfloat16*")
+    floats, brains = arrays.TorchTensor(), arrays.TorchTensor(arrays.TORCH.bfloat16, address=8192)
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, floats, brains, brains)
+    reads = floats.reads + brains.reads
+    launcher(fake.stream, 1, 32, floats, floats, brains)
+    assert fake.launches[-1][2:] == (4096, 4096, 8192)
+    assert floats.reads + brains.reads == reads
+    assert generated == []
+    for wrong in (brains, arrays.TorchTensor(gradient=True), arrays.TorchTensor(cuda=False)):
+        with pytest.raises(ArgumentError):
+            launcher(fake.stream, 1, 32, wrong, None, None)
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(size=0), None, None)
+    assert fake.launches[-1][2:] == (0, 0, 0)
 
 
 # --- streams ---
