@@ -296,7 +296,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         hook = load(HOOK, "extension")
-        path = hook.compile_extension(ROOT / hook.SOURCE, Path(directory), ["-Wall", "-Wextra", "-Werror",
+        path = hook.compile_extension(ROOT / hook.SOURCE, Path(directory), ["-UNDEBUG", "-Wall", "-Wextra", "-Werror",
                                       "-Wno-missing-field-initializers", *options.flags.split()])  # fmt: skip
         core = load(path, "_launch")
         signatures = run(core, options.seconds, options.seed)

@@ -29,6 +29,7 @@ def core() -> ModuleType:
     path = build(
         Path(directory.name),
         "-O1",
+        "-UNDEBUG",  # with the assertions of Python's headers
         "-Wall",
         "-Wextra",
         "-Wno-missing-field-initializers",

@@ -80,7 +80,19 @@ def compile_extension(source: Path, directory: Path, flags: Iterable[str] = ()) 
     target = directory / (source.stem + (sysconfig.get_config_var("EXT_SUFFIX") or ".so"))
     # Renamed into place: a process may have the earlier one loaded.
     made = target.with_name(f"{target.name}.{os.getpid()}")
-    command = [*compiler, "-O2", "-fPIC", "-shared", "-std=c11", f"-I{include}", *flags, str(source), "-o", str(made)]
+    command = [
+        *compiler,
+        "-O2",
+        "-DNDEBUG",
+        "-fPIC",
+        "-shared",
+        "-std=c11",
+        f"-I{include}",
+        *flags,
+        str(source),
+        "-o",
+        str(made),
+    ]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
