@@ -94,6 +94,7 @@ _OWN_STREAM = """
                 pass
 """
 
+_INTERFACE_NAME = "__cuda_array_interface__"
 _INTERFACE = """
 elif type(a{number}) is array{position}:
     shown = a{number}.__cuda_array_interface__
@@ -197,7 +198,7 @@ class FastPath:
         element = known if known is not None and known.typestr in _ELEMENTS else None
         for position, (kind, how) in enumerate(self._arrays.items()):
             if how is None:
-                if element is not None:
+                if element is not None and element.typestr != "bfloat16":  # the interface has no name for that
                     typestr, readonly = element_typestr(element), "" if constant else " or readonly"
                     text = _INTERFACE.format(number=number, position=position, typestr=typestr, readonly=readonly)
                     lines += text.strip("\n").split("\n")
@@ -239,17 +240,18 @@ class FastPath:
             new = kind not in self._arrays
             if new:
                 how = find_array_type(kind)
-                agrees = None if how is None else how.agrees(array, address)
-                if how is not None and agrees is None:
+                agrees = False if how is None else how.agrees(array, address)
+                shown = not agrees and _has_interface(array)
+                if agrees is None or (not agrees and not shown and hasattr(kind, _INTERFACE_NAME)):
                     return False  # another array of this type may tell more
-                how = how if agrees else None
-                if len(self._arrays) >= _MOST_TYPES or not (how or hasattr(array, "__cuda_array_interface__")):
-                    if len(self._others) < _MOST_OTHERS:
-                        self._others.add(kind)
+                if not (agrees or shown) or len(self._arrays) >= _MOST_TYPES:
+                    self._add_other(kind)
                     return False
-                self._arrays[kind] = how
+                self._arrays[kind] = how if agrees else None
             if self._arrays[kind] is not None:
-                self._accepted.setdefault((number, kind), set()).add(array.dtype)
+                accepted = self._accepted.setdefault((number, kind), set())
+                if len(accepted) < _MOST_OTHERS:
+                    accepted.add(array.dtype)
             return new
 
     def _convert_stream(self, stream: Any) -> Any:
@@ -268,15 +270,25 @@ class FastPath:
             if kind in self._streams:
                 return False
             if code is None or len(self._streams) >= _MOST_TYPES:
-                if len(self._others) < _MOST_OTHERS:
-                    self._others.add(kind)
+                self._add_other(kind)
                 return False
             self._streams[kind] = code
             return True
 
+    def _add_other(self, kind: type) -> None:
+        if len(self._others) < _MOST_OTHERS:
+            self._others.add(kind)
+
     def _update(self) -> None:
         with self._lock:  # the last function that is installed knows everything
             self._install(self.compile())
+
+
+def _has_interface(array: Any) -> bool:
+    try:
+        return hasattr(array, _INTERFACE_NAME)
+    except Exception:  # noqa: BLE001 - a library's refusal for this array
+        return False
 
 
 def _compile(source: str) -> CodeType:

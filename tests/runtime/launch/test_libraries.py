@@ -184,6 +184,23 @@ def test_a_type_that_only_looks_like_a_librarys_is_read_by_its_interface(fake: F
     assert {values for _, _, *values in map(tuple, fake.launches) for values in [tuple(values)]} == {(77,)}
 
 
+def test_an_array_without_the_interface_says_nothing_of_others_of_its_type(fake: FakeDriver) -> None:
+    class ByDLPack(JaxArray):
+        """Shows some of its arrays by DLPack only; here, by a handle."""
+
+        handle, is_device_accessible = 4096, True
+
+    launcher = fake.launcher("__nv_bfloat16 const*", "float const*")
+    small, usual = ByDLPack("<V2"), ByDLPack("<f4")
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, small, None)
+    for _ in range(3):
+        reads = usual.reads
+        launcher(fake.stream, 1, 32, small, usual)
+        assert fake.launches[-1][2:] == (4096, 4096)
+    assert usual.reads - reads == 1
+
+
 def test_many_types_of_arrays_are_all_taken(fake: FakeDriver) -> None:
     launcher = fake.launcher("float const*")
     for number in range(100):
