@@ -76,7 +76,7 @@ def parse_type(type_name: str, structures: Mapping[str, Layout] | None = None) -
         type_name: Its name; with extents for an array, ``float[3]``.
         structures: The layouts of further types by canonical spelling.
     """
-    base, *extents = re.split(r"\s*\[\s*(\d+)\s*\]\s*", type_name.strip())[:-1] or [type_name]
+    base, *extents = re.split(r"\s*\[\s*(\d{1,9})\s*\]\s*", type_name.strip())[:-1] or [type_name]
     counts = [int(extent) for extent in extents if extent]
     if base.rstrip().removesuffix("const").rstrip().endswith(("*", "&")):
         layout: Layout | None = Layout(base.strip(), _POINTER, _POINTER, "pointer")
@@ -170,7 +170,8 @@ def parse_fields(
     return structure(type_name, members.items(), alignment)
 
 
-_DEFINITION = re.compile(r"struct (?:alignas\((\d+)\) )?([^{};]+) \{ ([^{}]*)\};\s*")
+_MOST_DEFINITIONS = 100  # what handles layouts is recursive
+_DEFINITION = re.compile(r"struct (?:alignas\((\d{1,9})\) )?([^{};]+) \{ ([^{}]*)\};\s*")
 
 
 def format_definition(type_name: str, fields: Iterable[str], alignment: int = 1) -> str:
@@ -192,6 +193,8 @@ def parse_definitions(text: str) -> Layout:
         fields = [field for field in match[3].split(";") if field.strip()]
         layout = parse_fields(match[2], fields, known, int(match[1] or 1))
         known[canonical_spelling(match[2])] = layout
+    if len(known) > _MOST_DEFINITIONS:
+        raise ValueError(f"more than {_MOST_DEFINITIONS} structures in one another")
     if layout is None or end != len(text):
         raise ValueError(f"invalid definition of a structure: {text[end : end + 60]!r}")
     return layout

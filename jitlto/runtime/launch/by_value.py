@@ -23,17 +23,19 @@ _LARGEST = 1 << 16  # bytes: twice what CUDA takes as the arguments of a kernel
 def make_by_value(parameter: Parameter, make_converter: MakeConverter, make_error: MakeError) -> Callable[[Any], Any]:
     """Return the converter of a parameter whose type is no scalar, or is ``float2`` or ``double2``."""
     type_ = parameter.type.strip()
-    if type_.startswith("enum "):
+    if type_.startswith("enum ") and parameter.size in (1, 2, 4, 8):
         return _Enum(parameter, make_error)
     if not is_supported(type_):
         return _Unsupported(parameter, make_error, f"parameters of type {type_}")
     if not is_passed_on():
         return _Unsupported(parameter, make_error, "structures with this version of cuda.core")
     layout = _declared(parameter.definition) if parameter.definition else parse_type(type_)
-    if layout is not None and layout.kind in ("i16", "u16"):
-        return _WideInteger(parameter, layout, make_error)
     if layout is not None and layout.size != parameter.size:
         layout = None  # another type with the name of a built-in one
+    if layout is not None and layout.kind in ("i16", "u16"):
+        return _WideInteger(parameter, layout, make_error)
+    if layout is not None and layout.kind != "structure":
+        layout = None
     return Structure(parameter, layout, make_converter, make_error)
 
 

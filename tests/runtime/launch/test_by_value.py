@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import enum
 from typing import Any
@@ -146,3 +147,39 @@ def test_function_types_among_template_arguments_are_no_hindrance() -> None:
 def test_a_cuda_core_that_does_not_pass_structures_on_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_value, "is_passed_on", lambda: False)
     refused("unsupported", "mine::s", 8, bytes(8), "cuda.core")
+
+
+WORDS = (
+    "enum ", "struct ", "float", "float4", "__int128", "mine::s", "<", ">", "[", "]", "3", "99999999999", "*", "&", "(",
+    ")", "::", "{", "}", ";", " ", "const", "alignas(", "x", ",", "std::",
+)  # fmt: skip
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=12).map("".join)
+
+
+@pytest.mark.slow
+@given(TEXTS, TEXTS | TEXTS.map(lambda text: f"struct s {{ {text} x; }};"), st.integers(0, 1 << 62), st.integers(0, 64))
+def test_whatever_a_database_says_of_a_type_an_argument_is_taken_or_refused(
+    type_: str, definition: str, size: int, alignment: int
+) -> None:
+    for parameter in (
+        Parameter("p", type_, size, alignment, definition),
+        Parameter("p", type_, size % 40, alignment, definition),
+    ):
+        converter = make_converter(parameter)
+        for argument in (0, (1, 2), bytes(size % 40), None):
+            with contextlib.suppress(ArgumentError):
+                assert converter(argument) is not None
+
+
+def test_definitions_in_one_another_are_bounded() -> None:
+    def chain(count: int, field: str) -> str:
+        inner = (f"struct s{n} {{ {field.format(n - 1) if n else 'char x;'} }};" for n in range(count))
+        return " ".join(inner)
+
+    for definition in (chain(5000, "s{} x;"), chain(60, "s{0} x; s{0} y;")):
+        converter = make_converter(Parameter("p", "s", 1, 1, definition))
+        assert bytes(converter(b"a")) == b"a"
+    value: Any = 7
+    for _ in range(60):
+        value = (value,)
+    assert bytes(make_converter(Parameter("p", "s", 1, 1, chain(60, "s{} x;")))(value)) == b"\7"
