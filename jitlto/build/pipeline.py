@@ -202,12 +202,18 @@ class _Assembled:
     blobs: dict[str, bytes] = field(default_factory=dict)
     includes: dict[FragmentKey, Includes] = field(default_factory=dict)
     advice: dict[str, str] = field(default_factory=dict)  # by group
+    structures: dict[tuple[str, str], bool] = field(default_factory=dict)  # family and name: whether a kernel takes it
 
     def add(self, rendered: RenderedSource, compiled: CompiledSource) -> None:
         """Create the fragment of a compiled source, as soon as it is compiled."""
         fragment, images = assemble(rendered, compiled)
         self.fragments.append(fragment)
         self.blobs.update(images)
+        for name, _ in rendered.group.structures:
+            is_taken = any(f"{name} {{" in parameter.definition for parameter in fragment.signature)
+            self.structures[rendered.key.family, name] = is_taken or self.structures.get(
+                (rendered.key.family, name), False
+            )
         unknown = [p.name for number, p in enumerate(fragment.signature) if p.name == f"arg{number}"]
         if unknown and not rendered.params:
             kernel = f"{rendered.key.family}/{rendered.key.group}"
@@ -235,6 +241,10 @@ def _validate(
         digests, identities = sources.source_digests(), sources.toolchain_identities()
         part = shards.make_part_record(shard, digests, records, made.includes, identities, advice)
         return tuple(advice), part
+    for (family, name), is_taken in sorted(made.structures.items()):
+        if not is_taken:
+            text = f'{family}: no kernel takes the structure of [struct."{name}"] by value'
+            advice.append(f"{text}; write its name as C++ has it, with namespaces, or remove it")
     for record in records:
         fragments = record.select(made.fragments)
         check_interfaces(record, fragments, made.includes)

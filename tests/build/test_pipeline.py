@@ -392,3 +392,24 @@ def test_parameters_whose_names_are_not_known_are_advised_to_be_named(build_fami
     (advice,) = report.advice
     assert "mini/kern" in advice
     assert "arg0, arg1" in advice
+
+
+@pytest.mark.slow
+def test_a_declared_structure_that_no_kernel_takes_is_advised_on(build_family: BuildFamily) -> None:
+    structures = """
+[struct.taken]
+fields = ["inner x"]
+[struct.inner]
+fields = ["float y"]
+[struct."mine::misspelled"]
+fields = ["int x"]
+"""
+    text = """
+struct inner { float y; };
+struct taken { inner x; };
+__global__ void kern({{data_type}}* x, taken t) {}
+"""
+    toml = MINI["family.toml"].replace('params = ["{{data_type}}* x", "unsigned n"]', "")
+    report = build_family(MINI | {"family.toml": toml + structures, "kern.cu.jinja": text})
+    (advice,) = (text for text in report.advice if "[struct" in text)
+    assert '"mine::misspelled"' in advice
