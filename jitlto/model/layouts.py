@@ -223,14 +223,20 @@ def _leaves(layout: Layout, path: str = "", offset: int = 0) -> Iterator[_Leaf]:
 def find_difference(expected: Layout, actual: Layout) -> str | None:
     """Return how a layout differs from the expected one, None if it does not.
 
-    A pointer may be an integer of 8 bytes, a boolean or character any byte, and a ``__half`` or ``__nv_bfloat16`` its
-    bits as an unsigned integer.
+    A pointer may be an integer of 8 bytes, a boolean or character any byte, a ``__half`` or ``__nv_bfloat16`` its bits
+    as an unsigned integer, and anything may be in bytes of which nothing else is known.
     """
     if expected.size != actual.size:
         return f"{actual.type} has {actual.size} bytes, {expected.type} has {expected.size}"
-    if "bytes" in (expected.kind, actual.kind):
-        return None
-    wanted, found = list(_leaves(expected)), [leaf for leaf in _leaves(actual) if leaf.layout.size]
+    found = [leaf for leaf in _leaves(actual) if leaf.layout.size]
+    # What only has a size says nothing of what it covers: fields, as a union does, or padding.
+    opaque = [(leaf.offset, leaf.offset + leaf.layout.size) for leaf in found if leaf.layout.kind == "bytes"]
+    found = [leaf for leaf in found if leaf.layout.kind != "bytes"]
+    wanted = [
+        leaf
+        for leaf in _leaves(expected)
+        if not any(begin <= leaf.offset and leaf.offset + leaf.layout.size <= end for begin, end in opaque)
+    ]
     for want, have in zip(wanted, found, strict=False):
         if want.offset != have.offset:
             return f"field {have.path} is at offset {have.offset}, {_described(want)} at {want.offset}"
@@ -257,7 +263,7 @@ def _is_compatible(expected: Layout, actual: Layout) -> bool:
     a, b = expected.kind, actual.kind
     if expected.size != actual.size:
         return False
-    if a == b or "bytes" in (a, b):
+    if a == b:
         return True
     if "pointer" in (a, b):
         return {a, b} <= {"pointer", "i8", "u8"}

@@ -50,6 +50,16 @@ def test_offsets_that_are_stated_are_kept_in_whatever_order() -> None:
     assert find_difference(parse_fields("s", ["int a", "double b"]), layout) is None
 
 
+def test_text_stands_for_characters_and_blanks_for_padding() -> None:
+    expected = parse_fields("s", ["char name[5]", "int a", "double b"])
+    dtype = np.dtype([("name", "S5"), ("pad", "V3"), ("a", "i4"), ("more", "V4"), ("b", "f8")])
+    layout = layout_of(dtype)
+    assert (layout.size, layout.alignment) == (24, 8)
+    assert find_difference(expected, layout) is None
+    wrong = layout_of(np.dtype([("name", "S5"), ("pad", "V3"), ("more", "V3"), ("c", "i1"), ("a", "i4"), ("b", "f8")]))
+    assert find_difference(expected, wrong) is not None
+
+
 def test_complex_numbers_are_two_numbers() -> None:
     assert find_difference(parse_fields("s", ["float2 a"]), layout_of(np.dtype([("a", "c8")]))) is None
 
