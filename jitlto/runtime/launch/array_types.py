@@ -62,10 +62,10 @@ CUPY = ArrayType(
     _numpy_dtype,
 )
 _NUMBA = ArrayType(
-    "{0}._dummy.flags['C_CONTIGUOUS'] and {0}.size",
-    "{0}.gpu_data.device_ctypes_pointer.value",
-    lambda array: array._dummy.flags["C_CONTIGUOUS"] and array.size,
-    lambda array: array.gpu_data.device_ctypes_pointer.value,
+    "{0}._dummy.flags['C_CONTIGUOUS']",
+    "{0}.gpu_data.device_ctypes_pointer.value or 0",
+    lambda array: array._dummy.flags["C_CONTIGUOUS"],
+    lambda array: array.gpu_data.device_ctypes_pointer.value or 0,
     _numpy_dtype,
 )
 TORCH = ArrayType(
