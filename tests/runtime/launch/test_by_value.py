@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cuda.bindings import driver
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jitlto.errors import ArgumentError
@@ -40,6 +40,7 @@ class Level(enum.IntEnum):
 # --- enums ---
 
 
+@settings(max_examples=30)
 @given(st.sampled_from([1, 2, 4, 8]), st.data())
 def test_an_enumerator_is_as_wide_as_its_enum(size: int, data: st.DataObject) -> None:
     value = data.draw(st.integers(-(1 << 8 * size - 1), (1 << 8 * size) - 1))

@@ -494,17 +494,17 @@ def test_the_bytes_of_a_tensor_map_arrive(maps: KernelFamily) -> None:
 @pytest.mark.parametrize("library", ["cuda.bindings", "cuda.core"])
 def test_a_tile_is_copied_by_a_tensor_map(maps: KernelFamily, library: str) -> None:
     import cupy as cp
-    from cuda.core import Device
     from cuda.core.utils import StridedMemoryView
 
+    launcher = maps.launcher(entry="tile")
     array = cp.arange(32 * 64, dtype=np.float32).reshape(32, 64)
-    Device().sync()
+    cp.cuda.runtime.deviceSynchronize()
     if library == "cuda.bindings":
         descriptor = encode_map(array)
     else:
         descriptor = StridedMemoryView.from_any_interface(array, stream_ptr=-1).as_tensor_map(box_dim=(8, 16))
     out = cp.zeros((8, 16), np.float32)
     for _ in range(3):
-        maps.launcher(entry="tile")(None, 1, 128, descriptor, out, 16, 8)
+        launcher(None, 1, 128, descriptor, out, 16, 8)
         cp.testing.assert_array_equal(out, array[8:16, 16:32])
         out.fill(0)
