@@ -20,7 +20,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from jitlto.build.compilers import header_tree, nvcc
+from jitlto.build.compilers import header_tree
 from jitlto.cuda import nvrtc
 from jitlto.cuda.nvrtc import Program, Step
 from jitlto.errors import CompileError, JitltoError
@@ -147,9 +147,9 @@ def ask_as_written(tree: Tree, directory: Path) -> Answer:
     except JitltoError as error:
         return Answer((), False, refused=error.code)
     with tempfile.TemporaryDirectory() as work:
-        nvcc.write_source(Path(work), Path("/"), source)
+        header_tree.write_source(Path(work), Path("/"), source)
         header_tree.write_headers(Path(work), source.headers)
-        main = f"{nvcc.SOURCE}/{nvrtc.program_name(source)}"
+        main = f"{header_tree.SOURCE}/{nvrtc.program_name(source)}"
         return _preprocess(main, header_tree.include_directories(source.headers), Path(work))
 
 

@@ -37,7 +37,7 @@ class CompileJob:
     probe: Probe = NO_PROBE  # asks about the parameters of kernels
     #: Architectures for which the source may make other code; LTO-IR is added for those where it does.
     tests: ArchitectureTests | None = None
-    lists_reads: bool = True  # otherwise CompiledSource.reads may have all headers, which takes less time
+    lists_reads: bool = True  # otherwise CompiledSource.reads may have too many headers, or lack searches for them
 
 
 @dataclass(frozen=True, slots=True)

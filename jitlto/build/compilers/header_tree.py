@@ -1,4 +1,4 @@
-"""A family's include directories, laid out from names and contents for a preprocessor that reads real files.
+"""A source and its family's include directories, laid out for a preprocessor that reads real files.
 
 nvcc reads a header under a path relative to its working directory, so its output does not depend on where that is, nor
 on where the headers came from. A large tree is written once for all processes that compile together.
@@ -13,10 +13,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from jitlto.cuda import nvrtc
 from jitlto.model.header_places import split_name
-from jitlto.model.headers import digest_headers
+from jitlto.model.headers import Source, digest_headers
 
 _HEADERS = "include"
+#: The link to the toolkit, beside the family's include directories.
+TOOLKIT = "toolkit"
+#: The source is beside nothing, and too deep for ``../include/`` to be the family's headers.
+SOURCE = "s/o/u/r/c/e"
 
 
 class HeaderTrees:
@@ -79,3 +84,21 @@ def write_headers(work: Path, headers: Mapping[str, bytes]) -> None:
             file.write(headers[name])
         # By content and time GCC knows a header with `#pragma once` that is in two places.
         os.utime(place, (0, 0))
+
+
+def write_source(work: Path, top: Path, source: Source, shared: Path | None = None) -> None:
+    """Write a source and the link to the toolkit.
+
+    It lies in the directory that compiles share, if there is one, so that its directories are made once.
+    """
+    (work / TOOLKIT).symlink_to(top, target_is_directory=True)
+    if shared is None:
+        (work / SOURCE).mkdir(parents=True)
+    else:
+        (shared / SOURCE).mkdir(parents=True, exist_ok=True)
+        first = Path(SOURCE).parts[0]
+        (work / first).symlink_to(shared / first, target_is_directory=True)
+    path = work / SOURCE / nvrtc.program_name(source)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be reading the same source
+    temporary.write_bytes(source.text)
+    temporary.rename(path)

@@ -19,8 +19,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from jitlto.build.compilers import header_tree
 from jitlto.build.compilers.base import CompiledSource, CompileJob
-from jitlto.build.compilers.header_tree import HeaderTrees, header_paths, include_directories
+from jitlto.build.compilers.header_tree import SOURCE, TOOLKIT
 from jitlto.build.compilers.line_markers import entered_files
 from jitlto.build.compilers.search_path import SEARCHED, SearchPath, host_directories
 from jitlto.cuda import diagnostics, ltoir_symbols, nvfatbin, nvrtc, toolkit
@@ -34,10 +35,7 @@ from jitlto.storage.files import temporary_directory
 
 _INSTALL = "install a CUDA toolkit and set CUDA_HOME, or `pip install nvidia-cuda-nvcc nvidia-cuda-cccl` for CUDA 13"
 _INSTALL_HOST = "install GCC's C++ compiler (g++), or set NVCC_CCBIN to a different host compiler"
-# In the private directory, beside the family's include directories: a link to the toolkit, and intermediate files.
-_TOOLKIT, _KEPT = "toolkit", "kept"
-# The source is beside nothing, and too deep for `../include/` to be the family's headers.
-SOURCE = "s/o/u/r/c/e"
+_KEPT = "kept"  # intermediate files, in the private directory
 _HERE = "/proc/self/cwd"
 # For finding programs and libraries. Variables that change the result (CPATH, NVCC_APPEND_FLAGS) are left out.
 _ENVIRONMENT = ("PATH", "LD_LIBRARY_PATH")
@@ -81,7 +79,7 @@ class Compiler:
         shared_directory: Path | None = None,
     ) -> None:
         self._shared = shared_directory
-        self._trees = HeaderTrees(shared_directory)
+        self._trees = header_tree.HeaderTrees(shared_directory)
         environment = os.environ if environment is None else environment
         self._environment = {name: environment[name] for name in _ENVIRONMENT if name in environment}
         self._environment |= {"PWD": _HERE, "LC_ALL": "C"}
@@ -104,7 +102,7 @@ class Compiler:
         folder = re.search(r"^#\$ _HERE_=(.*\S)", settings, re.M)
         if folder is None:
             raise ToolchainError("nvcc prints no directory", code="toolchain-failed", where=nvcc, hint=_INSTALL)
-        self._top, self._nvcc = Path(folder[1]).parent, f"{_TOOLKIT}/{Path(folder[1]).name}/nvcc"
+        self._top, self._nvcc = Path(folder[1]).parent, f"{TOOLKIT}/{Path(folder[1]).name}/nvcc"
         self.path = Path(folder[1]) / "nvcc"
         self.toolkit_headers = self._roots = _include_roots(settings)
         verbose = self._query([self._host, "-E", "-v", "-x", "c++", os.devnull], _INSTALL_HOST)
@@ -198,13 +196,13 @@ class Compiler:
         self, work: Path, job: CompileJob, architectures: Sequence[Architecture], codes: Sequence[str]
     ) -> tuple[str, tuple[str, ...]]:
         """Run nvcc once, with code of these kinds for each architecture; return its log and what it read."""
-        names = header_paths(job.source.headers)
+        names = header_tree.header_paths(job.source.headers)
         self._trees.lay_out(work, job.source.headers)
-        write_source(work, self._top, job.source, self._shared)
+        header_tree.write_source(work, self._top, job.source, self._shared)
         (work / _KEPT).mkdir()
         source = nvrtc.program_name(job.source)
         command = [self._nvcc, *job.options, "-rdc=true", "-fatbin", "-x", "cu", f"{SOURCE}/{source}"]
-        for root in include_directories(job.source.headers):
+        for root in header_tree.include_directories(job.source.headers):
             command += ["-I", root]
         command += ["-ccbin", self._host, "--keep", "--keep-dir", _KEPT, "-o", f"{_KEPT}/all.fatbin"]
         if (
@@ -220,10 +218,10 @@ class Compiler:
         if result.returncode:
             raise diagnostics.make_source_error("nvcc", log, _hint(log))
         preprocessed = [path.read_bytes() for path in (work / _KEPT).glob("*.ii")]
-        return log, self._reads(job.source, names, preprocessed)
+        return log, self._reads(job, names, preprocessed)
 
-    def _reads(self, source: Source, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
-        """The headers that were read, and the searches for them.
+    def _reads(self, job: CompileJob, names: Mapping[str, str], preprocessed: Iterable[bytes]) -> tuple[str, ...]:
+        """The headers that were read and, if asked for, the searches for them.
 
         Raises:
             CompileError: If one is in no directory that headers are searched in: its absolute path was included.
@@ -234,13 +232,15 @@ class Compiler:
             path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
             if path in names:
                 own.add(names[path])
-            elif path.startswith(f"{_TOOLKIT}/"):
-                external.add(f"{self._top}/{path.removeprefix(f'{_TOOLKIT}/')}")
+            elif path.startswith(f"{TOOLKIT}/"):
+                external.add(f"{self._top}/{path.removeprefix(f'{TOOLKIT}/')}")
             else:
                 external.add(path)
-        texts = [source.text, *(source.headers[name] for name in own)]
-        searches = self._search.records(frozenset(external), texts)
-        return tuple(sorted([*own, *self._external_names(frozenset(external)), *searches]))
+        reads = [*own, *self._external_names(frozenset(external))]
+        if job.lists_reads:  # the first time, all headers are read again
+            texts = [job.source.text, *(job.source.headers[name] for name in own)]
+            reads += self._search.records(frozenset(external), texts)
+        return tuple(sorted(reads))
 
     def _external_names(self, paths: frozenset[str]) -> tuple[str, ...]:
         """The names of headers of the toolkit and the host; hundreds, and the same for many sources."""
@@ -303,24 +303,6 @@ def _include_roots(settings: str) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(r for r in roots if not any(r != other and r.is_relative_to(other) for other in roots)))
 
 
-def write_source(work: Path, top: Path, source: Source, shared: Path | None = None) -> None:
-    """Write a source and the link to the toolkit.
-
-    It lies in the directory that compiles share, if there is one, so that its directories are made once.
-    """
-    (work / _TOOLKIT).symlink_to(top, target_is_directory=True)
-    if shared is None:
-        (work / SOURCE).mkdir(parents=True)
-    else:
-        (shared / SOURCE).mkdir(parents=True, exist_ok=True)
-        first = Path(SOURCE).parts[0]
-        (work / first).symlink_to(shared / first, target_is_directory=True)
-    path = work / SOURCE / nvrtc.program_name(source)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")  # another process may be reading the same source
-    temporary.write_bytes(source.text)
-    temporary.rename(path)
-
-
 def _kept(
     folder: Path, source: Source, architectures: Sequence[Architecture], architecture: Architecture, suffix: str
 ) -> bytes:
@@ -341,7 +323,7 @@ def _read_first(folder: Path, pattern: str) -> str:
 def _log(text: str, names: Mapping[str, str]) -> str:
     """Convert a log to NVRTC's format: names of headers, and the preprocessor's messages like the front end's."""
     text = text.replace(f"{_HERE}/", "")
-    text = re.sub(rf"\b{_TOOLKIT}/\S*?include/", "<toolkit>/", text)
+    text = re.sub(rf"\b{TOOLKIT}/\S*?include/", "<toolkit>/", text)
     text = text.replace(f"{SOURCE}/", "")
     text = re.sub(r"\binclude\d*/[^\s:(]+", lambda match: names.get(os.path.normpath(match[0]), match[0]), text)
     text = _GCC_MESSAGE.sub(r"\1(\2): \3: ", text)

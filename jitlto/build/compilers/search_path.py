@@ -50,7 +50,7 @@ class SearchPath:
 
     def covers(self, path: str) -> bool:
         """Return whether a header is in one of the directories, or below."""
-        return bool(self._found(path).names)
+        return any(path.startswith(directory) for directory in map(_prefix, self.directories))
 
     def records(self, external: frozenset[str], own: Iterable[bytes]) -> Iterator[str]:
         """Return the searches that a compile did which read some headers: names that :meth:`state` answers.
