@@ -51,6 +51,7 @@ LIMITS = {"found": {"": 9}, "linked": {"": 15, "runtime.": 9}}
 REASONS = {
     # Values and pure rules, which are asked where they are needed.
     ("*", "model.types"): "values: each C++ type is looked up, of configurations and of parameters",
+    ("*", "model.layouts"): "values: each parameter's type is looked up, which may be a structure",
     ("*", "model.fragment"): "values: a fragment is asked for its key, its images or its symbols",
     ("*", "model.resolve"): "values: the resolution is asked for its fragments, in link order",
     ("*", "model.headers"): "values: a source is asked for its headers, and for its digest",

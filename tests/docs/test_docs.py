@@ -147,7 +147,7 @@ class Runner:
 
     def _python(self, block: Block) -> None:
         printed = io.StringIO()
-        code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec")
+        code = compile("\n" * (block.line - 1) + block.text, str(block.page), "exec", dont_inherit=True)
         with contextlib.redirect_stdout(printed):
             ending = self._execute(code, block)
         if block.output is not None:
