@@ -55,7 +55,9 @@ class _Unsupported:
 
     def __call__(self, argument: Any) -> NoReturn:
         what = f"cannot pass {type(argument).__name__}: {self._what} are not supported"
-        raise self._error(self._parameter, "unsupported", what, "let the kernel take a pointer to the value")
+        raise self._error(
+            self._parameter, case="unsupported", what=what, hint="let the kernel take a pointer to the value"
+        )
 
 
 class _Enum:
@@ -71,7 +73,7 @@ class _Enum:
         value = _index(self._parameter, argument, "an enumerator or its value as an integer", self._error)
         if not self._low <= value <= self._high:
             what, hint = f"{value} is out of range", f"{self._parameter.type} has {self._parameter.size} bytes"
-            raise self._error(self._parameter, "range", what, hint)
+            raise self._error(self._parameter, case="range", what=what, hint=hint)
         return self._make(value & self._high)
 
 
@@ -88,7 +90,7 @@ class _WideInteger:
         value = _index(self._parameter, argument, "an integer", self._error)
         if not self._low <= value <= self._high:
             hint = f"{self._parameter.type} holds {self._low} to {self._high}"
-            raise self._error(self._parameter, "range", f"{value} is out of range", hint)
+            raise self._error(self._parameter, case="range", what=f"{value} is out of range", hint=hint)
         return Packed.copy(value.to_bytes(16, "little", signed=self._signed), 16)
 
 
@@ -97,4 +99,4 @@ def _index(parameter: Parameter, argument: Any, expected: str, make_error: MakeE
         return operator.index(argument.value if isinstance(argument, enum.Enum) else argument)
     except TypeError:
         what = f"expected {expected}, got {type(argument).__name__}"
-        raise make_error(parameter, "type", what, f"pass {expected}") from None
+        raise make_error(parameter, case="type", what=what, hint=f"pass {expected}") from None

@@ -93,14 +93,14 @@ class Structure:
         elif self._parameter.type in _DESCRIPTORS:
             expected = "a tensor map descriptor or its bytes"
         what = f"expected {expected}, got {type(argument).__name__}"
-        return self._make_error(self._parameter, "type", what, f"pass {expected}")
+        return self._make_error(self._parameter, case="type", what=what, hint=f"pass {expected}")
 
     def _check_size(self, data: bytes | bytearray | memoryview) -> Any:
         size = memoryview(data).nbytes
         if size != self._parameter.size:
             what = f"expected {self._parameter.size} bytes, got {size}"
             raise self._make_error(
-                self._parameter, "layout", what, f"pass bytes as {self._parameter.type} lies in memory"
+                self._parameter, case="layout", what=what, hint=f"pass bytes as {self._parameter.type} lies in memory"
             )
         return data.tobytes() if isinstance(data, memoryview) else data  # which need not be contiguous
 
@@ -111,7 +111,7 @@ class Structure:
             layout = layout_of(kind)
         except UnknownLayoutError as error:
             raise self._make_error(
-                parameter, "layout", str(error), "pass a structure of such types, or bytes"
+                parameter, case="layout", what=str(error), hint="pass a structure of such types, or bytes"
             ) from None
         difference = None
         # Only some types of Python can be aligned to more than 8 bytes.
@@ -126,7 +126,7 @@ class Structure:
             hint = (
                 "declare the fields as in C++, a dtype with align=True; bytes of the right number are taken as they are"
             )
-            raise self._make_error(parameter, "layout", difference, hint)
+            raise self._make_error(parameter, case="layout", what=difference, hint=hint)
         return layout
 
     def _encode_descriptor(self, argument: Any) -> Any:
@@ -161,7 +161,7 @@ class Structure:
                 given = names if len(values) == len(names) else (f"{len(values)} values",)
             if len(given) != len(names) or len(values) != len(names):
                 what = f"expected the fields {', '.join(names)}, got {', '.join(map(str, given))}"
-                raise self._make_error(self._parameter, "layout", what, "give each field a value")
+                raise self._make_error(self._parameter, case="layout", what=what, hint="give each field a value")
             data = bytearray(layout.size)
             for (begin, end, encoder), value in zip(encoders, values, strict=True):
                 data[begin:end] = encoder(value)
@@ -196,10 +196,10 @@ class Structure:
                 return argument
             if not isinstance(argument, Sequence | np.ndarray | ctypes.Array) or isinstance(argument, str):
                 what = f"expected {extents[0]} values, got {type(argument).__name__}"
-                raise self._make_error(part, "type", what, f"pass a sequence of {extents[0]} values")
+                raise self._make_error(part, case="type", what=what, hint=f"pass a sequence of {extents[0]} values")
             if len(argument) != extents[0]:
                 what = f"expected {extents[0]} values, got {len(argument)}"
-                raise self._make_error(part, "layout", what, f"pass a sequence of {extents[0]} values")
+                raise self._make_error(part, case="layout", what=what, hint=f"pass a sequence of {extents[0]} values")
             return b"".join(map(element, argument))
 
         return encode
