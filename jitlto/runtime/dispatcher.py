@@ -81,7 +81,7 @@ class Dispatcher:
         self.names = tuple(names)
         #: Kind of device → values → launcher.
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
-        #: Of the only kind, where all devices are of one architecture: a call need not ask for the current one.
+        #: Those of the only kind where all devices are of one architecture, so that a call need not ask for its own.
         self.quick: dict[object, Launcher] = {}
         self._typed = any(_has_equal_numbers(family.accepted_values(name)) for name in names)
         self._family = family
