@@ -6,7 +6,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda.device import kind
 from jitlto.errors import PlanError
@@ -83,6 +83,8 @@ class Dispatcher:
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
         #: Those of the only kind where all devices are of one architecture, so that a call need not ask for its own.
         self.quick: dict[object, Launcher] = {}
+        self._compiled_table: Any = None
+        self._has_quick = False
         self._typed = any(_has_equal_numbers(family.accepted_values(name)) for name in names)
         self._family = family
         self._fixed = dict(fixed)
@@ -101,15 +103,33 @@ class Dispatcher:
         except (KeyError, TypeError):
             pass
         request = (*values, *map(type, values)) if self._typed else values
+        table = self.tables[current := kind()]
         try:
-            return self.tables[kind()][request]
+            launcher = table[request]
         except (KeyError, TypeError):  # TypeError: a value that cannot be hashed, which planning reports
             launcher = self._find(values)
-        if all(map(is_exact, values)):
-            self.tables[kind()][request] = launcher
-            if kind() == 0:  # all devices are of one architecture: the current one does not matter
-                self.quick[request] = launcher
+            if not all(map(is_exact, values)):
+                return launcher
+            table[request] = launcher
+        if current == 0:  # all devices are of one architecture: the current one does not matter
+            self._remember(request, values, launcher)
         return launcher
+
+    def _remember(self, request: tuple[object, ...], values: tuple[object, ...], launcher: Launcher) -> None:
+        self.quick[request] = launcher
+        if not self._has_quick:
+            from jitlto.runtime import quick_lookup  # imported lazily: not needed by the first launch
+
+            self._has_quick = True
+            quick_lookup.install_call(self, Dispatcher)
+        if self._compiled_table is not None:
+            self._compiled_table.remember(values, (), launcher)
+
+    def forget_quick(self) -> None:
+        """Empty the tables of the quick look-up."""
+        self.quick.clear()
+        if self._compiled_table is not None:
+            self._compiled_table.forget()
 
     def _find(self, values: tuple[object, ...]) -> Launcher:
         if len(values) != len(self.names):
@@ -124,9 +144,9 @@ class Dispatcher:
 
 
 def after_fork() -> None:
-    """Forget, in a forked process, all launchers: they cannot be used there, which the slow way reports."""
+    """Have dispatchers, in a forked process, ask for the device again, which cannot be used there."""
     for dispatcher in _dispatchers:
-        dispatcher.quick.clear()
+        dispatcher.forget_quick()
 
 
 def _has_equal_numbers(values: Sequence[str]) -> bool:

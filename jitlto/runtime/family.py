@@ -10,7 +10,7 @@ import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
 from jitlto.errors import DatabaseError, JitltoError, LinkError
@@ -148,6 +148,7 @@ class KernelFamily:
         self._warned: set[DeprecatedValue] = set()
         self._requests: dict[object, Launcher] = {}
         self._quick: dict[object, Launcher] = {}  # of jitlto.runtime.quick_lookup
+        self._compiled_table: Any = None
         self._has_quick = False
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
@@ -475,12 +476,19 @@ class KernelFamily:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
         launcher = self._launchers.pop(digest, None)
-        tables = [self._requests, self._quick]
-        for dispatcher in self._dispatchers:
-            tables += [dispatcher.quick, *dispatcher.tables.values()]
+        tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
                 table.pop(request, None)
+        self.forget_quick()
+        for dispatcher in self._dispatchers:
+            dispatcher.forget_quick()
+
+    def forget_quick(self) -> None:
+        """Empty the tables of the quick look-up."""
+        self._quick.clear()
+        if self._compiled_table is not None:
+            self._compiled_table.forget()
 
 
 def _require_name(family: str) -> None:

@@ -24,12 +24,13 @@ from jitlto.errors import (
 )
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.model.types import cpp_name
-from jitlto.runtime import dispatcher
+from jitlto.runtime import dispatcher, quick_lookup
 from jitlto.runtime import family as family_module
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.database.writer import write
 from tests.conftest import BuildFamily
+from tests.support import launch_core
 from tests.support.errors import raises
 from tests.support.families import MINI
 
@@ -203,12 +204,14 @@ VALUES = [
 ]
 
 
-@pytest.fixture(params=[0, 90], ids=["one architecture", "several"])
+@pytest.fixture(params=["one architecture", "one, compiled", "several"])
 def by_name(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> KernelFamily:
     """A family whose launchers are the C++ names of the values that they were planned for."""
     device = SimpleNamespace(compute_capability=(9, 0))
+    core = launch_core.core() if "compiled" in request.param else None
+    monkeypatch.setattr(quick_lookup, "extension", lambda: core)
     for module in (family_module.device, dispatcher):
-        monkeypatch.setattr(module, "kind", lambda: request.param)
+        monkeypatch.setattr(module, "kind", lambda: 90 if request.param == "several" else 0)
     monkeypatch.setattr(family_module.device, "current", lambda: device)
     monkeypatch.setattr(type(mini.session), "lookup_cache", None)
 

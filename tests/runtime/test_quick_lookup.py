@@ -10,17 +10,20 @@ import pytest
 
 from jitlto.cuda import device
 from jitlto.errors import NoDeviceError
-from jitlto.runtime import dispatcher, session
+from jitlto.runtime import dispatcher, quick_lookup, session
 from jitlto.runtime.family import KernelFamily
+from tests.support import launch_core
 from tests.support.errors import raises
 
 ONE = {"data_type": "float", "op_name": "twice"}
 OTHER = {"data_type": "double", "op_name": "square"}
 
 
-@pytest.fixture
-def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+@pytest.fixture(params=["python", "compiled"])
+def asked(mini: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[dict[str, Any]]:
     """The configurations that the family planned, on a machine with devices of one architecture."""
+    core = launch_core.core() if request.param == "compiled" else None
+    monkeypatch.setattr(quick_lookup, "extension", lambda: core)
     configurations: list[dict[str, Any]] = []
     stand_in = SimpleNamespace(compute_capability=(9, 0))
     monkeypatch.setattr(device, "current", lambda: stand_in)
@@ -118,6 +121,25 @@ def test_where_devices_differ_each_call_asks_for_the_current_one(
             launchers += [mini.launcher(**ONE), choose(*ONE.values())]
     assert [len(set(map(id, launchers))) for launchers in found.values()] == [1, 1]
     assert found[90][0] is not found[100][0]
+
+
+def test_numbers_are_told_apart_by_their_types(mini: KernelFamily, asked: list[Any]) -> None:
+    choose = mini.dispatcher("data_type", op_name="twice")
+    for _ in range(3):
+        for value in (1, True, "1", 300, 10**30):
+            mini.launcher(data_type=value, op_name="twice")
+    assert [type(one["data_type"]) for one in asked] == [int, bool, str, int, int]
+    for _ in range(3):
+        assert choose("float") is choose("float") is not choose("double")
+
+
+def test_many_configurations_are_all_found(mini: KernelFamily, asked: list[Any]) -> None:
+    launchers = {}
+    for _ in range(3):
+        for number in range(2000):
+            launcher = mini.launcher(data_type=str(number), op_name="twice")
+            assert launchers.setdefault(number, launcher) is launcher
+    assert len(asked) == 2000
 
 
 def test_a_class_with_its_own_way_keeps_it(mini: KernelFamily, asked: list[Any]) -> None:

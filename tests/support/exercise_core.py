@@ -263,12 +263,51 @@ def in_threads(core: Any, seed: int, count: int = 4) -> None:
         raise SystemExit(f"in threads: {failures[0]}")
 
 
+def look_up(core: Any, seed: int, count: int) -> None:
+    """Look-ups in several threads that remember and forget at the same time: each answer is that of its arguments."""
+    values = [0, 1, True, 300, 10**30, "a", "b" * 40, None, int, 0.5, object()]
+    failures: list[object] = []
+
+    def answer(_: object, *args: object, **how: object) -> object:
+        found = (args, how)
+        if "b" not in how:
+            asked._compiled_table.remember((*args, *how.values()), tuple(how), found)
+        return found
+
+    class Asked:
+        look = core.make_lookup(answer)
+        __call__ = look
+        _compiled_table = core.make_table()
+
+    asked = Asked()
+
+    def work(seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - not for secrets
+        for number in range(count):
+            args = tuple(chance.choices(values, k=chance.randrange(4)))
+            how = {name: chance.choice(values) for name in chance.sample("abc", chance.randrange(4))}
+            found = (asked.look if number % 2 else asked)(*args, **how)
+            if repr(found) != repr((args, how)):  # which tells 1 from True
+                failures.append((args, how, found))
+            if chance.random() < 0.01:
+                asked._compiled_table.forget()
+
+    threads = [threading.Thread(target=work, args=(seed + number,)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise SystemExit(f"looked up: {failures[0]}")
+
+
 def run(core: Any, seconds: float, seed: int) -> int:
     """Exercise it; returns the number of signatures."""
     end, signatures = time.monotonic() + seconds, 0
     while time.monotonic() < end or signatures < 4:
         Exercise(core, seed + signatures).signature(150)
         in_threads(core, seed + signatures)
+        look_up(core, seed + signatures, 300)
         signatures += 1
     if hasattr(sys, "gettotalrefcount"):
         count_references(core)
@@ -281,6 +320,7 @@ def count_references(core: Any, times: int = 12) -> None:
     for number in range(times):
         for seed in range(8):
             Exercise(core, seed).signature(100)
+            look_up(core, seed, 100)
         gc.collect()
         counts[number] = sys.gettotalrefcount()  # type: ignore[attr-defined]
     late = counts[times // 2 :]

@@ -98,7 +98,7 @@ enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 typedef struct {
     PyObject *c_contiguous, *data, *data_ptr, *dtype, *is_contiguous, *is_cuda, *ptr, *requires_grad, *size, *stream_protocol, *state;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
-    PyTypeObject *call_type, *state_type;
+    PyTypeObject *call_type, *state_type, *table_type, *lookup_type;
 } Names;
 
 typedef struct { /* what a launcher has beside its signature */
@@ -734,6 +734,8 @@ static PyType_Spec state_spec = {
     .slots = state_slots,
 };
 
+#include "_lookup.c"
+
 /* --- the module --- */
 
 static PyObject *make_state(PyObject *module, PyObject *handle) {
@@ -814,7 +816,18 @@ static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) 
     Py_RETURN_NONE;
 }
 
+static PyObject *make_table(PyObject *module, PyObject *Py_UNUSED(none)) {
+    return new_table(((Names *)PyModule_GetState(module))->table_type);
+}
+
+static PyObject *make_lookup(PyObject *module, PyObject *fallback) {
+    Names *names = PyModule_GetState(module);
+    return new_lookup(names->lookup_type, names->table_type, fallback);
+}
+
 static PyMethodDef functions[] = {
+    {"make_lookup", make_lookup, METH_O, "Return a method that asks a function for what it was not asked before."},
+    {"make_table", make_table, METH_NOARGS, "Return an empty table for the attribute _compiled_table of an object."},
     {"make_call", make_call, METH_VARARGS,
      "make_call(rows, function, default_stream, stream_type, prepare, learn_array, learn_stream, fallback)"},
     {"make_state", make_state, METH_O, "Return what a launcher of the kernel with a handle has to keep."},
@@ -837,6 +850,10 @@ static int module_exec(PyObject *module) {
     if (names->call_type == NULL) return -1;
     names->state_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &state_spec, NULL);
     if (names->state_type == NULL) return -1;
+    names->table_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &table_spec, NULL);
+    if (names->table_type == NULL) return -1;
+    names->lookup_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &lookup_spec, NULL);
+    if (names->lookup_type == NULL) return -1;
     struct { const char *name; int value; } constants[] = {
         {"POINTER", POINTER}, {"INTEGER", INTEGER}, {"FLOAT", FLOAT}, {"DOUBLE", DOUBLE}, {"BOOLEAN", BOOLEAN},
         {"CONVERTED", CONVERTED}, {"MOST_BYTES", MOST_BYTES}, {"MOST_PARAMETERS", MOST_PARAMETERS},
@@ -856,6 +873,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg) {
     Names *names = PyModule_GetState(module);
     Py_VISIT(names->call_type);
     Py_VISIT(names->state_type);
+    Py_VISIT(names->table_type);
+    Py_VISIT(names->lookup_type);
     return 0;
 }
 
@@ -866,6 +885,8 @@ static int module_clear(PyObject *module) {
     for (size_t i = 0; i < count; i++) Py_CLEAR(places[i]);
     Py_CLEAR(names->call_type);
     Py_CLEAR(names->state_type);
+    Py_CLEAR(names->table_type);
+    Py_CLEAR(names->lookup_type);
     return 0;
 }
 

@@ -1,0 +1,241 @@
+/* Look-ups of what was asked for before; a part of _launch.c.
+ *
+ * A Lookup is a method. It asks the Table that its object has in the attribute `_compiled_table`, and leaves what is not
+ * there to `fallback`, a function, which may put it there. Arguments are the same as those of an entry if they are the same
+ * objects, or numbers or texts of the same type and value: 1, 1.0 and True are three arguments.
+ */
+
+enum { TABLE_ENTRIES = 256 }; /* a power of two: each entry has one place, and the later of two stays */
+
+typedef struct {
+    PyObject *values; /* a tuple, NULL: no entry */
+    PyObject *names;  /* a tuple: the keywords of the last of them */
+    PyObject *found;
+} Entry;
+
+typedef struct {
+    PyObject_HEAD
+    Entry entries[TABLE_ENTRIES];
+} Table;
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyTypeObject *table_type;
+    PyObject *attribute, *fallback;
+} Lookup;
+
+static int has_value(PyObject *object) { return PyUnicode_CheckExact(object) || PyLong_CheckExact(object); }
+
+static size_t find_place(PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    size_t place = names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names);
+    for (Py_ssize_t i = 0; i < count; i++) {
+        size_t part = has_value(values[i]) ? (size_t)PyObject_Hash(values[i]) : (size_t)(uintptr_t)values[i] >> 4;
+        place = (place ^ part) * (size_t)0x9E3779B97F4A7C15u;
+    }
+    return (place >> 32) % TABLE_ENTRIES;
+}
+
+static int is_same(PyObject *a, PyObject *b) {
+    if (a == b) return 1;
+    /* Of two texts or two numbers: no code of a class runs. */
+    return has_value(a) && Py_TYPE(a) == Py_TYPE(b) && PyObject_RichCompareBool(a, b, Py_EQ) == 1;
+}
+
+static int is_entry(Entry *entry, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    if (entry->values == NULL || PyTuple_GET_SIZE(entry->values) != count) return 0;
+    Py_ssize_t named = names == NULL ? 0 : PyTuple_GET_SIZE(names);
+    if (PyTuple_GET_SIZE(entry->names) != named) return 0;
+    for (Py_ssize_t i = 0; i < named; i++) /* both interned, by the compiler */
+        if (PyTuple_GET_ITEM(entry->names, i) != PyTuple_GET_ITEM(names, i)) return 0;
+    for (Py_ssize_t i = 0; i < count; i++)
+        if (!is_same(PyTuple_GET_ITEM(entry->values, i), values[i])) return 0;
+    return 1;
+}
+
+static PyObject *table_find(Table *table, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    Entry *entry = &table->entries[find_place(values, count, names)];
+    PyObject *found = NULL;
+    Py_BEGIN_CRITICAL_SECTION(table);
+    if (is_entry(entry, values, count, names)) found = Py_NewRef(entry->found);
+    Py_END_CRITICAL_SECTION();
+    return found;
+}
+
+static void drop_entry(Entry entry) {
+    Py_XDECREF(entry.values);
+    Py_XDECREF(entry.names);
+    Py_XDECREF(entry.found);
+}
+
+static PyObject *table_remember(PyObject *self, PyObject *args) {
+    Table *table = (Table *)self;
+    Entry made;
+    if (!PyArg_ParseTuple(args, "O!O!O:remember", &PyTuple_Type, &made.values, &PyTuple_Type, &made.names, &made.found))
+        return NULL;
+    Py_INCREF(made.values);
+    Py_INCREF(made.names);
+    Py_INCREF(made.found);
+    Entry *entry = &table->entries[find_place(&PyTuple_GET_ITEM(made.values, 0), PyTuple_GET_SIZE(made.values), made.names)];
+    Entry before;
+    Py_BEGIN_CRITICAL_SECTION(table);
+    before = *entry;
+    *entry = made;
+    Py_END_CRITICAL_SECTION();
+    drop_entry(before);
+    Py_RETURN_NONE;
+}
+
+static PyObject *table_forget(PyObject *self, PyObject *Py_UNUSED(none)) {
+    Table *table = (Table *)self;
+    for (size_t i = 0; i < TABLE_ENTRIES; i++) {
+        Entry before;
+        Py_BEGIN_CRITICAL_SECTION(table);
+        before = table->entries[i];
+        table->entries[i] = (Entry){NULL, NULL, NULL};
+        Py_END_CRITICAL_SECTION();
+        drop_entry(before);
+    }
+    Py_RETURN_NONE;
+}
+
+static int table_traverse(PyObject *self, visitproc visit, void *arg) {
+    Table *table = (Table *)self;
+    Py_VISIT(Py_TYPE(self));
+    for (size_t i = 0; i < TABLE_ENTRIES; i++) {
+        Py_VISIT(table->entries[i].values);
+        Py_VISIT(table->entries[i].names);
+        Py_VISIT(table->entries[i].found);
+    }
+    return 0;
+}
+
+static int table_clear(PyObject *self) {
+    Py_XDECREF(table_forget(self, NULL));
+    return 0;
+}
+
+static void table_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    table_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef table_methods[] = {
+    {"remember", table_remember, METH_VARARGS,
+     "remember(values, names, found): an answer, by its arguments and the names of the last of them."},
+    {"forget", table_forget, METH_NOARGS, "Remove all entries."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot table_slots[] = {
+    {Py_tp_doc, "What was asked for before."},
+    {Py_tp_dealloc, table_dealloc},
+    {Py_tp_traverse, table_traverse},
+    {Py_tp_clear, table_clear},
+    {Py_tp_methods, table_methods},
+    {0, NULL},
+};
+
+static PyType_Spec table_spec = {
+    .name = "jitlto.runtime.launch._launch.Table",
+    .basicsize = sizeof(Table),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = table_slots,
+};
+
+static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    Lookup *lookup = (Lookup *)self;
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (count > 0) {
+        PyObject *table = PyObject_GetAttr(args[0], lookup->attribute);
+        if (table == NULL) return NULL;
+        PyObject *found = NULL;
+        if (Py_TYPE(table) == lookup->table_type) {
+            Py_ssize_t named = keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords);
+            found = table_find((Table *)table, args + 1, count - 1 + named, keywords);
+        }
+        Py_DECREF(table);
+        if (found != NULL) return found;
+    }
+    return PyObject_Vectorcall(lookup->fallback, args, flags, keywords);
+}
+
+static PyObject *lookup_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
+    return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
+}
+
+static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
+    Lookup *lookup = (Lookup *)self;
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(lookup->table_type);
+    Py_VISIT(lookup->fallback);
+    return 0;
+}
+
+static int lookup_clear(PyObject *self) {
+    Lookup *lookup = (Lookup *)self;
+    Py_CLEAR(lookup->table_type);
+    Py_CLEAR(lookup->attribute);
+    Py_CLEAR(lookup->fallback);
+    return 0;
+}
+
+static void lookup_dealloc(PyObject *self) {
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    lookup_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef lookup_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Lookup, vectorcall), READONLY, NULL},
+    {"__wrapped__", T_OBJECT, offsetof(Lookup, fallback), READONLY, "The function that is asked for the rest."},
+    {NULL, 0, 0, 0, NULL},
+};
+
+static PyType_Slot lookup_slots[] = {
+    {Py_tp_doc, "A method that gives the same answer to the same arguments."},
+    {Py_tp_dealloc, lookup_dealloc},
+    {Py_tp_traverse, lookup_traverse},
+    {Py_tp_clear, lookup_clear},
+    {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, lookup_get},
+    {Py_tp_members, lookup_members},
+    {0, NULL},
+};
+
+static PyType_Spec lookup_spec = {
+    .name = "jitlto.runtime.launch._launch.Lookup",
+    .basicsize = sizeof(Lookup),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+             Py_TPFLAGS_IMMUTABLETYPE | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = lookup_slots,
+};
+
+static PyObject *new_table(PyTypeObject *type) {
+    Table *table = PyObject_GC_New(Table, type);
+    if (table == NULL) return NULL;
+    memset(table->entries, 0, sizeof table->entries);
+    PyObject_GC_Track(table);
+    return (PyObject *)table;
+}
+
+static PyObject *new_lookup(PyTypeObject *type, PyTypeObject *table_type, PyObject *fallback) {
+    PyObject *attribute = PyUnicode_InternFromString("_compiled_table");
+    if (attribute == NULL) return NULL;
+    Lookup *lookup = PyObject_GC_New(Lookup, type);
+    if (lookup == NULL) {
+        Py_DECREF(attribute);
+        return NULL;
+    }
+    lookup->vectorcall = lookup_vectorcall;
+    lookup->table_type = (PyTypeObject *)Py_NewRef(table_type);
+    lookup->attribute = attribute;
+    lookup->fallback = Py_NewRef(fallback);
+    PyObject_GC_Track(lookup);
+    return (PyObject *)lookup;
+}
