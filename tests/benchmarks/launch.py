@@ -36,7 +36,7 @@ from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks.installed import install
-from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, EIGHT, Sides, in_turn
+from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, EIGHT, Sides, find_extension, in_turn, use_extension
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 
@@ -125,7 +125,7 @@ def main() -> None:
         kernels = KernelFamily("axpy", FragmentDatabase(database))
         parts: dict[str, Callable[[], object]] = {
             "launch": lambda: _launches(kernels, KernelFamily("eight", FragmentDatabase(eight)), place, options.rounds),
-            "dispatch": lambda: _dispatch(kernels, options.rounds),
+            "dispatch": lambda: _dispatch_both_ways(database, options.rounds),
             "cold": lambda: _cold(database, place),
             "overlap": lambda: _overlap(kernels),
             "link_overhead": lambda: {
@@ -176,6 +176,15 @@ def _each_more(two: list[float], eight: list[float]) -> float:
     return round(statistics.median(b - a for a, b in zip(two, eight, strict=True)) / 6, 1)
 
 
+def _dispatch_both_ways(database: Path, rounds: int) -> dict[str, object]:
+    figures: dict[str, object] = {}
+    for way, extension in (("python", None), ("compiled", find_extension())):
+        if extension is not None or way == "python":
+            with use_extension(extension):
+                figures[way] = _dispatch(KernelFamily("axpy", FragmentDatabase(database)), rounds)
+    return figures
+
+
 def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
     """Choosing among 96 variants by dtype, operation and flags."""
     choose = kernels.dispatcher("data_type", "op", "first", "second", "third")
@@ -184,24 +193,25 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
     requests = [(t, op, *f) for t in types for op in ("add", "sub", "mul") for f in flags]
     found = {id(choose(*request)) for request in requests}
     values = itertools.cycle(requests)
-    whole = kernels.launcher
     request = requests[37]
     t, op, one, two, three = request
     named = dict(zip(choose.names, request, strict=True))
     held = kernels.launcher(**_plain())
     stream, x, y = Device(0).create_stream(), cp.zeros(1024, np.float32), cp.zeros(1024, np.float32)
     f32 = np.dtype(np.float32)
+    for _ in range(3):
+        kernels.launcher(data_type=t, op=op, first=one, second=two, third=three)
     times = in_turn(
         {
             "nothing": lambda: None,
             "cycling alone": lambda: next(values),
             "dispatcher": lambda: choose(*next(values)),
             "dispatcher, one variant": lambda: choose(t, op, one, two, three),
-            "family.launcher": lambda: whole(data_type=t, op=op, first=one, second=two, third=three),
-            "family.launcher(**configuration)": lambda: whole(**named),
+            "family.launcher": lambda: kernels.launcher(data_type=t, op=op, first=one, second=two, third=three),
+            "family.launcher(**configuration)": lambda: kernels.launcher(**named),
             "a launcher held, launched": lambda: held(stream, 4, 256, x, y, 1024),
             "by the dispatcher, launched": lambda: choose(f32, "add", False, False, False)(stream, 4, 256, x, y, 1024),
-            "by family.launcher, launched": lambda: whole(
+            "by family.launcher, launched": lambda: kernels.launcher(
                 data_type=f32, op="add", first=False, second=False, third=False
             )(stream, 4, 256, x, y, 1024),
         },

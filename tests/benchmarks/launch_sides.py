@@ -25,6 +25,7 @@ import pytest
 from cuda.core import Device, LaunchConfig, launch
 
 from jitlto.errors import JitltoError
+from jitlto.runtime import quick_lookup
 from jitlto.runtime.launch import compiled, core
 from jitlto.runtime.launch.launcher import Launcher
 
@@ -101,7 +102,7 @@ class Sides:
 
     def __init__(self, axpy: Launcher, eight: Launcher, place: Path) -> None:
         self._axpy, self._eight, self._place = axpy, eight, place
-        self._compiled = _compiled()
+        self._compiled = find_extension()
         self._x = np.random.default_rng(7).random(N, dtype=np.float32)
         #: Name → one launch.
         self.sides: dict[str, Side] = {}
@@ -153,7 +154,7 @@ class Sides:
             # Launchers have a class for each signature and base, which learns the types of arguments: here one's alone.
             own = type("Launcher", (Launcher,), {})
             launcher = own(kernel.chosen, kernel.linked, lambda: kernel.plan)
-            with _extension(extension):
+            with use_extension(extension):
                 for _ in range(3):  # the way is chosen at the second launch
                     launcher(stream, GRID, BLOCK, *[x] * (7 if eight else 1), y, N)
             self._add("jitlto, " + name + way, _bind(launcher, eight, stream, x, y), read, 7 if eight else 1)
@@ -266,7 +267,8 @@ class Sides:
         self.whole[name], self._outputs[name] = burst, (lambda: y.get(), 1)
 
 
-def _compiled() -> Any:
+def find_extension() -> Any:
+    """Return the compiled core; None if there is none."""
     try:
         return core.extension()
     except JitltoError:
@@ -274,10 +276,11 @@ def _compiled() -> Any:
 
 
 @contextmanager
-def _extension(module: Any) -> Iterator[None]:
-    """Have launches that choose their way find an extension module, or none."""
+def use_extension(module: Any) -> Iterator[None]:
+    """Have launches and look-ups that choose their way find an extension module, or none."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiled, "extension", lambda: module)
+        for place in (compiled, quick_lookup):
+            patch.setattr(place, "extension", lambda: module)
         yield
 
 
