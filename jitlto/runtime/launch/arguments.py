@@ -131,7 +131,11 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     if handle is not None and getattr(argument, "is_device_accessible", False):
         return int(handle)
     device = getattr(argument, "__dlpack_device__", None)
-    if device is None or device()[0] not in _CUDA_DEVICES:
+    try:
+        reachable = device is not None and device()[0] in _CUDA_DEVICES
+    except Exception as error:  # such as PyTorch's of a tensor on the device "meta"
+        raise _export_error(parameter, argument, error) from error
+    if not reachable:
         if device is not None or hasattr(argument, "__array_interface__"):
             hint = "copy it to the device first, e.g. with cupy.asarray"
             raise _error(parameter, "host-memory", "the array is in host memory", hint)
@@ -141,8 +145,7 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     try:
         view = StridedMemoryView.from_dlpack(argument, stream_ptr=-1)
     except Exception as error:
-        what = f"cannot export {_type_name(argument)} by DLPack: {error}"
-        raise _error(parameter, "export", what, "detach it, or pass its address") from error
+        raise _export_error(parameter, argument, error) from error
     if known is not None and str(view.dtype) != _dtype_name(known):
         raise _dtype_error(parameter, view.dtype, known)
     if view.readonly and not constant:
@@ -298,6 +301,11 @@ def _error(parameter: Parameter, case: str, what: str, hint: str) -> ArgumentErr
 
 def _type_error(parameter: Parameter, argument: object, expected: str) -> ArgumentError:
     return _error(parameter, "type", f"expected {expected}, got {_type_name(argument)}", f"pass {expected}")
+
+
+def _export_error(parameter: Parameter, argument: object, error: Exception) -> ArgumentError:
+    what = f"cannot export {_type_name(argument)} by DLPack: {error}"
+    return _error(parameter, "export", what, "detach it, or pass its address")
 
 
 def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:

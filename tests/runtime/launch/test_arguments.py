@@ -173,6 +173,14 @@ def test_a_dlpack_array_in_host_memory_is_refused() -> None:
     refused("host-memory", "float*", HostTensor())
 
 
+def test_a_tensor_on_a_device_that_dlpack_has_no_name_for_is_refused() -> None:
+    class MetaTensor:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            raise ValueError("Unknown device type meta for Dlpack")
+
+    assert "Unknown device type meta" in refused("export", "float*", MetaTensor())
+
+
 @pytest.mark.parametrize("argument", ["text", b"bytes", 1.5, [1.0, 2.0], (1,), {}, object(), True])
 def test_what_is_no_array_is_refused_by_the_name_of_its_type(argument: object) -> None:
     assert type(argument).__name__ in refused("type", "float*", argument)
