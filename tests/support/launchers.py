@@ -83,7 +83,7 @@ class FakeDriver:
         monkeypatch.setattr(device, "allowed_in_captures", contextlib.nullcontext)
         monkeypatch.setattr(launcher_module, "Stream", Stream)
         monkeypatch.setattr(launcher_module, "launch", self.launch)
-        monkeypatch.setattr(streams, "_thread", threading.local())
+        monkeypatch.setattr(streams, "thread", threading.local())
         self._natives: list[Any] = []  # keeps them alive
         self._install_call = compiled.install_call
         if core is not None:

@@ -65,7 +65,10 @@ def make({constants}):
             if cluster is not None or cooperative:
                 stream = as_stream(stream, reusable=False)
             elif stream is None:
-                stream = default_stream()
+                try:
+                    stream = thread.default
+                except AttributeError:
+                    stream = default_stream()
 {streams}
             else:
                 stream = convert_stream(stream)
@@ -83,7 +86,7 @@ _STREAM = """
             elif type(stream) is {kind}:
                 try:
                     handle = {handle}
-                    stream = streams[handle] if handle else default_stream()
+                    stream = streams[handle] if handle else thread.default
                 except Exception:
                     stream = as_stream(stream)
 """
@@ -100,7 +103,7 @@ elif type(a{number}) is array{position}:
     shown = a{number}.__cuda_array_interface__
     b{number}, readonly = shown["data"]
     if shown["typestr"] != {typestr!r} or shown.get("strides") is not None or type(b{number}) is not int{readonly}:
-        b{number} = convert{number}(a{number})
+        b{number} = converters[{number}](a{number})
 """
 
 
@@ -152,10 +155,15 @@ class FastPath:
         """Generate the method ``__call__`` of launchers whose kernels have the signature."""
         constants: dict[str, Any] = {
             "as_stream": as_stream,
+            "converters": tuple(
+                convert if pointed_type(parameter) is None else self._pointer_converter(number)
+                for number, (parameter, convert) in enumerate(zip(self._signature, self._converters, strict=True))
+            ),
             "convert_stream": self._convert_stream,
             "default_stream": default_stream,
             "missing": _MISSING,
             "streams": streams.streams_by_handle,
+            "thread": streams.thread,
         }
         constants |= {f"array{number}": kind for number, kind in enumerate(self._arrays)}
         lines: list[str] = []
@@ -184,11 +192,9 @@ class FastPath:
 
     def _conversion(self, number: int, parameter: Parameter, constants: dict[str, Any]) -> list[str]:
         """Return the lines that convert one argument, and add the objects that they use to ``constants``."""
-        constants[f"convert{number}"] = self._converters[number]
         target = pointed_type(parameter)
         known = find_scalar(parameter.type.strip() if target is None else target)
         if target is not None:
-            constants[f"convert{number}"] = self._pointer_converter(number)
             return self._pointer(number, known, constants, constant="const" in target.split())
         return _scalar(number, known, constants)
 
@@ -203,11 +209,12 @@ class FastPath:
                     text = _INTERFACE.format(number=number, position=position, typestr=typestr, readonly=readonly)
                     lines += text.strip("\n").split("\n")
                 continue
-            dtypes = f"dtype{number}_{position}"
             if element is None:
+                dtypes = f"dtypes{number}_{position}"
                 fits = f"{name}.dtype in {dtypes}"
                 constants[dtypes] = self._accepted.setdefault((number, kind), set())
             else:
+                dtypes = f"dtype{position}_{element.typestr}"
                 fits = f"{name}.dtype is {dtypes}"
                 constants[dtypes] = how.find_dtype(element)
                 if constants[dtypes] is None:
@@ -216,7 +223,7 @@ class FastPath:
                 f"elif type({name}) is array{position} and {fits} and {how.test.format(name)}:",
                 f"    {value} = {how.address.format(name)}",
             ]
-        lines += [f"elif {name} is None:", f"    {value} = 0", "else:", f"    {value} = convert{number}({name})"]
+        lines += [f"elif {name} is None:", f"    {value} = 0", "else:", f"    {value} = converters[{number}]({name})"]
         return [lines[0].removeprefix("el"), *lines[1:]]
 
     def _pointer_converter(self, number: int) -> Callable[[Any], int]:
@@ -297,18 +304,19 @@ def _compile(source: str) -> CodeType:
 
 def _scalar(number: int, known: Scalar | None, constants: dict[str, Any]) -> list[str]:
     name, value = f"a{number}", f"b{number}"
-    slow = f"{value} = convert{number}({name})"
+    slow = f"{value} = converters[{number}]({name})"
     if known is None or known.typestr not in _INTEGERS | _FLOATS | {"b1"}:
         return [slow]
     if known.typestr == "b1":
         constants |= {"true": np.bool_(True), "false": np.bool_(False)}
-        return [f"{value} = true if {name} is True else false if {name} is False else convert{number}({name})"]
+        return [f"{value} = true if {name} is True else false if {name} is False else converters[{number}]({name})"]
     if known.typestr == "f8":
-        return [f"{value} = {name} if type({name}) is float else convert{number}({name})"]
-    make = constants[f"type{number}"] = np.dtype(known.typestr).type
+        return [f"{value} = {name} if type({name}) is float else converters[{number}]({name})"]
+    kind = f"type_{known.typestr}"
+    make = constants[kind] = np.dtype(known.typestr).type
     if known.typestr in _FLOATS:
         high = float(np.finfo(make).max)
-        test, fitting = f"type({name}) is float and {-high!r} <= {name} <= {high!r}", f"type{number}({name})"
+        test, fitting = f"type({name}) is float and {-high!r} <= {name} <= {high!r}", f"{kind}({name})"
     else:
         limits = np.iinfo(make)
         # A Python int is sent as 8 bytes; the kernel reads only as many of the lowest as its type has.
@@ -317,7 +325,7 @@ def _scalar(number: int, known: Scalar | None, constants: dict[str, Any]) -> lis
     return [
         f"if {test}:",
         f"    {value} = {fitting}",
-        f"elif type({name}) is type{number}:",
+        f"elif type({name}) is {kind}:",
         f"    {value} = {name}",
         "else:",
         f"    {slow}",

@@ -27,7 +27,8 @@ _PROTOCOL = ("{0}.__cuda_stream__()[1]", lambda stream: stream.__cuda_stream__()
 #: Handle → cuda.core's stream for it; without 0, which means the default stream. A launch reads nothing but the handle
 #: from such a stream, so that it does not matter if the driver gives the handle to another stream later.
 streams_by_handle: dict[int, Stream] = {}
-_thread = threading.local()
+#: The default stream, where this thread has been seen to have a context.
+thread = threading.local()
 
 
 def as_stream(stream: Any, *, reusable: bool = True) -> Any:
@@ -60,10 +61,10 @@ def as_stream(stream: Any, *, reusable: bool = True) -> Any:
 def default_stream() -> Any:
     """Return the default stream, after a context was made current for this thread if it had none."""
     try:
-        return _thread.default
+        return thread.default
     except AttributeError:
         pass  # so that an error raised below has no context
-    _thread.default = default = device.current().default_stream
+    thread.default = default = device.current().default_stream
     return default
 
 

@@ -28,7 +28,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(streams, "Stream", SimpleNamespace(from_handle=from_handle))
     monkeypatch.setattr(streams, "streams_by_handle", {})
-    monkeypatch.setattr(streams, "_thread", threading.local())
+    monkeypatch.setattr(streams, "thread", threading.local())
     monkeypatch.setattr(device, "current", lambda: SimpleNamespace(default_stream=DEFAULT))
     return handles
 
@@ -91,9 +91,9 @@ def test_each_thread_asks_for_the_default_stream_once(monkeypatch: pytest.Monkey
             assert as_stream(stream) is DEFAULT
 
     work()
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
+    other = threading.Thread(target=work)
+    other.start()
+    other.join()
     assert len(threads) == len(set(threads)) == 2
 
 
