@@ -235,17 +235,14 @@ def test_streams_come_and_go_and_each_launch_is_in_its_own(make: Any) -> None:
     launcher = make("add")
     x, y = cupy.arange(N, dtype=np.float32), cupy.zeros(N, np.float32)
     synchronize()
-    handles = set()
     for number in range(300):
         stream = cupy.cuda.Stream(non_blocking=bool(number % 2))
-        handles.add(stream.ptr)
         y.fill(0)
         synchronize()
         launcher(stream, 4, 256, x, y, N)
         stream.synchronize()
         cupy.testing.assert_array_equal(y, x + 3)
         del stream  # the driver may give its handle to the next
-    assert len(handles) < 300
 
 
 def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) -> None:
@@ -258,12 +255,12 @@ def test_a_thread_without_a_context_launches_in_the_default_stream(make: Any) ->
         launcher(None, 4, 256, x, y[0], N)
     y.fill(0)
     synchronize()
-    default = torch.cuda.default_stream()
+    streams, rows = (None, torch.cuda.default_stream(), cupy.cuda.Stream.null), list(y)
     errors: list[BaseException] = []
 
     def work() -> None:
         try:
-            for stream, row in zip((None, default, cupy.cuda.Stream.null), y, strict=True):
+            for stream, row in zip(streams, rows, strict=True):
                 launcher(stream, 4, 256, x, row, N)
         except BaseException as error:  # noqa: BLE001 - reported below
             errors.append(error)
