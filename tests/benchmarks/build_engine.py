@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--copies", type=int, default=4, help="how many times the light family is built, under names")
     parser.add_argument("--heavy-copies", type=int, default=1, help="how many times the heavy family is built")
     parser.add_argument("--one-job", action="store_true", help="build each with one worker too")
-    parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "noop", "render"])
+    parser.add_argument("--only", choices=["light", "heavy", "nvcc", "floor", "shipped", "noop", "render"])
     parser.add_argument("--fragments", type=int, default=341, help="of the build without work")
     parser.add_argument("--combinations", type=int, default=1300, help="to render")
     options = parser.parse_args()
@@ -88,6 +88,10 @@ def main() -> None:
         if options.only in (None, "floor"):
             declarations = {"light": declaration.find_family("search"), "heavy": HEAVY / "family.toml"}
             result["floor"] = {name: _floor(path, place) for name, path in declarations.items()}
+        if options.only in (None, "shipped"):
+            seconds = [_jitlto([declaration.find_family("ivf_flat")], place) for _ in range(max(5, options.rounds))]
+            result["ivf_flat"] = {"seconds": [round(t, 2) for t in seconds], "least": round(min(seconds), 2)}
+            print(f"ivf_flat: {result['ivf_flat']}", flush=True)
         if options.only in (None, "noop"):
             result["no_op"] = _no_op(place, options.rounds, options.fragments)
         if options.only in (None, "render"):
