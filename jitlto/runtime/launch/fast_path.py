@@ -37,10 +37,8 @@ _ELEMENTS = _INTEGERS | _FLOATS | {"b1", "c8", "c16", "bfloat16"}
 
 _TEMPLATE = """
 def make({constants}):
-    def __call__(
-        self, stream, grid, block, {parameters}*more,
-        shared_memory=0, cluster=None, cooperative=False, programmatic=False,
-    ):
+    def __call__(self, stream, grid, block, {parameters}*more, **how):
+        attributes = read_attributes(**how) if how else None
         if {miscounted}:
             given = [argument for argument in ({arguments}*more,) if argument is not missing]
             raise self._convert.count_error(len(given))
@@ -51,18 +49,18 @@ def make({constants}):
             raise
         except Exception:  # an array that is read otherwise than others of its type
             {targets} = self._convert(({arguments}))
-        if shared_memory == 0 and cluster is None and not cooperative and not programmatic:
+        if attributes is None:
             try:
                 config = self._configs[grid, block]
             except (KeyError, TypeError):
                 config = self._configure(grid, block)
         else:
             try:
-                config = self._configs[grid, block, shared_memory, cluster, cooperative, programmatic]
+                config = self._configs[grid, block, *attributes]
             except (KeyError, TypeError):
-                config = self._configure(grid, block, shared_memory, cluster, cooperative, programmatic)
+                config = self._configure(grid, block, *attributes)
         if type(stream) is not Stream:
-            if cluster is not None or cooperative:
+            if attributes is not None and (attributes[1] is not None or attributes[2]):  # cluster, cooperative
                 stream = as_stream(stream, reusable=False)
             elif stream is None:
                 try:
@@ -77,7 +75,7 @@ def make({constants}):
         except JitltoError:
             raise
         except Exception as error:
-            raise self._launch_error(error, grid, block, shared_memory) from error
+            raise self._launch_error(error, grid, block, how.get("shared_memory", 0)) from error
 
     return __call__
 """
@@ -105,6 +103,16 @@ elif type(a{number}) is array{position}:
     if shown["typestr"] != {typestr!r} or shown.get("strides") is not None or type(b{number}) is not int{readonly}:
         b{number} = converters[{number}](a{number})
 """
+
+
+def _read_attributes(
+    *, shared_memory: Any = 0, cluster: Any = None, cooperative: Any = False, programmatic: Any = False
+) -> tuple[Any, Any, Any, Any]:
+    # Not parameters of the generated function: Python would look up the default of each in every launch.
+    return shared_memory, cluster, cooperative, programmatic
+
+
+_read_attributes.__qualname__ = "Launcher.__call__"  # what the TypeError for another name says
 
 
 class FastPath:
@@ -162,6 +170,7 @@ class FastPath:
             "convert_stream": self._convert_stream,
             "default_stream": default_stream,
             "missing": _MISSING,
+            "read_attributes": _read_attributes,
             "streams": streams.streams_by_handle,
             "thread": streams.thread,
         }

@@ -297,3 +297,9 @@ def test_the_default_stream_is_the_devices(fake: FakeDriver) -> None:
         fake.launches.clear()
         way(None, 1, 32)
         assert fake.launches[0][0] is fake.stream
+
+
+def test_an_attribute_that_there_is_not_is_the_same_error_on_every_path(fake: FakeDriver) -> None:
+    for way in ways(fake, "int"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'clusters'"):
+            way(fake.stream, 1, 32, "not an int", clusters=2)
