@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from jitlto.errors import ArgumentError
 from jitlto.model.types import find_scalar
 from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.array_types import element_typestr, find_array_type
 from jitlto.runtime.launch.streams import handle_code
-from tests.support.arrays import CupyArray, JaxArray, NumbaArray
-from tests.support.launchers import parameter
+from tests.support.arrays import CupyArray, JaxArray, NumbaArray, torch_tensors
+from tests.support.launchers import FakeDriver, parameter
 
 NAMES = ["bool", "char", "unsigned char", "short", "int", "unsigned", "int64_t", "size_t", "__half", "float", "double",
          "float2", "double2", "__nv_bfloat16"]  # fmt: skip
@@ -70,3 +73,39 @@ def test_pytorchs_tensors_have_what_is_read() -> None:
 def test_cupys_streams_are_read_by_their_attribute() -> None:
     cuda = pytest.importorskip("cupy").cuda
     assert handle_code(cuda.ExternalStream(77, 0)) == "{0}.ptr"
+
+
+def launched(fake: FakeDriver, launcher: Any, argument: Any) -> list[Any]:
+    """What reaches the driver."""
+    fake.launches.clear()
+    launcher(fake.stream, 1, 32, argument)
+    [(_, _, *values)] = fake.launches
+    return values
+
+
+def outcome(work: Callable[[], Any]) -> Any:
+    """A result, or the error."""
+    try:
+        return work()
+    except ArgumentError as error:
+        return error.code, str(error)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_pytorchs_own_tensors_are_taken_or_refused_as_by_the_converters(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tensors in host memory that say that they are on a GPU."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True), raising=False)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    fake, tensors = FakeDriver(monkeypatch), torch_tensors("cpu")
+    taken = 0
+    for type_ in ("float const*", "float*", "void*", "__nv_bfloat16*", "bool*", "int const*", "mine::point*"):
+        launcher, convert = fake.launcher(type_), make_converter(parameter(type_, "a0"))
+        for tensor in [*tensors, *tensors, *tensors]:
+            expected = outcome(lambda c=convert, a=tensor: [c(a)])  # type: ignore[misc]
+            assert outcome(lambda call=launcher, a=tensor: launched(fake, call, a)) == expected  # type: ignore[misc]
+            taken += isinstance(expected, list)
+    assert taken > 100

@@ -20,6 +20,7 @@ from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.launcher import Launcher
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from tests.support.arrays import torch_tensors
 from tests.support.families import write_family
 
 pytestmark = pytest.mark.gpu
@@ -184,20 +185,6 @@ def outcome(work: Callable[[], Any]) -> Any:
         return type(error), str(error)
 
 
-def torch_tensors() -> list[Any]:
-    torch = pytest.importorskip("torch")
-    plain = torch.arange(24, dtype=torch.float32, device="cuda")
-    return [
-        plain, plain[4:], plain[::2], plain.reshape(4, 6), plain.reshape(4, 6).T, plain[3:3], plain[:0], plain[7],
-        plain.reshape(24, 1)[:, :1], plain.reshape(1, 24).T, plain.expand(3, 24), plain.cpu(), plain.cpu().pin_memory(),
-        plain.double(), plain.half(), plain.bfloat16(), plain.int(), plain.bool(), plain.to(torch.uint8),
-        plain.clone().requires_grad_(), plain.bfloat16().requires_grad_(), plain.clone().requires_grad_().detach(),
-        torch.nn.Parameter(plain.clone()), torch.nn.Parameter(plain.clone(), requires_grad=False),
-        plain.to_sparse(), torch.complex(plain, plain).conj(), torch.empty(4, device="meta"),
-        plain.to(getattr(torch, "float8_e5m2", torch.float16)), plain.to(torch.complex64).imag,
-    ]  # fmt: skip
-
-
 def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     torch = pytest.importorskip("torch")
     if make.way == "compiled":
@@ -213,7 +200,7 @@ def test_every_tensor_is_taken_or_refused_as_by_the_converters(make: Any, monkey
         synchronize()
         with monkeypatch.context() as patch:
             patch.setattr(launcher_module, "launch", lambda *values: sent.append(values[3:5]))
-            for tensor, position in itertools.product(torch_tensors() * 2, range(2)):
+            for tensor, position in itertools.product(torch_tensors("cuda") * 2, range(2)):
                 args: list[Any] = [plain, second]
                 args[position] = tensor
                 converters = [make_converter(parameter) for parameter in launcher.signature[:2]]
