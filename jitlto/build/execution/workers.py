@@ -154,7 +154,8 @@ class ProcessExecutor(Executor):
         if self._shared is None:
             try:
                 shared = tempfile.mkdtemp(prefix="jitlto-workers-")
-                self._environment = _without_driver(Path(shared))
+                # What a worker that is killed leaves behind is removed with the directory.
+                self._environment = {"TMPDIR": shared, **_without_driver(Path(shared))}
             except OSError as error:
                 raise no_temporary_directory(error) from error
             self._shared = shared

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -35,7 +36,8 @@ def serve(descriptor: int) -> None:
     """Answer requests from standard input on a descriptor, until the program that sends them ends."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     used = _used_memory()
-    with open(descriptor, "wb", buffering=0) as answers:
+    # The program may be killed while an answer is made, which is no reason for a traceback.
+    with contextlib.suppress(BrokenPipeError), open(descriptor, "wb", buffering=0) as answers:
         for line in sys.stdin.buffer:
             request, context = json.loads(line)
             os.chdir(context["directory"])

@@ -7,6 +7,7 @@ import errno
 import os
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -143,6 +144,15 @@ def test_a_full_temporary_directory_is_one_error(monkeypatch: pytest.MonkeyPatch
             patch.setattr(Path, "touch", full)
             pool.submit(os.getpid).result(timeout=60)
         assert pool.submit(os.getpid).result(timeout=60) != os.getpid()
+
+
+@pytest.mark.slow
+def test_temporary_files_of_a_killed_worker_are_removed() -> None:
+    with ProcessExecutor(1) as pool:
+        left = Path(pool.submit(tempfile.mkdtemp).result(timeout=60))
+        assert left.is_dir()
+        pool.shutdown(cancel_futures=True)
+    assert not left.exists()
 
 
 @pytest.mark.slow

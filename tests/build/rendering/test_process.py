@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -221,6 +222,24 @@ open({str(tmp_path / "out")!r}, "w").write(answers[0]["text"])
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
     assert (tmp_path / "out").read_text() == "text"
+
+
+@pytest.mark.slow
+def test_it_ends_in_silence_when_the_program_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "t").write_text("{% for _ in range(20000) %}x{% endfor %}{{ n }}")
+    script = f"""
+import os, signal, threading
+from jitlto.build.rendering import process
+combinations = [{{"n": str(n)}} for n in range(200)]
+request = {{"template": {str(tmp_path / "t")!r}, "syntax": "jinja", "folders": [{str(tmp_path)!r}],
+           "entries": [], "combinations": combinations[:1], "stop": True}}
+process.render(request)
+threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGKILL)).start()
+while True:
+    process.render(request | {{"combinations": combinations}})
+"""
+    killed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (killed.returncode, killed.stderr) == (-signal.SIGKILL, "")
 
 
 @pytest.mark.slow
