@@ -50,7 +50,7 @@ class BuildReport:
 
 
 def build(
-    families: Sequence[FamilyDeclaration] | RenderedFamilies,
+    families: Iterable[FamilyDeclaration] | RenderedFamilies,
     output: Path,
     *,
     jobs: int | None = None,
@@ -133,14 +133,14 @@ def _announce(
     While the first is compiled, the next is rendered.
     """
     costs, failed = cache.costs() if cache else None, 0
-    for batch in batches:
+    for number, batch in enumerate(batches):
         sources.check_reproducible(batch)
         failures, failed = sources.failures[failed:], len(sources.failures)
         keys = [request.key for request in batch]
         observer.started([*keys, *(failure.rendered.key for failure in failures)], costs)
         for failure in failures:
             observer.failed(failure.rendered.key, failure.error)
-        if not requests:
+        if number == 0:
             observer.phase("compile")
         requests += batch
         yield batch

@@ -51,8 +51,9 @@ class RenderedFamilies:
     """
 
     def __init__(
-        self, families: Sequence[FamilyDeclaration], *, keep_going: bool = False, cache: Cache | None = None
+        self, families: Iterable[FamilyDeclaration], *, keep_going: bool = False, cache: Cache | None = None
     ) -> None:
+        families = tuple(families)  # an iterator gives them once
         for family in families:
             check_type(family, FamilyDeclaration, "a family must be a declaration, as load_family returns")
         families = with_used(families)

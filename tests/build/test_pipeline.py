@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from jitlto.build.execution.events import Observer, Span
+from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.rendered_families import family_record
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
@@ -95,6 +96,36 @@ class Told(Observer):
 
     def failed(self, key: FragmentKey, error: JitltoError) -> None:
         self.ended.append(key)
+
+
+@pytest.mark.slow
+def test_families_may_come_from_an_iterator(mini_path: Path, tmp_path: Path) -> None:
+    family = declaration.load_family(write_family(tmp_path, MINI))
+    build(iter([family]), tmp_path / "x.fragdb", jobs=2)
+    assert (tmp_path / "x.fragdb").read_bytes() == mini_path.read_bytes()
+
+
+@pytest.mark.slow
+def test_each_phase_begins_once_where_no_family_can_be_rendered(tmp_path: Path) -> None:
+    families = [
+        declaration.load_family(
+            write_family(
+                tmp_path / name,
+                changed(
+                    family__toml=MINI["family.toml"].replace('"mini"', f'"{name}"'),
+                    kern__cu__jinja="{{ nothing }}",
+                    op__cu__jinja="{{ nothing }}",
+                ),
+            )
+        )
+        for name in ("one", "two")
+    ]
+    told = Told()
+    with raises(FailedFragmentsError, code="build-failed-fragments"):
+        build(families, tmp_path / "x.fragdb", jobs=1, observer=told, keep_going=True)
+    assert told.phases == ["render", "compile", "check"]
+    assert sorted(told.expected) == sorted(told.ended)
+    assert len(told.ended) == 12
 
 
 @pytest.mark.slow
