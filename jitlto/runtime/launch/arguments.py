@@ -140,6 +140,9 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
             hint = "copy it to the device first, e.g. with cupy.asarray"
             raise _error(parameter, "host-memory", "the array is in host memory", hint)
         raise _type_error(parameter, argument, "a device array, a buffer, an address or None")
+    if getattr(argument, "requires_grad", False) is True:  # what of PyTorch exports it depends on the version
+        what = f"the {_type_name(argument)} requires a gradient, which a launch does not compute"
+        raise _error(parameter, "export", what, "detach it, or pass its address")
     from cuda.core.utils import StridedMemoryView
 
     try:

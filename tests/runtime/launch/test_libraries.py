@@ -171,6 +171,21 @@ def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
     assert fake.launches[-1][2:] == (8192,)
 
 
+def test_a_tensor_that_requires_a_gradient_is_refused_even_where_it_could_be_exported(fake: FakeDriver) -> None:
+    exported = []
+
+    class Lenient(TorchTensor):
+        def __dlpack__(self, **options: Any) -> Any:
+            exported.append(options)
+            return super().__dlpack__(**options)
+
+    launcher = fake.launcher("float const*")
+    for _ in range(3):
+        with raises(ArgumentError, "launch-argument-export", "a0"):
+            launcher(fake.stream, 1, 32, Lenient(gradient=True))
+    assert not exported
+
+
 def test_a_type_that_only_looks_like_a_librarys_is_read_by_its_interface(fake: FakeDriver) -> None:
     class Lying(CupyArray):
         @property
