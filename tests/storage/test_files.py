@@ -271,8 +271,7 @@ def test_without_a_temporary_directory_there_is_one_error_that_says_so(
 def test_one_function_writes_files_at_paths_that_users_give() -> None:
     """What else writes does so in directories of jitlto's own, or temporary ones."""
     own = {
-        "build/compilers/header_tree.py",  # in the build's temporary directory
-        "build/compilers/nvcc.py",  # in its temporary directory
+        "build/compilers/header_tree.py",  # in the temporary directory of a compile, or of the build
         "build/foreign/cmake.py",  # in its temporary directory
         "build/compilers/snapshot.py",  # a descriptor in memory
         "build/rendering/worker.py",  # a pipe

@@ -132,7 +132,8 @@ class Snapshots:
             self._end(process)
             return False
         os.kill(process, signal.SIGUSR1)
-        self._templates[process] = _memory(process) - _memory(os.getpid())  # what it does not share
+        # What it does not share; compiling may also give back more of our memory than it takes.
+        self._templates[process] = max(1, _memory(process) - _memory(os.getpid()))
         self.made += 1
         while sum(self._templates.values()) > self._limit and len(self._templates) > 1:
             self._end(next(iter(self._templates)))
