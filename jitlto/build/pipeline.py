@@ -24,7 +24,7 @@ from jitlto.build.execution.workers import ProcessExecutor, default_jobs
 from jitlto.build.failures import FailedFragmentsError, group_failures
 from jitlto.build.interface_macros import InterfaceMacros
 from jitlto.build.interfaces import check_interfaces
-from jitlto.build.rendered_families import RenderedFamilies
+from jitlto.build.rendered_families import RenderedFamilies, check_reproducible
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import BuildError
@@ -99,17 +99,16 @@ def build(
     if not isinstance(sources, RenderedFamilies):
         sources = RenderedFamilies(sources, keep_going=keep_going, cache=cache)
     writer.check_writable(output)
-    requests: list[CompileRequest] = []
     batches = sources.by_family() if shard is None else [sources.select(shard, recorded or {})]
     made, macros = _Assembled(), InterfaceMacros()
     outcome, notes = _compile(
-        _announce(sources, batches, requests, cache, observer), requests, begin, jobs, executor, cache, observer,
-        made.add, keep_going=keep_going, compare_archs=compare_archs,
+        _announce(sources, batches, cache, observer), begin, jobs, executor, cache, observer, made.add,
+        keep_going=keep_going, compare_archs=compare_archs,
     )  # fmt: skip
     observer.phase("check")
-    _check_failures(sources, requests, outcome)
+    _check_failures(sources, outcome)
     for position in sorted(outcome.sources):
-        request = requests[position]
+        request = outcome.requests[position]
         included = request.config.surely_included(request.rendered.source)
         made.includes[request.key] = Includes(included, macros.find(request.rendered, request.config, included))
     advice, part = _validate(sources, made, shard)
@@ -124,17 +123,17 @@ def build(
 def _announce(
     sources: RenderedFamilies,
     batches: Iterable[Sequence[CompileRequest]],
-    requests: list[CompileRequest],
     cache: Cache | None,
     observer: Observer,
 ) -> Iterator[Sequence[CompileRequest]]:
-    """Yield batches of requests as they are rendered, tell the observer of them, and add them to ``requests``.
+    """Yield batches of requests as they are rendered, checked, and tell the observer of them.
 
     While the first is compiled, the next is rendered.
     """
-    costs, failed = cache.costs() if cache else None, 0
+    costs, checked, failed = cache.costs() if cache else None, 0, 0
     for number, batch in enumerate(batches):
-        sources.check_reproducible(batch)
+        check_reproducible(sources.rendered[checked:])  # those of other shards too
+        checked = len(sources.rendered)
         failures, failed = sources.failures[failed:], len(sources.failures)
         keys = [request.key for request in batch]
         observer.started([*keys, *(failure.rendered.key for failure in failures)], costs)
@@ -142,13 +141,11 @@ def _announce(
             observer.failed(failure.rendered.key, failure.error)
         if number == 0:
             observer.phase("compile")
-        requests += batch
         yield batch
 
 
 def _compile(
     batches: Iterable[Sequence[CompileRequest]],
-    requests: Sequence[CompileRequest],
     begin: float,
     jobs: int | None,
     executor: Executor | None,
@@ -172,7 +169,7 @@ def _compile(
         if compare_archs and not outcome.failures:
             observer.phase("architectures")
             run, changed = partial(transport.submit, pool), outcome.compiled > 0
-            notes = compare_architectures(requests, outcome.sources, run, cache, changed=changed)
+            notes = compare_architectures(outcome.requests, outcome.sources, run, cache, changed=changed)
     finally:
         if executor is None:
             pool.shutdown(cancel_futures=True)
@@ -223,11 +220,11 @@ class _Assembled:
             self.advice[kernel] = f"{text}; name them in params"
 
 
-def _check_failures(sources: RenderedFamilies, requests: Sequence[CompileRequest], outcome: Outcome) -> None:
+def _check_failures(sources: RenderedFamilies, outcome: Outcome) -> None:
     """Raise the failures of all steps so far."""
     failed = [*sources.failures, *(failure for _, failure in outcome.failures)]
     if failed:
-        tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in requests]
+        tried = [failure.rendered for failure in sources.failures] + [request.rendered for request in outcome.requests]
         raise FailedFragmentsError(group_failures(failed, tried), len(tried))
 
 

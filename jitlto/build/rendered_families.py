@@ -115,25 +115,6 @@ class RenderedFamilies:
         """All fragments, in the order of rendering."""
         return tuple(request.key for request in self.requests)
 
-    @staticmethod
-    def check_reproducible(requests: Iterable[CompileRequest]) -> None:
-        """Check that no template or header of some requests uses the clock.
-
-        Raises:
-            BuildError: At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
-        """
-        checked: set[tuple[str, str]] = set()  # headers of earlier sources, by family
-        for request in requests:
-            family, source = request.key.family, request.own_closure
-            headers = {name: text for name, text in source.headers.items() if (family, name) not in checked}
-            checked.update((family, name) for name in headers)
-            for name, text in ((str(request.rendered.group.template), source.text), *headers.items()):
-                if match := _CLOCK.search(text):
-                    what = f"{match[0].decode()} makes every build different"
-                    where = f"{name}:{text.count(10, 0, match.start()) + 1}"
-                    hint = "pass the value through the matrix, or as an option -DNAME=value"
-                    raise BuildError(what, code="build-not-reproducible", where=where, hint=hint)
-
     def source_digests(self) -> dict[FragmentKey, str]:
         """The digest of each fragment's sources, see :func:`jitlto.build.shards.digest_source`."""
         return {request.key: shards.digest_source(request.rendered, request.config) for request in self.requests}
@@ -181,6 +162,25 @@ class RenderedFamilies:
             headers = before.get("headers", {})
             now["headers"] = request.config.current_headers(headers) if isinstance(headers, dict) else {}
         return rebuild_reason.explain(before, now, is_cached=request.find(cache) is not None)
+
+
+def check_reproducible(requests: Iterable[CompileRequest]) -> None:
+    """Check that no template or header of some requests uses the clock.
+
+    Raises:
+        BuildError: At the first ``__DATE__``, ``__TIME__`` or ``__TIMESTAMP__``.
+    """
+    checked: set[tuple[str, str]] = set()  # headers of earlier sources, by family
+    for request in requests:
+        family, source = request.key.family, request.own_closure
+        headers = {name: text for name, text in source.headers.items() if (family, name) not in checked}
+        checked.update((family, name) for name in headers)
+        for name, text in ((str(request.rendered.group.template), source.text), *headers.items()):
+            if match := _CLOCK.search(text):
+                what = f"{match[0].decode()} makes every build different"
+                where = f"{name}:{text.count(10, 0, match.start()) + 1}"
+                hint = "pass the value through the matrix, or as an option -DNAME=value"
+                raise BuildError(what, code="build-not-reproducible", where=where, hint=hint)
 
 
 def _config(

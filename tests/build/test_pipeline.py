@@ -13,6 +13,7 @@ from jitlto.build.execution.events import Observer, Span
 from jitlto.build.failures import FailedFragmentsError
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.rendered_families import family_record
+from jitlto.build.shards import Shard
 from jitlto.errors import BuildError, CompileError, DatabaseError, FamilyError, JitltoError, RenderError
 from jitlto.model.fragment import FragmentKey, Role
 from jitlto.runtime.family import KernelFamily
@@ -301,6 +302,14 @@ def test_sources_that_use_the_clock_are_rejected(build_family: BuildFamily, macr
     files["op.cuh"] += f"__device__ const char built[] = {macro};\n"
     with raises(BuildError, "build-not-reproducible", macro, where="op.cuh:5"):
         build_family(files)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_each_shard_rejects_a_source_that_uses_the_clock_whose_ever_it_is(tmp_path: Path, number: int) -> None:
+    clock = '{% if data_type == "float" and op_name == "twice" %}// __DATE__\n{% endif %}'
+    path = write_family(tmp_path, MINI | {"op.cu.jinja": MINI["op.cu.jinja"] + clock})
+    with raises(BuildError, "build-not-reproducible", "__DATE__"):
+        build([declaration.load_family(path)], tmp_path / "part.fragdb", shard=Shard(number, 2))
 
 
 @pytest.mark.slow

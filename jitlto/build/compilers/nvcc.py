@@ -227,19 +227,20 @@ class Compiler:
             CompileError: If one is in no directory that headers are searched in: its absolute path was included.
         """
         own: set[str] = set()
-        external: set[str] = set()
+        found: set[str] = set()
         for spelled in {path for text in preprocessed for path in entered_files(text)}:
             path = os.path.normpath(spelled.removeprefix(f"{_HERE}/"))
             if path in names:
                 own.add(names[path])
             elif path.startswith(f"{TOOLKIT}/"):
-                external.add(f"{self._top}/{path.removeprefix(f'{TOOLKIT}/')}")
+                found.add(f"{self._top}/{path.removeprefix(f'{TOOLKIT}/')}")
             else:
-                external.add(path)
-        reads = [*own, *self._external_names(frozenset(external))]
+                found.add(path)
+        external = frozenset(found)
+        reads = [*own, *self._external_names(external)]
         if job.lists_reads:  # the first time, all headers are read again
             texts = [job.source.text, *(job.source.headers[name] for name in own)]
-            reads += self._search.records(frozenset(external), texts)
+            reads += self._search.records(external, texts)
         return tuple(sorted(reads))
 
     def _external_names(self, paths: frozenset[str]) -> tuple[str, ...]:

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 class Outcome:
     """The results of the requests."""
 
+    requests: list[CompileRequest] = field(default_factory=list)  # of all batches, in order
     sources: dict[int, CompiledSource] = field(default_factory=dict)  # by position of the request
     failures: list[tuple[int, Failure]] = field(default_factory=list)  # with positions of requests, in their order
     compiled: int = 0  # compiles that were run
@@ -111,7 +112,6 @@ class Scheduler:
     announce: Callable[[str], object] = lambda toolchain: None  # noqa: ARG005
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
-    _requests: list[CompileRequest] = field(default_factory=list, init=False)
     _announced: int = field(default=0, init=False)
     _waiting: list[_Task] = field(default_factory=list, init=False)  # the next one last
     _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
@@ -168,15 +168,15 @@ class Scheduler:
     def _find_missing(self, batch: Sequence[CompileRequest]) -> list[_Missing]:
         """Take results from the cache; return the other sources, those first that are known to take longest."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
-        for position, request in enumerate(batch, len(self._requests)):
+        for position, request in enumerate(batch, len(self._outcome.requests)):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
-        self._requests += batch
+        self._outcome.requests += batch
         found: list[tuple[str, CompileRequest, list[int]]] = []
         for (source_key, config), positions in positions_of.items():
             if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
                 self._take_cached(positions, compiled)
             else:
-                found.append((source_key, self._requests[positions[0]], positions))
+                found.append((source_key, self._outcome.requests[positions[0]], positions))
         heads = [(r.config, split_leading_includes(r.rendered.source.encode())[0]) for _, r, _ in found]
         sharers, recorded = Counter(heads), self.cache.costs() if self.cache else {}
         missing = [
@@ -279,7 +279,7 @@ class Scheduler:
     def _take_result(self, task: _Task, result: CompileResult) -> None:
         """Store a compiled source and give it to all its requests."""
         config, source = task.request.config, task.request.rendered.source
-        names = [self._requests[position].key for position in task.positions]
+        names = [self._outcome.requests[position].key for position in task.positions]
         self._outcome.compiled += 1
         task.answer = result.compiled
         if self.cache is not None:
@@ -297,10 +297,10 @@ class Scheduler:
     def _take_cached(self, positions: Sequence[int], compiled: CompiledSource) -> None:
         for position in positions:
             if self._accept(position, compiled):
-                self.observer.cached(self._requests[position].key)
+                self.observer.cached(self._outcome.requests[position].key)
 
     def _accept(self, position: int, compiled: CompiledSource) -> bool:
-        request = self._requests[position]
+        request = self._outcome.requests[position]
         try:
             self.accept(request.rendered, compiled)
         except BuildError as error:
@@ -316,7 +316,7 @@ class Scheduler:
 
     def _report(self, positions: Sequence[int], config: CompileConfig, error: JitltoError) -> None:
         for position in positions:
-            rendered = self._requests[position].rendered
+            rendered = self._outcome.requests[position].rendered
             described = _describe(error, rendered, config)
             self._outcome.failures.append((position, Failure(rendered, described)))
             self.observer.failed(rendered.key, described)
