@@ -35,8 +35,9 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from tests.benchmarks import bursts
 from tests.benchmarks.installed import install
-from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, EIGHT, Sides, find_extension, in_turn, use_extension
+from tests.benchmarks.launch_sides import BASE, BASE_OF_EIGHT, BURST, EIGHT, Sides, find_extension, use_extension
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 
@@ -145,18 +146,13 @@ def _plain(**changed: str) -> dict[str, str]:
     return {"data_type": "float", "op": "add", "first": "false", "second": "false", "third": "false"} | changed
 
 
-def _figures(times: list[float]) -> dict[str, float]:
-    low, middle, high = statistics.quantiles(times, n=4)
-    return {"median_ns": round(middle, 1), "quartile_1_ns": round(low, 1), "quartile_3_ns": round(high, 1)}
-
-
 def _launches(kernels: KernelFamily, eight: KernelFamily, place: Path, rounds: int) -> dict[str, object]:
     sides = Sides(kernels.launcher(**_plain()), eight.launcher(), place)
     for _ in range(4):  # the fast path is generated at the second launch
         sides.check()
-    times = in_turn(sides.sides, rounds, sides.whole)
+    times = bursts.in_turn(sides.sides, rounds, BURST, sides.whole)
     sides.check()
-    figures: dict[str, object] = {name: _figures(each) for name, each in times.items()}
+    figures: dict[str, object] = {name: bursts.figures(each) for name, each in times.items()}
     figures["ratios to cuda.core.launch, median over rounds"] = {
         name: round(statistics.median(a / b for a, b in zip(each, times[base], strict=True)), 3)
         for name, each in times.items()
@@ -201,7 +197,7 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
     f32 = np.dtype(np.float32)
     for _ in range(3):
         kernels.launcher(data_type=t, op=op, first=one, second=two, third=three)
-    times = in_turn(
+    times = bursts.in_turn(
         {
             "nothing": lambda: None,
             "cycling alone": lambda: next(values),
@@ -216,6 +212,7 @@ def _dispatch(kernels: KernelFamily, rounds: int) -> dict[str, object]:
             )(stream, 4, 256, x, y, 1024),
         },
         rounds,
+        BURST,
     )
 
     def above(name: str, base: str) -> float:

@@ -7,13 +7,11 @@ installed, or does not work on the machine, is named in ``Sides.missing`` with t
 from __future__ import annotations
 
 import ctypes
-import gc
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -289,27 +287,3 @@ def _bind(launcher: Launcher, eight: bool, stream: Any, x: Any, y: Any) -> Side:
     if eight:
         return lambda: launcher(stream, GRID, BLOCK, x, x, x, x, x, x, x, y, N)
     return lambda: launcher(stream, GRID, BLOCK, x, y, N)
-
-
-def in_turn(
-    sides: dict[str, Callable[[], object]], rounds: int, whole: dict[str, Callable[[], object]] | None = None
-) -> dict[str, list[float]]:
-    """Nanoseconds a call of each side, one figure a round; a call of ``whole`` is a burst already."""
-    whole = whole or {}
-    times: dict[str, list[float]] = {name: [] for name in (*sides, *whole)}
-    gc.disable()
-    for _ in range(rounds):
-        for name, side in sides.items():
-            Device(0).sync()
-            begin = time.perf_counter_ns()
-            for _ in range(BURST):
-                side()
-            times[name].append((time.perf_counter_ns() - begin) / BURST)
-        for name, burst in whole.items():
-            Device(0).sync()
-            begin = time.perf_counter_ns()
-            burst()
-            times[name].append((time.perf_counter_ns() - begin) / BURST)
-    gc.enable()
-    Device(0).sync()
-    return times

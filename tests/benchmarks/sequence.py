@@ -9,7 +9,6 @@ is measured in every round, in turn; medians over rounds, in nanoseconds for all
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
 import json
 import os
@@ -32,6 +31,7 @@ from jitlto.build.pipeline import build
 from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
+from tests.benchmarks import bursts
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 
@@ -141,12 +141,12 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
         side()
     target[...] = 0
     Device(0).sync()
-    times = _in_turn(sides, rounds)
+    times = bursts.in_turn(sides, rounds, BURST)
     expected = len(sides) * rounds * BURST * LAUNCHES
     if float(target[0]) != expected:
         raise SystemExit(f"the launches added {float(target[0])} instead of {expected}")
     return {
-        "nanoseconds": {name: _figures(each) for name, each in times.items()},
+        "nanoseconds": {name: bursts.figures(each) for name, each in times.items()},
         "ratios to bound launches, median over rounds": _ratios(times, "bound launches"),
         "more_for_a_replaced_argument_ns": {
             name.partition(", ")[2]: round(
@@ -169,8 +169,8 @@ def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
     """The calls that a sequence makes, alone."""
     handle, graph, packed = sequence._handle, sequence._graph, sequence._launches[0]
     return {
-        name: _figures(each)
-        for name, each in _in_turn(
+        name: bursts.figures(each)
+        for name, each in bursts.in_turn(
             {
                 "cuStreamIsCapturing": lambda: driver.cuStreamIsCapturing(handle),
                 "cuGraphLaunch": lambda: driver.cuGraphLaunch(graph._executable, handle),
@@ -178,29 +178,9 @@ def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
                 "cuLaunchKernelEx": lambda: packed.issue(handle),
             },
             rounds,
+            BURST,
         ).items()
     }
-
-
-def _in_turn(sides: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Nanoseconds a call of each side, one figure a round."""
-    times: dict[str, list[float]] = {name: [] for name in sides}
-    gc.disable()
-    for _ in range(rounds):
-        for name, side in sides.items():
-            Device(0).sync()
-            begin = time.perf_counter_ns()
-            for _ in range(BURST):
-                side()
-            times[name].append((time.perf_counter_ns() - begin) / BURST)
-    gc.enable()
-    Device(0).sync()
-    return times
-
-
-def _figures(times: list[float]) -> dict[str, float]:
-    low, middle, high = statistics.quantiles(times, n=4)
-    return {"median_ns": round(middle, 1), "quartile_1_ns": round(low, 1), "quartile_3_ns": round(high, 1)}
 
 
 def _ratios(times: dict[str, list[float]], base: str) -> dict[str, float]:
