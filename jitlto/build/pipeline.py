@@ -163,7 +163,7 @@ def _compile(
     try:
         submit = partial(transport.submit, pool, run=transport.compile_job)
         announce = partial(transport.warm_up, pool)
-        width = transport.capacity(pool, jobs)
+        width = transport.capacity(pool, jobs, ahead=cache is None)
         scheduler = Scheduler(submit, width, cache, observer, begin, accept, announce, keep_going=keep_going)
         outcome = scheduler.run(batches)
         if compare_archs and not outcome.failures:

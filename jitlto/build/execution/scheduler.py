@@ -1,8 +1,8 @@
 """The build scheduler: takes each distinct source from the cache or compiles it, the most expensive first.
 
 The headers of a source are looked for while others are compiled. Jobs are submitted to any
-:class:`concurrent.futures.Executor`: those that its workers run and the next for each, no more, so that other builds
-with the same cache can claim the rest.
+:class:`concurrent.futures.Executor`, never more than keep its workers busy, so that other builds with the same cache
+can claim the rest.
 """
 
 from __future__ import annotations

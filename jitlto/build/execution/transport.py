@@ -104,21 +104,20 @@ def _find_toolchain(name: str) -> Toolchain:
     return find_toolchain(name, workers.shared_directory)
 
 
-def capacity(executor: Executor, jobs: int | None = None) -> int:
+def capacity(executor: Executor, jobs: int | None = None, *, ahead: bool = False) -> int:
     """Return the number of jobs to submit at a time.
 
     Args:
         executor: Where they run.
         jobs: How many may run at once; by default as many as the executor has workers, or a default.
-
-    Returns:
-        int: So many, and those that wait at the workers: with ours one for each, which then need not wait for us.
+        ahead: Have the next job wait at each worker of ours, which then need not wait for us. Not where results are
+            kept: a build that is killed would lose more of them, and other builds could not claim those jobs.
     """
     workers = getattr(executor, "workers", None) or getattr(executor, "_max_workers", None)
     if not isinstance(workers, int):
         workers = default_jobs()
-    if isinstance(executor, ProcessExecutor):
-        return 2 * workers if (jobs or workers) >= workers else max(1, jobs or 1)
+    if ahead and isinstance(executor, ProcessExecutor) and (jobs or workers) >= workers:
+        return 2 * workers
     return max(1, jobs or workers + int(getattr(executor, "backlog", 0)))
 
 

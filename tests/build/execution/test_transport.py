@@ -249,7 +249,8 @@ def test_a_future_ends_like_its_substitute() -> None:
 
 def test_capacity_is_the_number_of_workers() -> None:
     with ProcessExecutor(3) as ours, ThreadPoolExecutor(5) as threads:
-        assert (capacity(ours), capacity(threads)) == (6, 5)  # ours have the next job at hand
+        assert (capacity(ours), capacity(threads)) == (3, 5)
+        assert (capacity(ours, ahead=True), capacity(threads, ahead=True)) == (6, 5)  # ours have the next job at hand
     assert capacity(Fresh()) >= 1
 
 
