@@ -72,12 +72,7 @@ class Compiler:
 
     name = "nvcc"
 
-    def __init__(
-        self,
-        environment: Mapping[str, str] | None = None,
-        *,
-        shared_directory: Path | None = None,
-    ) -> None:
+    def __init__(self, environment: Mapping[str, str] | None = None, *, shared_directory: Path | None = None) -> None:
         self._shared = shared_directory
         self._trees = header_tree.HeaderTrees(shared_directory)
         environment = os.environ if environment is None else environment
