@@ -1,0 +1,200 @@
+"""Servers for tests of shared stores, each a process: moto's S3, a directory over HTTP, and a proxy with faults.
+
+    with s3_server() as s3, fault_proxy(s3) as proxy:
+        environment = proxy.environment  # JITLTO_STORE is s3://<a fresh bucket>/store, through the proxy
+        proxy.set(latency=0.005, fault="status", status=403)
+        ...
+        assert proxy.counts()["GET"] == 10
+
+``fault_proxy(None)`` holds a bucket in memory, which answers in microseconds: for measurements with many clients, where
+moto would be the slowest part.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from tests.support.process import environment
+
+
+@dataclass(frozen=True)
+class Server:
+    """An S3 or HTTP server on a port of this machine."""
+
+    port: int
+    kind: str = "s3"  # or "http"
+    scheme: str = "http"
+    bucket: str = field(default_factory=lambda: f"bucket-{uuid.uuid4().hex[:12]}")
+
+    @property
+    def endpoint(self) -> str:
+        """The address of the server."""
+        return f"{self.scheme}://127.0.0.1:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The store's address, as in ``JITLTO_STORE``."""
+        return f"s3://{self.bucket}/store" if self.kind == "s3" else self.endpoint
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """What reaches the server in obstore's standard ways, without ``JITLTO_STORE``."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_REGION": "us-east-1",
+        }
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """All variables that make this the store of a process."""
+        return {"JITLTO_STORE": self.url, **self.variables}
+
+    def create_bucket(self) -> None:
+        """Make the bucket on a server that has just been started, as soon as it listens."""
+        for attempt in range(300):
+            connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            try:
+                connection.request("PUT", f"/{self.bucket}")
+                status = connection.getresponse().status
+            except OSError:
+                if attempt == 299:
+                    raise
+                time.sleep(0.1)
+            else:
+                assert status == 200, status
+                return
+            finally:
+                connection.close()
+
+
+class Proxy(Server):
+    """A server with a proxy before it; see ``tests.support.fault_proxy.Conditions``."""
+
+    _process: subprocess.Popen[str]
+
+    def set(self, **conditions: Any) -> None:
+        """Replace all conditions: ``latency``, ``bandwidth``, ``fault``, ``status``, ``method``, ``part``, ``times``…"""
+        self._command(conditions or {"fault": ""})
+
+    def counts(self, *, reset: bool = False) -> Counter[str]:
+        """``requests`` and by method (``GET``…), ``connections``, ``faults``, ``status 404``…, ``bytes_in``, ``bytes_out``."""
+        return self._command({"reset": True} if reset else {})
+
+    def _command(self, command: dict[str, Any]) -> Counter[str]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(command) + "\n")
+        self._process.stdin.flush()
+        return Counter(json.loads(self._process.stdout.readline()))
+
+
+@contextmanager
+def _process(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A Python process that prints its port and ends with its input."""
+    process = subprocess.Popen(
+        [sys.executable, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environment(),
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        yield process, int(process.stdout.readline())
+    finally:
+        process.stdin.close()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+@contextmanager
+def s3_server() -> Iterator[Server]:
+    """moto's S3 server with a fresh bucket."""
+    pytest.importorskip("moto", reason="moto is not installed; the extra test brings it")
+    with _process("-m", "tests.support.store_server", "s3") as (_, port):
+        server = Server(port)
+        server.create_bucket()
+        yield server
+
+
+@contextmanager
+def static_server(directory: Path) -> Iterator[Server]:
+    """A server of the files of a directory, as a mirror or a content network would serve them."""
+    with _process("-m", "tests.support.store_server", "http", str(directory)) as (_, port):
+        yield Server(port, kind="http")
+
+
+@contextmanager
+def fault_proxy(behind: Server | None, *, tls: Path | None = None) -> Iterator[Proxy]:
+    """A proxy in front of a server, or of a bucket in memory; ``tls``: the directory of its certificate and key."""
+    arguments = ["--to", str(behind.port)] if behind is not None else []
+    arguments += ["--tls", str(tls)] if tls is not None else []
+    with _process("-m", "tests.support.fault_proxy", *arguments) as (process, port):
+        scheme = "https" if tls is not None else "http"
+        proxy = Proxy(port, behind.kind, scheme, behind.bucket) if behind else Proxy(port, scheme=scheme)
+        object.__setattr__(proxy, "_process", process)
+        yield proxy
+
+
+class _Handler(SimpleHTTPRequestHandler):
+    """Files over connections that are kept."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+def _serve_s3() -> None:
+    """Run moto in this process, which tells the port before it listens: clients try again."""
+    import logging
+    import socket
+
+    from moto.server import main
+    from werkzeug.serving import WSGIRequestHandler
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # a line a request, and a warning that this is no production
+    WSGIRequestHandler.disable_nagle_algorithm = True
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    print(port, flush=True)
+    main(["-H", "127.0.0.1", "-p", str(port)])
+
+
+def _serve_directory(directory: str) -> None:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Handler, directory=directory))
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    kind, *rest = sys.argv[1:]
+    sys.stdout.flush()
+    Thread(target=_serve_s3 if kind == "s3" else _serve_directory, args=rest, daemon=True).start()
+    sys.stdin.read()
