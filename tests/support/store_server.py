@@ -92,11 +92,11 @@ class Proxy(Server):
     _process: subprocess.Popen[str]
 
     def set(self, **conditions: Any) -> None:
-        """Replace all conditions: ``latency``, ``bandwidth``, ``fault``, ``status``, ``method``, ``part``, ``times``…"""
+        """Replace all conditions: ``latency``, ``bandwidth``, ``fault``, ``status``, ``method``, ``part`` and so on."""
         self._command(conditions or {"fault": ""})
 
     def counts(self, *, reset: bool = False) -> Counter[str]:
-        """``requests`` and by method (``GET``…), ``connections``, ``faults``, ``status 404``…, ``bytes_in``, ``bytes_out``."""
+        """``requests``, ``GET``…, ``connections``, ``faults``, ``status 404``…, ``bytes_in``, ``bytes_out``."""
         return self._command({"reset": True} if reset else {})
 
     def _command(self, command: dict[str, Any]) -> Counter[str]:
