@@ -47,6 +47,8 @@ class Dispatcher:
     Created by :meth:`KernelFamily.dispatcher`. Thread-safe.
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_compiled_table")  # as KernelFamily's
+
     def __init__(
         self,
         family: DispatchedFamily,

@@ -117,6 +117,9 @@ class KernelFamily:
         DatabaseError: If the database is only a part of a sharded build.
     """
 
+    # In a slot, which the compiled core reads without a look-up.
+    __slots__ = ("__dict__", "__weakref__", "_compiled_table")
+
     def __init__(
         self, name: str, database: FragmentDatabase | DatabaseFile, session: Session = sessions.default
     ) -> None:

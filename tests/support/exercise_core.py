@@ -197,7 +197,8 @@ class Exercise:
             lambda stream: "cuda_stream" if isinstance(stream, ForeignStream) else None,
             otherwise,
         )  # fmt: skip
-        launcher = type("Launcher", (), {"__call__": call})()
+        slots = self.random.choice(({}, {"__slots__": "_compiled_state"}))
+        launcher = type("Launcher", (), {"__call__": call, **slots})()
         for _ in range(launches):
             self.one(launcher, kinds)
         self.core.forget()
@@ -274,12 +275,9 @@ def look_up(core: Any, seed: int, count: int) -> None:
             asked._compiled_table.remember((*args, *how.values()), tuple(how), found)
         return found
 
-    class Asked:
-        look = core.make_lookup(answer)
-        __call__ = look
-        _compiled_table = core.make_table()
-
-    asked = Asked()
+    members: dict[str, Any] = {"look": core.make_lookup(answer), "__call__": core.make_lookup(answer)}
+    asked: Any = type("Asked", (), members | ({"__slots__": "_compiled_table"} if seed % 2 else {}))()
+    asked._compiled_table = core.make_table()
 
     def work(seed: int) -> None:
         chance = random.Random(seed)  # noqa: S311 - not for secrets

@@ -12,6 +12,7 @@
 #include <structmember.h>
 
 #include <float.h>
+#include <limits.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -82,6 +83,12 @@ typedef struct { /* an attribute of objects of one type */
     void *closure;
 } Attribute;
 
+typedef struct { /* an attribute for which a class has a slot, read without being looked up */
+    PyObject *name;
+    PyTypeObject *type; /* of the first such object; held, so that no other type is at its address */
+    Py_ssize_t offset;
+} Slot;
+
 typedef struct { /* how to get the address of an array, or the handle of a stream, of one exact type */
     PyTypeObject *type, *data_type;
     Way way;
@@ -115,6 +122,7 @@ typedef struct {
     uintptr_t default_stream;
     unsigned generation;
     PyObject *fallback, *learn_array, *learn_stream, *prepare, *stream_type;
+    Slot state; /* of a launcher */
     Known known[MOST_TYPES];
     atomic_int known_count; /* rows are only added, and counted when they are complete */
     Py_ssize_t count;
@@ -135,10 +143,16 @@ static int otherwise(void) {
     return FAILED;
 }
 
+#if ULONG_MAX == UINT64_MAX /* CPython converts that in a third of the time of unsigned long long */
+#define AS_UINT64 PyLong_AsUnsignedLong
+#else
+#define AS_UINT64 PyLong_AsUnsignedLongLong
+#endif
+
 static int as_number(PyObject *owned, uint64_t *out) {
     if (owned == NULL) return otherwise();
-    uint64_t value = PyLong_Check(owned) ? PyLong_AsUnsignedLongLong(owned) : (uint64_t)-1;
     int is_number = PyLong_Check(owned);
+    uint64_t value = is_number ? AS_UINT64(owned) : 0;
     Py_DECREF(owned);
     if (!is_number || (value == (uint64_t)-1 && PyErr_Occurred())) return otherwise();
     *out = value;
@@ -165,6 +179,31 @@ static void find_attribute(PyTypeObject *type, PyObject *name, Attribute *made) 
 static PyObject *read_attribute(Attribute *attribute, PyObject *object) {
     return attribute->get != NULL ? attribute->get(object, attribute->closure)
                                   : PyObject_GetAttr(object, attribute->name);
+}
+
+static void learn_slot(Slot *slot, PyTypeObject *type) {
+    PyObject *found = PyObject_GetAttr((PyObject *)type, slot->name);
+    if (found == NULL) {
+        PyErr_Clear();
+        return;
+    }
+    if (Py_IS_TYPE(found, &PyMemberDescr_Type) && PyType_IsSubtype(type, PyDescr_TYPE(found)) &&
+        ((PyMemberDescrObject *)found)->d_member->type == T_OBJECT_EX && type->tp_getattro == PyObject_GenericGetAttr) {
+        slot->offset = ((PyMemberDescrObject *)found)->d_member->offset;
+        slot->type = (PyTypeObject *)Py_NewRef(type);
+    }
+    Py_DECREF(found);
+}
+
+static PyObject *read_slot(Slot *slot, PyObject *object) {
+#ifndef Py_GIL_DISABLED /* where another thread may replace the value meanwhile */
+    if (slot->type == NULL) learn_slot(slot, Py_TYPE(object));
+    if (Py_TYPE(object) == slot->type) {
+        PyObject *value = *(PyObject **)((char *)object + slot->offset);
+        if (value != NULL) return Py_NewRef(value);
+    }
+#endif
+    return PyObject_GetAttr(object, slot->name);
 }
 
 /* --- types of arrays and streams, learnt when they are seen first --- */
@@ -418,7 +457,7 @@ static int pack_integer(Parameter *parameter, PyObject *argument, char *out) {
             fits = !overflow && value >= 0 && value < 1LL << width;
         bits = (uint64_t)value;
     } else {
-        bits = PyLong_AsUnsignedLongLong(argument);
+        bits = AS_UINT64(argument);
         fits = !(bits == (uint64_t)-1 && PyErr_Occurred());
     }
     Py_XDECREF(index);
@@ -550,7 +589,7 @@ static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject 
     if (keywords != NULL && (result = read_keywords(call, args + count, keywords, &config.shared_memory)) != DONE)
         return result;
 
-    PyObject *found = PyObject_GetAttr(args[SELF], call->names->state);
+    PyObject *found = read_slot(&call->state, args[SELF]);
     if (found == NULL) {
         if (otherwise() == FAILED) return FAILED;
         found = PyObject_CallOneArg(call->prepare, args[SELF]);
@@ -641,6 +680,7 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(call->learn_stream);
     Py_VISIT(call->prepare);
     Py_VISIT(call->stream_type);
+    Py_VISIT(call->state.type);
     for (int i = 0; i < atomic_load(&call->known_count); i++) {
         Py_VISIT(call->known[i].type);
         Py_VISIT(call->known[i].data_type);
@@ -661,6 +701,7 @@ static int call_clear(PyObject *self) {
     Py_CLEAR(call->learn_stream);
     Py_CLEAR(call->prepare);
     Py_CLEAR(call->stream_type);
+    Py_CLEAR(call->state.type);
     int known = atomic_exchange(&call->known_count, 0);
     for (int i = 0; i < known; i++) {
         Py_CLEAR(call->known[i].type);
@@ -800,6 +841,7 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
     call->learn_stream = Py_NewRef(learn_stream);
     call->prepare = Py_NewRef(prepare);
     call->stream_type = Py_NewRef(stream_type);
+    call->state.name = names->state;
     int offset = 0;
     for (; call->count < count; call->count++) {
         if (read_parameter(PyTuple_GET_ITEM(rows, call->count), &call->parameters[call->count], &offset) < 0) {

@@ -22,7 +22,8 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyTypeObject *table_type;
-    PyObject *attribute, *fallback;
+    PyObject *fallback;
+    Slot table;
 } Lookup;
 
 static int has_value(PyObject *object) { return PyUnicode_CheckExact(object) || PyLong_CheckExact(object); }
@@ -150,7 +151,7 @@ static PyObject *lookup_vectorcall(PyObject *self, PyObject *const *args, size_t
     Lookup *lookup = (Lookup *)self;
     Py_ssize_t count = PyVectorcall_NARGS(flags);
     if (count > 0) {
-        PyObject *table = PyObject_GetAttr(args[0], lookup->attribute);
+        PyObject *table = read_slot(&lookup->table, args[0]);
         if (table == NULL) return NULL;
         PyObject *found = NULL;
         if (Py_TYPE(table) == lookup->table_type) {
@@ -172,14 +173,16 @@ static int lookup_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(lookup->table_type);
     Py_VISIT(lookup->fallback);
+    Py_VISIT(lookup->table.type);
     return 0;
 }
 
 static int lookup_clear(PyObject *self) {
     Lookup *lookup = (Lookup *)self;
     Py_CLEAR(lookup->table_type);
-    Py_CLEAR(lookup->attribute);
     Py_CLEAR(lookup->fallback);
+    Py_CLEAR(lookup->table.name);
+    Py_CLEAR(lookup->table.type);
     return 0;
 }
 
@@ -234,8 +237,8 @@ static PyObject *new_lookup(PyTypeObject *type, PyTypeObject *table_type, PyObje
     }
     lookup->vectorcall = lookup_vectorcall;
     lookup->table_type = (PyTypeObject *)Py_NewRef(table_type);
-    lookup->attribute = attribute;
     lookup->fallback = Py_NewRef(fallback);
+    lookup->table = (Slot){.name = attribute};
     PyObject_GC_Track(lookup);
     return (PyObject *)lookup;
 }

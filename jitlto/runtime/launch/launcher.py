@@ -53,6 +53,8 @@ class Launcher:
         LaunchError: If the driver cannot load the code.
     """
 
+    # In a slot, which the compiled core reads without a look-up.
+    __slots__ = ("__dict__", "__weakref__", "_compiled_state")
     _compiled_state: object  # of the compiled core, if that launches
     _has_launched = False  # set on the class of a signature, after the first launch of a kernel with that signature
 
