@@ -48,7 +48,7 @@ PAGES = {
         "caller-guide",
         "profiling",
     ],
-    "Facts": ["compatibility", "security", "benchmarks/README"],
+    "Facts": ["compatibility", "shared-stores", "security", "benchmarks/README"],
     "Reference": ["configuration", "errors", "database", "reference/index"],
     "Development": ["architecture", "architecture/traces"],
 }

@@ -10,6 +10,17 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
     Whether linked kernels are cached: ``on`` (the default), ``readonly`` (read, not written) or ``off``.
 ``JITLTO_CACHE_SIZE``
     Bound of the cache of linked kernels, like ``JITLTO_BUILD_CACHE_SIZE``; by default ``2G``.
+``JITLTO_STORE``
+    Shared stores, in order and separated by white space: URLs, each with ``#read`` or ``#write`` or neither.
+``JITLTO_STORE_TRUST``
+    What is read from them: ``signed`` entries only, or also unsigned ones if their ``checksum`` matches. By default
+    ``checksum`` for ``file://`` and ``signed`` for all others.
+``JITLTO_STORE_SIGNERS``
+    A file of the public keys whose signatures are trusted.
+``JITLTO_STORE_KEY``
+    A file with the private key that signs what is written.
+``JITLTO_STORE_PATIENCE``
+    Seconds that a process loses at most by waiting for a store that fails; by default 0.05.
 ``JITLTO_MODE``
     ``link`` (the default), or ``cached``: it is an error if a kernel is not linked yet.
 ``JITLTO_MAX_LOADED``
@@ -46,6 +57,11 @@ class Config(Frozen):
         build_cache_size: Bytes that the build cache may hold.
         cache: ``on``, ``readonly`` or ``off``: the cache of linked kernels.
         cache_size: Bytes that it may hold.
+        store: The text of ``JITLTO_STORE``; empty for no shared stores. jitlto.storage.remote.address parses it.
+        store_trust: ``signed`` or ``checksum``; empty for the default of each store.
+        store_signers: File of trusted public keys.
+        store_key: File of the private key that signs.
+        store_patience: Seconds that waiting for a failing store may cost; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         record: File to which used plans are recorded.
         max_loaded: Number of kernels that are kept loaded; None for any number.
@@ -58,6 +74,11 @@ class Config(Frozen):
     build_cache_size: int
     cache: str
     cache_size: int
+    store: str
+    store_trust: str
+    store_signers: Path | None
+    store_key: Path | None
+    store_patience: float | None
     mode: str
     record: Path | None
     max_loaded: int | None
@@ -69,19 +90,28 @@ class Config(Frozen):
         """Read the settings from environment variables."""
         paths = environment.get("JITLTO_DATABASE_PATH", "").split(os.pathsep)
         cache_dir = environment.get("JITLTO_CACHE_DIR") or str(_cache_home(environment) / "jitlto")
-        record, prebuilt = environment.get("JITLTO_RECORD"), environment.get("JITLTO_PREBUILT")
         return cls(
             tuple(_absolute(path) for path in paths if path),
             _absolute(cache_dir),
             _size(environment, "JITLTO_BUILD_CACHE_SIZE", "4G"),
             _choice(environment, "JITLTO_CACHE", ("on", "readonly", "off")),
             _size(environment, "JITLTO_CACHE_SIZE", "2G"),
+            environment.get("JITLTO_STORE", "").strip(),
+            _choice(environment, "JITLTO_STORE_TRUST", ("", "signed", "checksum")),
+            _path(environment, "JITLTO_STORE_SIGNERS"),
+            _path(environment, "JITLTO_STORE_KEY"),
+            _seconds(environment, "JITLTO_STORE_PATIENCE"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
-            _absolute(record) if record else None,
+            _path(environment, "JITLTO_RECORD"),
             _count(environment, "JITLTO_MAX_LOADED"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
-            _absolute(prebuilt) if prebuilt else None,
+            _path(environment, "JITLTO_PREBUILT"),
         )
+
+
+def _path(environment: Mapping[str, str], variable: str) -> Path | None:
+    path = environment.get(variable)
+    return _absolute(path) if path else None
 
 
 def _absolute(path: str) -> Path:
@@ -110,7 +140,7 @@ def _cache_home(environment: Mapping[str, str]) -> Path:
 def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, ...]) -> str:
     value = environment.get(variable) or allowed[0]
     if value not in allowed:
-        hint = f"use {', '.join(allowed[:-1])} or {allowed[-1]}"
+        hint = f"use {', '.join(filter(None, allowed[:-1]))} or {allowed[-1]}"
         raise JitltoError(f"invalid value {value!r}", code="jitlto-setting", where=variable, hint=hint)
     return value
 
@@ -123,6 +153,16 @@ def _count(environment: Mapping[str, str], variable: str) -> int | None:
         hint = "write a positive number"
         raise JitltoError(f"invalid count {text!r}", code="jitlto-setting", where=variable, hint=hint)
     return int(text)
+
+
+def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
+    text = environment.get(variable)
+    if not text:
+        return None
+    if not re.fullmatch(r"[0-9]{0,6}\.?[0-9]{0,6}", text.strip()) or not re.search(r"[0-9]", text):
+        hint = "write seconds, e.g. 0.05"
+        raise JitltoError(f"invalid time {text!r}", code="jitlto-setting", where=variable, hint=hint)
+    return float(text)
 
 
 def _size(environment: Mapping[str, str], variable: str, default: str) -> int:

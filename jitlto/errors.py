@@ -100,6 +100,22 @@ class ManifestError(JitltoError, code="manifest"):
     """A manifest is missing, malformed or badly signed, or a file does not match it."""
 
 
+class StoreError(JitltoError, code="store"):
+    """A shared store is declared wrongly, cannot be reached, or refuses or fails what is asked of it."""
+
+
+class RejectedEntryError(StoreError, code="store-rejected"):
+    """What a shared store holds under a name is not a good entry of that name.
+
+    Args:
+        reason: What is wrong with it, in a few words that are the same for each such entry.
+    """
+
+    def __init__(self, reason: str, **rest: str | None) -> None:
+        super().__init__(f"is rejected: {reason}", **rest)
+        self.reason = reason
+
+
 class RegistryError(JitltoError, code="registry"):
     """No database holds the requested family, or several do."""
 

@@ -19,7 +19,7 @@ CLASSES = {
 }
 CODE = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 #: What is spelled like a code in the package and is none.
-OTHER_TEXTS = {"jitlto-link", "jitlto-warm"}
+OTHER_TEXTS = {"jitlto-link", "jitlto-store", "jitlto-warm"}
 
 
 def codes_in(tree: ast.Module) -> set[str]:

@@ -1,0 +1,206 @@
+"""The objects of one store, through obstore: get, put, put if absent, list, delete, with jitlto's errors.
+
+obstore hangs in a process that was forked after it has been used. So a backend belongs to the process that opened it,
+and a forked child can open none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from jitlto.errors import StoreError
+from jitlto.storage.remote.address import StoreAddress
+
+#: The largest object that is read, in bytes.
+MOST_BYTES = 1 << 30
+#: Objects above this size are received in pieces of it, in bytes.
+PIECE = 1 << 20
+_CONNECT = 2.0  # seconds at most until a connection stands
+_INSTALL = "pip install 'jitlto[remote]'"
+_DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
+_used_in: int | None = None  # the process that first used obstore
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object of a store.
+
+    Args:
+        name: Its name, relative to the store's URL.
+        size: Its size in bytes.
+        modified: When it was written, in seconds since 1970 by the store's clock.
+    """
+
+    name: str
+    size: int
+    modified: float
+
+
+class Backend:
+    """The objects of one store. Every method raises :class:`StoreError` if the store fails.
+
+    Args:
+        address: The store.
+        store: obstore's object for it.
+    """
+
+    def __init__(self, address: StoreAddress, store: Any) -> None:
+        self.address = address
+        self._store = store
+        self._pid = os.getpid()
+
+    def get(self, name: str, on_piece: Callable[[bytes, int], None] | None = None) -> bytes | None:
+        """Return an object, or None if there is none of this name.
+
+        Args:
+            name: The object's name.
+            on_piece: For an object that comes in several pieces: called with each, and with the object's size.
+
+        Raises:
+            StoreError: If the store fails, or the object is larger than 1 GiB.
+        """
+        data: bytes | None = self._call(name, lambda: self._get(name, on_piece), missing=None)
+        return data
+
+    def _get(self, name: str, on_piece: Callable[[bytes, int], None] | None) -> bytes:
+        result = self._store.get(name)
+        size = result.meta["size"]
+        if size > MOST_BYTES:
+            what, hint = f"the object has {size} bytes, more than {MOST_BYTES} are not read", "delete the object"
+            raise StoreError(what, code="store-too-large", where=self._where(name), hint=hint)
+        if size <= PIECE:
+            data: bytes = result.bytes().to_bytes()
+            return data
+        pieces = []
+        for piece in result.stream(min_chunk_size=PIECE):
+            pieces.append(piece.to_bytes())
+            if on_piece is not None:
+                on_piece(pieces[-1], size)
+        return b"".join(pieces)
+
+    def head(self, name: str) -> StoredObject | None:
+        """Return name, size and time of an object, or None if there is none of this name."""
+        found: StoredObject | None = self._call(name, lambda: _stored(self._store.head(name)), missing=None)
+        return found
+
+    def put(self, name: str, data: bytes, *, if_absent: bool = False) -> bool:
+        """Write an object: all of it or nothing; return False if it is there already and ``if_absent``."""
+
+        def write() -> bool:
+            self._store.put(name, data, mode="create" if if_absent else "overwrite", use_multipart=False)
+            return True
+
+        return bool(self._call(name, write, exists=False))
+
+    def list(self, prefix: str = "") -> Iterator[StoredObject]:
+        """Yield the objects whose names begin with a prefix, which ends at a ``/``."""
+        pages = self._call(prefix, lambda: iter(self._store.list(prefix or None)))
+        while (page := self._call(prefix, lambda: next(pages, None))) is not None:
+            yield from map(_stored, page)
+
+    def delete(self, name: str) -> None:
+        """Delete an object, if there is one of this name."""
+        self._call(name, lambda: self._store.delete(name), missing=None)
+
+    def _call(self, name: str, work: Callable[[], Any], **otherwise: Any) -> Any:
+        """Return what an operation returns, with obstore's exceptions as jitlto's.
+
+        Args:
+            name: The object.
+            work: The operation.
+            otherwise: What to return if the object is ``missing``, or ``exists``.
+        """
+        if self._pid != os.getpid():
+            raise _forked(self.address)
+        try:
+            return work()
+        except StoreError:
+            raise
+        except FileNotFoundError as error:
+            return self._otherwise("missing", otherwise, name, error)
+        except NotImplementedError as error:
+            raise self._error("store-unsupported", name, error, "use a different kind of store") from error
+        except Exception as error:
+            kind = type(error).__name__
+            if kind == "AlreadyExistsError":
+                return self._otherwise("exists", otherwise, name, error)
+            if kind in _DENIED:
+                hint = "check the credentials, and that they may read, write and list below this URL"
+                raise self._error("store-denied", name, error, hint) from error
+            if _is_unreachable(error):
+                hint = "check the URL, the network and its proxies"
+                raise self._error("store-unreachable", name, error, hint) from error
+            raise self._error("store-failed", name, error, "see the store's answer") from error
+
+    def _otherwise(self, case: str, otherwise: dict[str, Any], name: str, error: Exception) -> Any:
+        if case in otherwise:
+            return otherwise[case]
+        raise self._error("store-failed", name, error, "check the URL") from error
+
+    def _error(self, code: str, name: str, error: Exception, hint: str) -> StoreError:
+        return StoreError(_in_short(error), code=code, where=self._where(name), hint=hint)
+
+    def _where(self, name: str) -> str:
+        return f"{self.address.url}/{name}" if name else self.address.url
+
+
+def open_backend(address: StoreAddress, *, timeout: float, retries: int = 0) -> Backend:
+    """Open a store; no request is sent yet.
+
+    Args:
+        address: The store.
+        timeout: Seconds that a request may take, with its reply.
+        retries: How often a request that failed is sent again.
+
+    Raises:
+        StoreError: If obstore is not installed, its settings for this store are incomplete, or this process was forked
+            from one that uses stores.
+    """
+    global _used_in
+    if _used_in not in (None, os.getpid()):
+        raise _forked(address)
+    try:
+        from obstore.store import from_url  # 15 ms, and an extra; many who read this module need only its names
+    except ImportError as error:
+        what = "shared stores need the package obstore, which is not installed"
+        raise StoreError(what, code="store-missing-package", where=address.url, hint=_INSTALL) from error
+    _used_in = os.getpid()
+    whole, connect = timedelta(seconds=timeout), timedelta(seconds=min(timeout, _CONNECT))
+    options: dict[str, Any] = {
+        "client_options": {"timeout": whole, "connect_timeout": connect},
+        "retry_config": {"max_retries": retries, "retry_timeout": whole},
+    }
+    if address.is_local:
+        options = {"mkdir": address.writes}
+    elif address.scheme == "http":
+        options["client_options"]["allow_http"] = True
+    try:
+        return Backend(address, from_url(address.url, **options))
+    except Exception as error:
+        hint = "set the environment variables of this kind of store"
+        raise StoreError(_in_short(error), code="store-settings", where=address.url, hint=hint) from error
+
+
+def _stored(meta: Any) -> StoredObject:
+    return StoredObject(meta["path"], meta["size"], meta["last_modified"].timestamp())
+
+
+def _is_unreachable(error: Exception) -> bool:
+    text = str(error)
+    return "error sending request" in text or "Timeout" in text or "timed out" in text or "dns error" in text
+
+
+def _in_short(error: Exception) -> str:
+    """Return the first line of a message of obstore, without the dump of Rust's structure that follows."""
+    text = str(error).strip().partition("\n")[0]
+    return (text[:300] + "...") if len(text) > 300 else text or type(error).__name__
+
+
+def _forked(address: StoreAddress) -> StoreError:
+    what = "a process that was forked from one that uses stores cannot use them"
+    hint = "start processes with the start method 'spawn' or 'forkserver'"
+    return StoreError(what, code="store-forked", where=address.url, hint=hint)

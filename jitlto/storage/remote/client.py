@@ -1,0 +1,339 @@
+"""One shared store as a process uses it: opened in the background, waited for within patience, written behind the back.
+
+Requests run in daemon threads. A caller hears of their replies through a queue, and leaves when its patience ends; the
+request goes on until its own time limit.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from queue import Empty, SimpleQueue
+
+from jitlto.errors import RejectedEntryError, StoreError
+from jitlto.storage.cache_dir import WarnOnce
+from jitlto.storage.remote import entry
+from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.backend import Backend, open_backend
+from jitlto.storage.remote.keys import SigningKey, TrustedKeys
+from jitlto.storage.remote.patience import BackOff, Patience
+from jitlto.storage.remote.statistics import Counters
+from jitlto.storage.remote.trust import Trust
+from jitlto.storage.remote.workers import Workers
+from jitlto.storage.remote.write_queue import WriteQueue
+
+_READERS = 8  # threads
+_TIME_LIMIT = 60.0  # seconds: of a request that nobody waits for
+_MOST_REPLACED = 4096  # names whose entry was rejected: the next to write one replaces it
+_PROBE = "v1/probe"  # need not exist
+_HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address"}
+_OFF_AT_ONCE = {*_HOPELESS, "store-denied"}
+_warn = WarnOnce(__name__)
+
+
+class _Call:
+    """A caller that waits for replies.
+
+    Each is the name of what was requested and the reply: bytes, whether something was done, None for a miss, an error,
+    or an ellipsis while a large object arrives. A reply without a name wakes the caller, so that it looks at the time.
+    """
+
+    def __init__(self) -> None:
+        self.replies: SimpleQueue[tuple[str, object] | None] = SimpleQueue()
+        self.has_left = False
+
+
+class StoreClient:
+    """A store: requests to it, how long it may still be waited for, and what waits to be written.
+
+    Args:
+        address: The store.
+        trust: What is trusted, and what signs.
+        patience: Seconds that callers may lose by waiting for it.
+        counters: Where to count.
+    """
+
+    def __init__(self, address: StoreAddress, trust: Trust, patience: float, counters: Counters) -> None:
+        self.address = address
+        self._trust = trust
+        self._counters = counters
+        self._patience = Patience(patience)
+        self._reading = BackOff()
+        self._queue = WriteQueue(counters, lambda error: self._say("nothing is written for a while", str(error)))
+        self._readers = Workers("jitlto store: reads", _READERS)
+        self._calls: set[_Call] = set()
+        self._lock = threading.Lock()
+        self._opening = False
+        self._opened = threading.Event()  # or failed
+        self._backend: Backend | None = None
+        self._trusted: TrustedKeys | None = None
+        self._key: SigningKey | None = None
+        self._reads, self._writes = address.reads, address.writes
+        self._is_hopeless = False
+        self._replaced: set[str] = set()
+
+    # Opening
+
+    def open_soon(self) -> None:
+        """Open the store in the background, unless that has begun already."""
+        if not self._opening:
+            with self._lock:
+                if self._opening:
+                    return
+                self._opening = True
+            self._in_background(self._open)
+
+    def _open(self) -> None:
+        """Import, load the keys and send one request, so that a connection with all that it needs is there."""
+        try:
+            if self._backend is None:
+                if self._reads:
+                    self._reads, self._trusted = self._trust.load_trusted(partial(self._say, "nothing is read"))
+                if self._writes:
+                    self._writes, self._key = self._trust.load_signing_key(partial(self._say, "nothing is written"))
+            if self._reads or self._writes:
+                self._backend = self._backend or open_backend(self.address, timeout=_TIME_LIMIT)
+                if not self.address.is_local:
+                    self._backend.get(_PROBE)
+            self._reading.succeeded()
+        except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
+            self._failed(error, at_once=True)
+        finally:
+            self._opened.set()
+
+    def _is_open(self) -> bool:
+        """Return whether the store is open, after a wait if need be."""
+        self.open_soon()
+        if not self._opened.is_set():
+            start = time.monotonic()
+            if not self._opened.wait(self._patience.left_for_opening):
+                self._patience.lost(start, opening=True)
+        return self._opened.is_set() and self._backend is not None
+
+    # Reading
+
+    def get_many(self, kind: str, keys: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
+        """Return the entries that come in time, by key: payload and object."""
+        if not self._can_be_waited_for() or not self._is_open() or not self._reads:
+            return {}
+        found: dict[str, tuple[bytes, bytes]] = {}
+        requests = {key: partial(self._get, kind, key, found) for key in keys}
+        self._wait(requests)
+        return dict(found)  # a late reply may still come
+
+    def _get(self, kind: str, key: str, found: dict[str, tuple[bytes, bytes]], call: _Call) -> object:
+        """Get and check one entry, in a thread of ours."""
+        backend, received = self._backend, 0
+
+        def on_piece(piece: bytes, size: int) -> None:
+            nonlocal received
+            if not received:
+                entry.read_header(kind, key, piece, size, self._trusted)
+            received += len(piece)
+            if call.has_left or self._patience.is_spent:
+                raise StoreError("nobody waits any more", code="store-failed")
+            call.replies.put((key, ...))
+
+        name = entry.object_name(kind, key)
+        data = backend.get(name, on_piece) if backend else None
+        if data is None:
+            return None
+        try:
+            payload = entry.decode(kind, key, data, self._trusted)
+        except RejectedEntryError:
+            with self._lock:
+                if len(self._replaced) < _MOST_REPLACED:
+                    self._replaced.add(name)
+            raise
+        if not call.has_left:
+            found[key] = payload, data
+            self._counters.add(bytes_read=len(data))
+        return True
+
+    def _can_be_waited_for(self) -> bool:
+        if self._is_hopeless or self._patience.is_spent:
+            return False
+        if self._reading.is_off:
+            if self._reading.may_retry():
+                self._in_background(self._open)
+            return False
+        return True
+
+    def _wait(self, requests: Mapping[str, Callable[[_Call], object]]) -> dict[str, object]:
+        """Send requests side by side; return the replies that come in time by name."""
+        call, replies, pending = _Call(), {}, set(requests)
+        start = since = time.monotonic()
+        with self._lock:
+            self._calls.add(call)
+        for name, request in requests.items():
+            if not self._in_background(partial(self._reply, call, name, request)):
+                pending.discard(name)
+        while pending and not self._reading.is_off:
+            timeout = self._patience.deadline(since) - time.monotonic()
+            if timeout <= 0:
+                self._late(since)
+                break
+            try:
+                reply = call.replies.get(timeout=timeout)
+            except Empty:
+                continue
+            if reply is None:
+                continue
+            name, result = reply
+            if isinstance(result, Exception):
+                self._patience.lost(since)
+                self._failed(result)
+            if result is not ...:
+                pending.discard(name)
+                replies[name] = result
+            since = time.monotonic()
+        if pending and self._reading.is_off:
+            self._patience.lost(since)
+        call.has_left = True
+        with self._lock:
+            self._calls.discard(call)
+        self._counters.add(seconds_waited=time.monotonic() - start)
+        return replies
+
+    def _reply(self, call: _Call, name: str, request: Callable[[_Call], object]) -> None:
+        if call.has_left:
+            return
+        result: object
+        try:
+            result = request(call)
+            self._reading.succeeded()
+        except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
+            result = error
+        call.replies.put((name, result))
+
+    def _late(self, since: float) -> None:
+        self._patience.lost(since)
+        self._counters.add(failures=1)
+        self._say("it is not used any more by this process", "its reply did not come in time; link or compile locally")
+        self._wake()
+
+    def _failed(self, error: Exception, *, at_once: bool = False) -> None:
+        """Note a failed reply; one that is only rejected does not turn the store off."""
+        if isinstance(error, RejectedEntryError):
+            self._counters.add(rejected=1)
+            self._say("an entry is not used", str(error), error.reason)
+        else:
+            self._counters.add(failures=1)
+            code = getattr(error, "code", "")
+            self._is_hopeless = self._is_hopeless or code in _HOPELESS
+            if code == "store-forked":
+                self._debug(str(error))
+            elif self._reading.failed(at_once=at_once or code in _OFF_AT_ONCE):
+                self._say("it is not used for a while", str(error))
+        if self._patience.is_spent:
+            self._say("it is not used any more by this process", str(error))
+        self._wake()
+
+    def _wake(self) -> None:
+        with self._lock:
+            calls = list(self._calls)
+        for call in calls:
+            call.replies.put(None)
+
+    # Leases
+
+    def lease(self, name: str, seconds: float) -> bool | None:
+        """Return whether this process now has a lease, or None if the store cannot say."""
+        if not self._can_be_waited_for() or not self._is_open() or not self._writes:
+            return None
+        result = self._wait({name: partial(self._lease, name, seconds)}).get(name)
+        return result if isinstance(result, bool) else None
+
+    def _lease(self, name: str, seconds: float, call: _Call) -> bool:
+        backend = self._backend
+        if backend is None:
+            return False
+        taken = backend.put(name, b"jitlto lease\n", if_absent=True)
+        if not taken:
+            held = backend.head(name)
+            if held is None or time.time() - held.modified > seconds:  # released meanwhile, or its holder has died
+                backend.delete(name)
+                taken = backend.put(name, b"jitlto lease\n", if_absent=True)
+        if taken and call.has_left:
+            backend.delete(name)
+        return taken
+
+    def delete_soon(self, name: str) -> None:
+        """Delete an object in the background."""
+        self._enqueue(0, lambda backend: backend.delete(name))
+
+    # Writing
+
+    @property
+    def writes(self) -> bool:
+        """Whether entries are written to the store, as far as is known yet."""
+        return self._writes and not self._is_hopeless
+
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        """Write an entry in the background, if there is none."""
+
+        def work(backend: Backend) -> None:
+            self._write(backend, entry.object_name(kind, key), entry.encode(kind, key, payload, self._key))
+
+        self._enqueue(len(payload), work)
+
+    def put_object(self, kind: str, key: str, data: bytes) -> None:
+        """Write another store's object in the background, if this store's readers would trust it."""
+
+        def work(backend: Backend) -> None:
+            try:
+                entry.decode(kind, key, data, self._trusted)
+            except RejectedEntryError:
+                return
+            self._write(backend, entry.object_name(kind, key), data)
+
+        self._enqueue(len(data), work)
+
+    def _enqueue(self, size: int, work: Callable[[Backend], None]) -> None:
+        def opened() -> None:
+            self._opened.wait(_TIME_LIMIT)
+            if self.writes:
+                if self._backend is None:
+                    raise StoreError("the store could not be opened", code="store-failed", where=self.address.url)
+                work(self._backend)
+
+        if self.writes:
+            self.open_soon()
+            self._queue.add(size, opened)
+
+    def _write(self, backend: Backend, name: str, data: bytes) -> None:
+        with self._lock:
+            replaces = name in self._replaced
+            self._replaced.discard(name)
+        if backend.put(name, data, if_absent=not replaces):
+            self._counters.add(bytes_written=len(data), writes=1)
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until nothing waits to be written; return False if something still does after ``timeout`` seconds."""
+        return self._queue.flush(timeout)
+
+    # Others
+
+    def _in_background(self, task: Callable[[], None]) -> bool:
+        try:
+            self._readers.submit(task)
+        except RuntimeError:  # no thread can be started: as if the store had failed
+            self._opened.set()
+            return False
+        return True
+
+    def _say(self, what: str, why: str, subject: str | None = None) -> None:
+        _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
+
+    def _debug(self, why: str) -> None:
+        import logging  # imported lazily, as for warnings
+
+        logging.getLogger(__name__).debug("shared store %s: %s", self.address.url, why)
+
+
+def lease_name(kind: str, key: str) -> str:
+    """Return the name of the object that is there while somebody makes the entry of a key."""
+    return entry.object_name("leases", hashlib.sha256(f"{kind}/{key}".encode()).hexdigest())

@@ -1,0 +1,61 @@
+"""What a process trusts in one store, and signs with: the settings, and the keys that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitlto.config import Config
+from jitlto.errors import StoreError
+from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.keys import SigningKey, TrustedKeys
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """What is trusted, and what signs.
+
+    Args:
+        signed: Whether only signed entries are trusted.
+        signers: The file of trusted keys.
+        key: The file of the private key.
+    """
+
+    signed: bool
+    signers: Path | None = None
+    key: Path | None = None
+
+    @classmethod
+    def of(cls, config: Config, address: StoreAddress) -> Trust:
+        """Return what the settings say for a store: by default, a directory needs no signatures."""
+        signed = config.store_trust == "signed" or (not config.store_trust and not address.is_local)
+        return cls(signed, config.store_signers, config.store_key)
+
+    def load_trusted(self, say: Callable[[str], None]) -> tuple[bool, TrustedKeys | None]:
+        """Return whether anything can be trusted, and the keys of which one has to have signed it, if one has to."""
+        if not self.signed:
+            return True, None
+        if self.signers is None:
+            say("no keys are trusted; set JITLTO_STORE_SIGNERS to a file of public keys")
+            return False, None
+        try:
+            trusted = TrustedKeys.load(self.signers)
+        except StoreError as error:
+            say(str(error))
+            return False, None
+        if not trusted:
+            say(f"{self.signers} lists no Ed25519 key that may sign entries now")
+        return bool(trusted), trusted
+
+    def load_signing_key(self, say: Callable[[str], None]) -> tuple[bool, SigningKey | None]:
+        """Return whether anything can be written, and the key that signs it, if there is one."""
+        if self.key is None:
+            if self.signed:
+                say("set JITLTO_STORE_KEY to the private key that signs, or add #read to the store's URL")
+            return not self.signed, None
+        try:
+            return True, SigningKey.load(self.key)
+        except StoreError as error:
+            say(str(error))
+            return False, None

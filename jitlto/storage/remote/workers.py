@@ -1,0 +1,57 @@
+"""A few daemon threads of ours, started when there is work for them and kept.
+
+Not those of concurrent.futures, for which a process waits when it ends, however long they take.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+
+
+class Workers:
+    """Threads that run functions, which have to deal with their errors themselves.
+
+    Args:
+        name: The threads' name.
+        most: Number of threads at most.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name = name
+        self._most = most
+        self._lock = threading.Lock()
+        self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._idle = 0
+        self._started = 0
+
+    def submit(self, task: Callable[[], None]) -> None:
+        """Run a function in one of the threads, as soon as one is free.
+
+        Raises:
+            RuntimeError: If no thread runs and none can be started.
+        """
+        with self._lock:
+            start = self._idle <= self._tasks.qsize() and self._started < self._most
+            if start:
+                self._started += 1
+        self._tasks.put(task)
+        if start:
+            try:
+                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+            except RuntimeError:  # no more threads, or the interpreter is ending
+                with self._lock:
+                    self._started -= 1
+                    if not self._started:
+                        raise
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._idle += 1
+            task = self._tasks.get()
+            with self._lock:
+                self._idle -= 1
+            task()
+            del task  # with what it holds

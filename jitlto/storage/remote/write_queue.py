@@ -1,0 +1,78 @@
+"""What is still to be written to a store: bounded, in threads of its own, and dropped while the store fails."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from jitlto.storage.remote.patience import BackOff
+from jitlto.storage.remote.statistics import Counters
+from jitlto.storage.remote.workers import Workers
+
+_THREADS = 4
+_MOST_QUEUED = 4096
+_MOST_QUEUED_BYTES = 256 << 20
+
+
+class WriteQueue:
+    """Writes to one store.
+
+    Args:
+        counters: Where to count.
+        on_failure: Called when writes have failed and the queue stops for a while.
+    """
+
+    def __init__(self, counters: Counters, on_failure: Callable[[Exception], None]) -> None:
+        self._counters = counters
+        self._on_failure = on_failure
+        self._back_off = BackOff()
+        self._workers = Workers("jitlto store: writes", _THREADS)
+        self._changed = threading.Condition()
+        self._queued = self._queued_bytes = 0
+
+    def add(self, size: int, work: Callable[[], None]) -> None:
+        """Do a write soon, or drop it if the store fails or too much is queued.
+
+        Args:
+            size: Bytes that it keeps in memory until then.
+            work: Writes. An exception is a failure of the store.
+        """
+        is_trial = self._back_off.may_retry()
+        with self._changed:
+            is_full = self._queued >= _MOST_QUEUED or (self._queued and self._queued_bytes + size > _MOST_QUEUED_BYTES)
+            if is_full or (self._back_off.is_off and not is_trial):
+                self._counters.add(dropped=1)
+                return
+            self._queued += 1
+            self._queued_bytes += size
+        try:
+            self._workers.submit(partial(self._run, size, work, is_trial))
+        except RuntimeError:  # no thread can be started
+            self._finish(size, dropped=1)
+
+    def flush(self, timeout: float | None) -> bool:
+        """Wait until nothing is queued; return False if something still is after ``timeout`` seconds."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queued, timeout)
+
+    def _run(self, size: int, work: Callable[[], None], is_trial: bool) -> None:
+        dropped = 1
+        try:
+            if is_trial or not self._back_off.is_off:
+                work()
+                self._back_off.succeeded()
+                dropped = 0
+        except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
+            self._counters.add(failures=1)
+            if self._back_off.failed(at_once=getattr(error, "code", "") == "store-denied"):
+                self._on_failure(error)
+        finally:
+            self._finish(size, dropped=dropped)
+
+    def _finish(self, size: int, *, dropped: int) -> None:
+        self._counters.add(dropped=dropped)
+        with self._changed:
+            self._queued -= 1
+            self._queued_bytes -= size
+            self._changed.notify_all()
