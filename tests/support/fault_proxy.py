@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import base64
 import json
+import os
 import socket
 import ssl
 import sys
@@ -256,6 +257,7 @@ async def _main(to: int, tls: str) -> None:
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
     while line := await commands.readline():
         print(json.dumps(await proxy.change(json.loads(line))), flush=True)
+    os._exit(0)  # connections that wait for an answer are not waited for
 
 
 if __name__ == "__main__":

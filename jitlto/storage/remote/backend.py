@@ -21,6 +21,8 @@ MOST_BYTES = 1 << 30
 PIECE = 1 << 20
 _CONNECT = 2.0  # seconds at most until a connection stands
 _INSTALL = "pip install 'jitlto[remote]'"
+#: Whether the endpoint of a kind of store may be an http:// one.
+_ALLOW_HTTP = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
 _DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
 _used_in: int | None = None  # the process that first used obstore
 
@@ -176,8 +178,8 @@ def open_backend(address: StoreAddress, *, timeout: float, retries: int = 0) -> 
     }
     if address.is_local:
         options = {"mkdir": address.writes}
-    elif address.scheme == "http":
-        options["client_options"]["allow_http"] = True
+    elif address.scheme == "http" or any(os.environ.get(name, "").lower() == "true" for name in _ALLOW_HTTP):
+        options["client_options"]["allow_http"] = True  # our options replace those that the environment gives
     try:
         return Backend(address, from_url(address.url, **options))
     except Exception as error:
