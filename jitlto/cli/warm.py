@@ -46,8 +46,8 @@ def warm(
     FILE is a recording made with JITLTO_RECORD; its plans are linked for the architectures they were used on, or for
     those given by --arch. FAMILY stands for all its kernels, or those with NAME=VALUE; NAME=A,B selects both values.
 
-    Kernels are stored in the user's cache or, with -o, in a pack, which then holds exactly these kernels. A kernel
-    that is already there is not linked again.
+    Kernels are stored in the user's cache and the shared stores or, with -o, in a pack, which then holds exactly these
+    kernels. A kernel that is already there is not linked again.
     """
 
     def run() -> bool:
@@ -67,7 +67,7 @@ def warm(
             _print_as_json(work, result, causes, output, seconds)
         else:
             _print(work, result, causes, output, seconds)
-        return not causes
+        return not causes and not result.unshared
 
     conclude(run)
 
@@ -126,6 +126,9 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
     if work.left_out:
         click.echo(f"skipped {pluralize(work.left_out, 'plan')} {work.reason}")
     click.echo(f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s")
+    if result.shared or result.unshared:
+        failed = f", {result.unshared} could not be" if result.unshared else ""
+        click.echo(f"shared stores: {pluralize(result.shared, 'kernel')} written{failed}")
     if output is None:
         return
     if not result.packed:
@@ -147,6 +150,8 @@ def _print_as_json(
             "failed": len(result.failures),
             "left_out": work.left_out,
             "pack": str(output) if result.packed else None,
+            "shared": result.shared,
+            "unshared": result.unshared,
             "nvjitlink": str(nvjitlink.version()),
             "seconds": round(seconds, 3),
             "kernels": [

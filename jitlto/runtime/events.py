@@ -25,9 +25,11 @@ class Kind:
     FOUND_IN_PACK = "found_in_pack"
     #: Linked code was found in the user's cache.
     FOUND_ON_DISK = "found_on_disk"
+    #: Linked code was found in a shared store.
+    FOUND_IN_STORE = "found_in_store"
     #: nvJitLink linked it.
     LINKED = "linked"
-    #: This thread waited while another thread or process linked it.
+    #: This thread waited while another thread, process or machine linked it.
     WAITED = "waited"
     #: The driver loaded it.
     LOADED = "loaded"

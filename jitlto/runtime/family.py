@@ -193,6 +193,7 @@ class KernelFamily:
         """
         # Not cached_property: a fork could leave its lock (until Python 3.12) locked.
         if self._opened is None:
+            self.session.open_stores_soon()
             database = self.database
             self._opened = (database, *database.index(self.name))
         return self._opened

@@ -26,6 +26,7 @@ from jitlto.storage.cache_dir import open_cache_dir
 if TYPE_CHECKING:
     from jitlto.config import Config
     from jitlto.runtime.launch.residency import Residency
+    from jitlto.runtime.linking.shared_kernels import SharedKernels
 
 
 class Session:
@@ -112,9 +113,20 @@ class Session:
                         readonly = settings.cache == "readonly"
                         store = open_cache_dir(settings.cache_dir / "cubins", settings.cache_size, readonly=readonly)
                     self._kernel_cache = KernelCache(
-                        store, may_link=settings.mode != "cached", events=self.events, flights=self.flights
+                        store,
+                        shared=_shared_kernels(settings),
+                        may_link=settings.mode != "cached",
+                        events=self.events,
+                        flights=self.flights,
                     )
         return self._kernel_cache
+
+    def open_stores_soon(self) -> None:
+        """Open the shared stores, if there are any, in the background: a process that plans may soon need a kernel."""
+        if self.config.store:
+            shared = self.kernel_cache.shared
+            if shared is not None:
+                shared.stores.open_soon()
 
     @property
     def lookup_cache(self) -> LookupCache | None:
@@ -163,6 +175,14 @@ class Session:
         from jitlto.runtime.planning.recording import Recorder  # imported lazily: loads the planner
 
         return self.events.subscribe(Recorder(path))
+
+
+def _shared_kernels(settings: Config) -> SharedKernels | None:
+    if not settings.store or settings.cache == "off":
+        return None
+    from jitlto.runtime.linking.shared_kernels import SharedKernels  # imported lazily: many processes have no store
+
+    return SharedKernels(settings, readonly=settings.cache == "readonly" or settings.mode == "cached")
 
 
 def _packed_contents(database: Path, digest: str) -> Contents | None:

@@ -1,4 +1,4 @@
-"""Linking ahead of time: recorded kernels, or all kernels of a family, into the user's cache or a pack."""
+"""Linking ahead of time: recorded kernels, or all of a family, into the user's cache and shared stores, or a pack."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
+from jitlto import config
 from jitlto.errors import JitltoError
 from jitlto.model import enumeration
 from jitlto.model.configuration import normalize_configuration
@@ -18,11 +19,14 @@ from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.kernel_cache import KernelCache
 from jitlto.runtime.linking.packs import Pack
 from jitlto.runtime.linking.parallel import run_parallel
+from jitlto.runtime.linking.shared_kernels import SharedKernels
 from jitlto.runtime.packed_answers import find_answers
 from jitlto.runtime.planning import recording
 from jitlto.runtime.planning.plan import Plan, Request
 from jitlto.storage import files
 from jitlto.storage.user_caches import user_caches
+
+_FLUSH = 60.0  # seconds to wait for what is written to shared stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,19 @@ class WarmOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WarmResult:
-    """All outcomes, each digest once; ``packed`` is the number of kernels in the written pack."""
+    """All outcomes, each digest once.
+
+    Args:
+        outcomes: Of each digest one.
+        packed: Kernels in the written pack.
+        shared: Kernels that were written to shared stores, which had lacked them.
+        unshared: Kernels that could not be written to one, at least.
+    """
 
     outcomes: list[WarmOutcome] = field(default_factory=list)
     packed: int = 0
+    shared: int = 0
+    unshared: int = 0
 
     @property
     def failures(self) -> list[WarmOutcome]:
@@ -179,7 +192,9 @@ def _allowed_values(family: KernelFamily, settings: Iterable[tuple[str, str]]) -
 
 
 class WarmTarget:
-    """The destination of kernels: the user's cache, or the pack at ``output``, which then holds exactly these kernels.
+    """The destination of kernels: the user's cache and the shared stores, or the pack at ``output``.
+
+    The pack then holds exactly these kernels, and shared stores are only read.
 
     Create it before loading a family: it raises an error for an unusable cache, but loading only warns.
 
@@ -196,8 +211,10 @@ class WarmTarget:
             self._cache = _writable_cache()
         else:
             _require_writable(output)
-            self._cache = KernelCache(session.default.kernel_cache.store)
+            self._cache = KernelCache(session.default.kernel_cache.store, shared=session.default.kernel_cache.shared)
             self._replaced = _existing_pack(output)
+        shared = self._cache.shared
+        self._before = shared.stores.statistics if shared is not None else None
 
     def link(
         self, jobs: Sequence[WarmJob], workers: int | None = None, on_job: Callable[[int], object] = lambda _: None
@@ -228,20 +245,34 @@ class WarmTarget:
                 ordered[position] = outcome
         outcomes = [ordered[position] for position in sorted(ordered)]
         if self._output is None:
-            return WarmResult([self._verified(outcome) for outcome in outcomes])
+            return WarmResult([self._verified(outcome) for outcome in outcomes], 0, *self._flushed())
         if self._entries:
             self._write(jobs)
         return WarmResult(outcomes, len(self._entries))
 
     def _to_cache(self, plan: Plan) -> LinkedKernel:
-        return self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
+        kernel = self._cache.get_or_link(plan.link_key, partial(plan.link, use_cache=False), plan.database.location)
+        if self._cache.shared is not None and kernel.layer not in ("link", "store"):
+            self._cache.shared.put(plan.link_key, kernel)
+        return kernel
+
+    def _flushed(self) -> tuple[int, int]:
+        """Wait until all is written to shared stores; return how many kernels were, and how many could not be."""
+        shared, before = self._cache.shared, self._before
+        if shared is None or before is None:
+            return 0, 0
+        flushed, now = shared.stores.flush(_FLUSH), shared.stores.statistics
+        return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
 
     def _to_pack(self, plan: Plan) -> LinkedKernel:
         """Take a kernel from the replaced pack or a cache, or link it; add it to the new pack."""
         digest = plan.digest
         payload = self._replaced.get(digest) if self._replaced else None
         found = LinkedKernel.decode(digest, payload, 0.0, "pack") if payload else None
-        kernel = found or self._cache.find(digest, plan.database.location) or plan.link(use_cache=False)
+        found = found or self._cache.find(digest, plan.database.location)
+        if found is None and self._cache.shared is not None:
+            found = self._cache.shared.find(digest)
+        kernel = found or plan.link(use_cache=False)
         self._entries[digest] = plan.link_key.encode(kernel)
         return kernel
 
@@ -294,7 +325,8 @@ def _writable_cache() -> KernelCache:
             hint="unset JITLTO_CACHE, or write a pack: -o PACK",
         )
     # Linking is allowed even with JITLTO_MODE=cached, because that is this command's purpose.
-    return KernelCache(place.open())
+    settings = config.current()
+    return KernelCache(place.open(), shared=SharedKernels(settings) if settings.store else None)
 
 
 def _require_writable(output: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from jitlto.errors import JitltoError, UnknownValueError
 from jitlto.model.versions import Architecture
+from jitlto.runtime import session
 from jitlto.runtime.cache_lookup import look_up
 from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking.packs import Pack
@@ -62,3 +63,28 @@ def test_a_kernel_in_the_cache_is_a_hit_and_another_configuration_the_nearest_mi
     assert missed.hit is None
     assert missed.nearest is not None
     assert [(d.field, d.there, d.here) for d in missed.nearest.differences] == [("op_name", "twice", "square")]
+
+
+@pytest.fixture
+def store(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A shared store, of this process too."""
+    directory = tmp_path / "store"
+    directory.mkdir()
+    monkeypatch.setenv("JITLTO_STORE", directory.as_uri())
+    session.default.reset()
+    return directory
+
+
+def test_shared_stores_get_what_is_linked_and_what_is_in_the_cache(
+    mini: KernelFamily, store: Path, tmp_path: Path
+) -> None:
+    jobs = family_jobs(mini, [("op_name", "twice"), ("data_type", "float")], [SM_90]).jobs
+    first = WarmTarget().link(jobs)
+    assert (first.linked, first.shared, first.unshared) == (1, 1, 0)
+    (written,) = (path for path in store.rglob("*") if path.is_file())
+    assert WarmTarget().link(jobs).shared == 0
+    written.unlink()
+    again = WarmTarget().link(jobs)
+    assert (again.linked, again.shared) == (0, 1)
+    session.default.kernel_cache.store.clear()
+    assert WarmTarget(tmp_path / "mini.pack").link(jobs).linked == 0

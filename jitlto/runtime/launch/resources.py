@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from jitlto.runtime.planning.plan import Plan
 
 #: :attr:`LinkedKernel.layer` → its description; any other layer is shown as it is.
-_ORIGINS = {"link": "linked", "disk": "found in the user's cache", "pack": "found in a pack"}
+_ORIGINS = {
+    "link": "linked",
+    "disk": "found in the user's cache",
+    "pack": "found in a pack",
+    "store": "found in a shared store",
+}
 
 
 class Resources(Frozen):

@@ -57,7 +57,7 @@ class LinkedKernel(Frozen):
         target: The architecture of the code, e.g. ``sm_90``; ``compute_90`` for PTX.
         log: nvJitLink's info log.
         seconds: Wall time of the link or of the look-up.
-        layer: Its origin: ``link``, ``pack`` or ``disk``.
+        layer: Its origin: ``link``, ``pack``, ``disk`` or ``store``.
     """
 
     cubin: bytes

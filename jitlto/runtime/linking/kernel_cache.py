@@ -1,7 +1,7 @@
-"""The kernel cache: linked kernels by the digest of their plan, in packs beside databases and in the user's directory.
+"""The kernel cache: linked kernels by digest, in packs beside databases, in the user's directory and in shared stores.
 
-A missing kernel is linked once, even if several threads and processes request it at the same time. Locks between
-processes only save work: a process that has waited too long for another links the kernel itself.
+A missing kernel is linked once, even if several threads, processes and machines request it at the same time. Locks
+between processes and leases between machines only save work: who has waited too long for another links the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from jitlto.runtime.events import Events, Kind
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.storage.cache_dir import CacheDir
 
-if TYPE_CHECKING:  # imported by the store when it takes a lock
+if TYPE_CHECKING:  # imported by the store when it takes a lock, and only if there are shared stores
+    from jitlto.runtime.linking.shared_kernels import SharedKernels
     from jitlto.storage.cache_dir import FileLock
 
 V = TypeVar("V")
@@ -27,7 +28,12 @@ V = TypeVar("V")
 #: Name of the kind of entry, and of the directory, in the user's cache.
 ENTRIES = "kernels"
 #: :attr:`LinkedKernel.layer` → the event that is emitted for a kernel from this layer.
-EVENT_OF_LAYER = {"link": Kind.LINKED, "pack": Kind.FOUND_IN_PACK, "disk": Kind.FOUND_ON_DISK}
+EVENT_OF_LAYER = {
+    "link": Kind.LINKED,
+    "pack": Kind.FOUND_IN_PACK,
+    "disk": Kind.FOUND_ON_DISK,
+    "store": Kind.FOUND_IN_STORE,
+}
 _PATIENCE = 60.0  # seconds to wait for another process before linking the same
 _SILENT = 1.0  # seconds of waiting before it is logged
 _POLLS = (0.001, 0.05)  # seconds: the first and the longest pause between two look-ups
@@ -38,6 +44,7 @@ class KernelCache:
 
     Args:
         store: The user's cache directory; None to store nothing.
+        shared: The shared stores; None if there are none.
         may_link: Whether a missing kernel may be linked.
         patience: The longest time to wait for another process that links the same kernel, in seconds.
         events: Counts links and hits; by default those of the default session.
@@ -48,19 +55,25 @@ class KernelCache:
         self,
         store: CacheDir | None,
         *,
+        shared: SharedKernels | None = None,
         may_link: bool = True,
         patience: float = _PATIENCE,
         events: Events = runtime_events.default,
         flights: SingleFlight | None = None,
     ) -> None:
         self.store = store
+        self.shared = shared
         self._may_link = may_link
         self._patience = patience
         self._events = events
         self._flights = flights or SingleFlight()
 
     def find(self, digest: str, database: Path) -> LinkedKernel | None:
-        """Look a kernel up by digest, in packs beside its database, then in the user's directory; None if missing."""
+        """Look a kernel up on this machine: in packs beside its database, then in the user's directory.
+
+        Returns:
+            LinkedKernel or None: None if it is missing. It may be in a shared store.
+        """
         begin = time.perf_counter()
         if has_packs(database):
             from jitlto.runtime.linking import packs  # imported lazily: most databases have no packs
@@ -87,7 +100,7 @@ class KernelCache:
             self._events.emit(Kind.WAITED, key.kernel, digest, here)
             return kernel
         # Emitted after the waiting threads were released: a subscriber may be slow, or request the same kernel.
-        if kernel.layer == "link" and self.store is not None:
+        if kernel.layer in ("link", "store") and self.store is not None:
             self.store.prune_if_due()
         if elsewhere:
             self._events.emit(Kind.WAITED, key.kernel, digest, elsewhere)
@@ -97,20 +110,22 @@ class KernelCache:
     def _find_or_link(
         self, key: LinkKey, digest: str, link: Callable[[], LinkedKernel], database: Path
     ) -> tuple[LinkedKernel, float]:
-        """Return a kernel, and the seconds spent waiting for another process."""
-        store = self.store
+        """Return a kernel, and the seconds spent waiting for another process or machine."""
+        store, shared = self.store, self.shared
         found = self.find(digest, database)
         if found is not None:
             return found, 0.0
-        if not self._may_link:
-            configuration = ", ".join(f"{name}={value}" for name, value in key.configuration)
-            raise NotCachedError(
-                f"kernel is not linked yet, and JITLTO_MODE=cached forbids linking it ({configuration}; "
-                f"digest {digest})",
-                where=key.kernel,
-                hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
-            )
-        claim, waited = None, 0.0
+        if not self._may_link and shared is None:
+            raise _not_cached(key)
+
+        def link_now() -> LinkedKernel:
+            if not self._may_link:
+                raise _not_cached(key)
+            kernel = link()
+            _log("info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
+            return kernel
+
+        claim, waited, elsewhere = None, 0.0, 0.0
         try:
             if store is not None and not store.readonly:
                 claim, waited = self._claim(store, key.kernel, digest, database)
@@ -118,11 +133,10 @@ class KernelCache:
                 found = self.find(digest, database)
                 if found is not None:
                     return found, waited
-            kernel = link()
-            _log("info", "linked %s for %s in %.3f s", key.kernel, kernel.target, kernel.seconds)
+            kernel, elsewhere = (link_now(), 0.0) if shared is None else shared.get_or_link(key, link_now)
             if store is not None:
                 store.put(ENTRIES, digest, key.encode(kernel))
-            return kernel, waited
+            return kernel, waited + elsewhere
         finally:
             if claim is not None:
                 claim.release()
@@ -211,6 +225,15 @@ class SingleFlight:
                 del flights[key]
             mine.ended.set()
         return mine.value, None
+
+
+def _not_cached(key: LinkKey) -> NotCachedError:
+    configuration = ", ".join(f"{name}={value}" for name, value in key.configuration)
+    return NotCachedError(
+        f"kernel is not linked yet, and JITLTO_MODE=cached forbids linking it ({configuration}; digest {key.digest})",
+        where=key.kernel,
+        hint="link it ahead with `jitlto warm`, on any machine with the same nvJitLink",
+    )
 
 
 def raise_copy(failure: JitltoError) -> NoReturn:

@@ -6,7 +6,6 @@ request goes on until its own time limit.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,7 @@ from queue import Empty, SimpleQueue
 
 from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.cache_dir import WarnOnce
-from jitlto.storage.remote import entry
+from jitlto.storage.remote import entry, leases
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.backend import Backend, open_backend
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
@@ -240,30 +239,28 @@ class StoreClient:
 
     # Leases
 
-    def lease(self, name: str, seconds: float) -> bool | None:
-        """Return whether this process now has a lease, or None if the store cannot say."""
+    def lease(self, name: str) -> tuple[str, ...] | None:
+        """Take a lease; return its objects, none if another machine has it, or None if the store cannot say."""
         if not self._can_be_waited_for() or not self._is_open() or not self._writes:
             return None
-        result = self._wait({name: partial(self._lease, name, seconds)}).get(name)
-        return result if isinstance(result, bool) else None
+        taken: list[tuple[str, ...]] = []
+        replies = self._wait({name: partial(self._lease, name, taken)})
+        if name not in replies or isinstance(replies[name], Exception):
+            return None
+        return taken[0] if taken else ()
 
-    def _lease(self, name: str, seconds: float, call: _Call) -> bool:
+    def _lease(self, name: str, taken: list[tuple[str, ...]], call: _Call) -> bool:
         backend = self._backend
-        if backend is None:
-            return False
-        taken = backend.put(name, b"jitlto lease\n", if_absent=True)
-        if not taken:
-            held = backend.head(name)
-            if held is None or time.time() - held.modified > seconds:  # released meanwhile, or its holder has died
-                backend.delete(name)
-                taken = backend.put(name, b"jitlto lease\n", if_absent=True)
-        if taken and call.has_left:
-            backend.delete(name)
-        return taken
+        names = backend and leases.take(backend, name, lambda: call.replies.put((name, ...)))
+        if backend and names and call.has_left:
+            leases.release(backend, names)
+        elif names:
+            taken.append(names)
+        return bool(names)
 
-    def delete_soon(self, name: str) -> None:
-        """Delete an object in the background."""
-        self._enqueue(0, lambda backend: backend.delete(name))
+    def release_soon(self, names: tuple[str, ...]) -> None:
+        """Release a lease in the background."""
+        self._enqueue(0, lambda backend: leases.release(backend, names))
 
     # Writing
 
@@ -272,11 +269,14 @@ class StoreClient:
         """Whether entries are written to the store, as far as is known yet."""
         return self._writes and not self._is_hopeless
 
-    def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Write an entry in the background, if there is none."""
+    def put(self, kind: str, key: str, payload: bytes, lease: tuple[str, ...] = ()) -> None:
+        """Write an entry in the background, if there is none, and then release a lease."""
 
         def work(backend: Backend) -> None:
-            self._write(backend, entry.object_name(kind, key), entry.encode(kind, key, payload, self._key))
+            try:
+                self._write(backend, entry.object_name(kind, key), entry.encode(kind, key, payload, self._key))
+            finally:
+                leases.release(backend, lease)
 
         self._enqueue(len(payload), work)
 
@@ -332,8 +332,3 @@ class StoreClient:
         import logging  # imported lazily, as for warnings
 
         logging.getLogger(__name__).debug("shared store %s: %s", self.address.url, why)
-
-
-def lease_name(kind: str, key: str) -> str:
-    """Return the name of the object that is there while somebody makes the entry of a key."""
-    return entry.object_name("leases", hashlib.sha256(f"{kind}/{key}".encode()).hexdigest())

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 from jitlto.config import Config
 from jitlto.storage.remote.address import StoreAddress, parse_addresses
-from jitlto.storage.remote.client import StoreClient, lease_name
+from jitlto.storage.remote.client import StoreClient
+from jitlto.storage.remote.leases import lease_name
 from jitlto.storage.remote.patience import DEFAULT
 from jitlto.storage.remote.statistics import Counters, StoreStatistics
 from jitlto.storage.remote.trust import Trust
@@ -22,7 +23,6 @@ from jitlto.storage.remote.trust import Trust
 __all__ = ["Lease", "SharedStores", "StoreStatistics"]
 
 _AT_EXIT = 2.0  # seconds at most for what is not written yet
-_LEASE = 30.0  # seconds after which the holder of a lease is taken for dead
 _by_settings: dict[tuple[object, ...], SharedStores] = {}
 
 
@@ -32,16 +32,16 @@ class Lease:
 
     Args:
         client: The store that it is of; None if there is none, and several may make the entry.
-        name: The object's name.
+        names: Its objects.
     """
 
     client: StoreClient | None = None
-    name: str = ""
+    names: tuple[str, ...] = ()
 
     def release(self) -> None:
-        """End it, in the background."""
+        """End it, in the background; for one whose entry is written, :meth:`SharedStores.put` does that."""
         if self.client is not None:
-            self.client.delete_soon(self.name)
+            self.client.release_soon(self.names)
 
 
 class SharedStores:
@@ -109,11 +109,16 @@ class SharedStores:
         self._counters.add(hits=len(found), misses=len(missing))
         return found
 
-    def put(self, kind: str, key: str, payload: bytes) -> None:
-        """Write an entry to every store that is written to, where there is none; later, and in the background."""
+    def put(self, kind: str, key: str, payload: bytes, lease: Lease | None = None) -> None:
+        """Write an entry to every store that is written to, where there is none; later, and in the background.
+
+        Args:
+            kind, key, payload: The entry.
+            lease: The right to make it, which ends when it is written.
+        """
         if self._is_usable():
             for client in self._clients:
-                client.put(kind, key, payload)
+                client.put(kind, key, payload, lease.names if lease and lease.client is client else ())
 
     def lease(self, kind: str, key: str) -> Lease | None:
         """Return the right to make an entry, or None while somebody else has it.
@@ -123,11 +128,10 @@ class SharedStores:
         if self._is_usable():
             for client in self._clients:
                 if client.writes:
-                    name = lease_name(kind, key)
-                    taken = client.lease(name, _LEASE)
-                    if taken is None:
+                    names = client.lease(lease_name(kind, key))
+                    if names is None:
                         break
-                    return Lease(client, name) if taken else None
+                    return Lease(client, names) if names else None
         return Lease()
 
     def flush(self, timeout: float | None = None) -> bool:

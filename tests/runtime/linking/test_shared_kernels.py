@@ -1,0 +1,247 @@
+"""Shared stores: what one machine has linked, the others find; leases save work and never cost more than their time."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from jitlto.config import Config
+from jitlto.errors import LinkError, NotCachedError
+from jitlto.runtime.linking import shared_kernels
+from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
+from jitlto.runtime.linking.shared_kernels import SharedKernels
+from jitlto.runtime.session import Session
+from jitlto.storage.remote import leases
+from tests.support.errors import raises
+from tests.support.process import output_of
+
+NOWHERE = Path("/nowhere.fragdb")
+PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
+
+
+def key(name: str = "kern") -> LinkKey:
+    """The key of a kernel that nothing links."""
+    content = json.dumps({"entry": name, "arch": "sm_90"}, sort_keys=True).encode()
+    return LinkKey(content, f"ten/{name}", (("data_type", "float"),), hashlib.sha256(content).hexdigest())
+
+
+class Host:
+    """A machine: its own cache directory, and the links that were made there."""
+
+    def __init__(self, directory: Path, name: str, **variables: str) -> None:
+        store = {"JITLTO_STORE": (directory / "store").as_uri()}
+        where = {"JITLTO_CACHE_DIR": str(directory / name)}
+        self.session = Session(Config.read(where | store | variables))
+        self.links = 0
+
+    @property
+    def shared(self) -> SharedKernels:
+        shared = self.session.kernel_cache.shared
+        assert shared is not None
+        return shared
+
+    def ask(self, name: str = "kern", link: Callable[[], object] = lambda: None) -> LinkedKernel:
+        def made() -> LinkedKernel:
+            self.links += 1
+            link()
+            return LinkedKernel(b"code of " + name.encode(), name, "sm_90", "", 0.0)
+
+        return self.session.kernel_cache.get_or_link(key(name), made, NOWHERE)
+
+    def flush(self) -> None:
+        assert self.shared.stores.flush(10)
+
+    def counts(self) -> dict[str, int]:
+        return {kind: count for kind, count in self.session.events.counters().items() if count}
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Callable[..., Host]:
+    def make(name: str, **variables: str) -> Host:
+        return Host(tmp_path, name, **variables)
+
+    (tmp_path / "store").mkdir()
+    return make
+
+
+def objects(directory: Path, kind: str) -> list[Path]:
+    return sorted(path for path in (directory / "store" / "v1" / kind).rglob("*") if path.is_file())
+
+
+# --- what is found is what another machine has linked ---
+
+
+def test_a_kernel_that_one_host_has_linked_is_found_by_the_next_and_kept_there(host: Callable[..., Host]) -> None:
+    first, second = host("first"), host("second")
+    linked = first.ask()
+    first.flush()
+    found, again = second.ask(), second.ask()
+    assert (linked.layer, found.layer, again.layer) == ("link", "store", "disk")
+    assert linked == found == again
+    assert (first.counts(), second.counts()) == ({"linked": 1}, {"found_in_store": 1, "found_on_disk": 1})
+
+
+def test_nothing_but_the_kernel_is_left_in_the_store(host: Callable[..., Host], tmp_path: Path) -> None:
+    first = host("first")
+    first.ask()
+    first.flush()
+    assert len(objects(tmp_path, "kernels")) == 1
+    assert objects(tmp_path, "leases") == []
+
+
+def test_a_damaged_or_renamed_object_is_a_miss(host: Callable[..., Host], tmp_path: Path) -> None:
+    first = host("first")
+    for name in ("one", "two"):
+        first.ask(name)
+    first.flush()
+    one, two = objects(tmp_path, "kernels")
+    one.write_bytes(two.read_bytes())
+    two.write_bytes(two.read_bytes()[:-1])
+    second = host("second")
+    assert [second.ask(name).cubin for name in ("one", "two")] == [b"code of one", b"code of two"]
+    assert second.links == 2
+
+
+# --- settings ---
+
+
+def test_where_linking_is_forbidden_kernels_are_found_in_stores(host: Callable[..., Host], tmp_path: Path) -> None:
+    first, second = host("first"), host("second", JITLTO_MODE="cached")
+    with raises(NotCachedError, where="ten/kern"):
+        second.ask()
+    first.ask()
+    first.flush()
+    assert second.ask().layer == "store"
+    assert objects(tmp_path, "leases") == []
+
+
+def test_a_readonly_cache_reads_stores_and_adds_nothing_to_them(host: Callable[..., Host], tmp_path: Path) -> None:
+    reader = host("reader", JITLTO_CACHE="readonly")
+    assert reader.ask().layer == "link"
+    reader.flush()
+    assert not objects(tmp_path, "kernels")
+    assert not objects(tmp_path, "leases")
+    first = host("first")
+    first.ask()
+    first.flush()
+    assert reader.ask().layer == "store"
+    assert not (tmp_path / "reader").exists()
+
+
+def test_a_cache_that_is_off_uses_no_stores(host: Callable[..., Host]) -> None:
+    assert host("first", JITLTO_CACHE="off").session.kernel_cache.shared is None
+
+
+@pytest.mark.slow
+def test_without_stores_nothing_of_them_is_imported(mini_path: Path, tmp_path: Path) -> None:
+    code = """
+import sys, jitlto
+jitlto.load("mini", sys.argv[1]).plan(arch="sm_90", data_type="float", op_name="twice").digest
+from jitlto.runtime import session
+assert session.default.kernel_cache.shared is None
+print([n for n in sys.modules if n.startswith(("jitlto.storage.remote", "obstore", "cryptography")) or "shared" in n])
+"""
+    printed = output_of(code, mini_path, JITLTO_CACHE_DIR=str(tmp_path), JITLTO_STORE="")
+    assert printed == "[]\n"
+
+
+# --- leases ---
+
+
+def test_who_gets_no_lease_waits_for_the_kernel(host: Callable[..., Host]) -> None:
+    first, second = host("first"), host("second")
+    linking, go = threading.Event(), threading.Event()
+
+    def slow() -> None:
+        linking.set()
+        assert go.wait(10)
+
+    thread = threading.Thread(target=first.ask, kwargs={"link": slow})
+    thread.start()
+    assert linking.wait(10)
+    found: list[LinkedKernel] = []
+    other = threading.Thread(target=lambda: found.append(second.ask()))
+    other.start()
+    time.sleep(0.05)
+    assert not found
+    go.set()
+    thread.join(10)
+    other.join(10)
+    assert [kernel.layer for kernel in found] == ["store"]
+    assert (first.links, second.links) == (1, 0)
+    assert second.counts() == {"found_in_store": 1, "waited": 1}
+
+
+def test_a_link_that_fails_leaves_no_lease(host: Callable[..., Host]) -> None:
+    first, second = host("first"), host("second")
+
+    def fail() -> None:
+        raise LinkError("no", hint="none")
+
+    with pytest.raises(LinkError):
+        first.ask(link=fail)
+    first.flush()
+    begin = time.monotonic()
+    assert second.ask().layer == "link"
+    assert time.monotonic() - begin < 1
+
+
+@pytest.mark.slow
+def test_a_machine_that_died_with_a_lease_costs_its_time_once(
+    host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 0.2)
+    monkeypatch.setattr(shared_kernels, "_LEASE_POLL", 0.05)
+    dead, second, third = host("dead"), host("second"), host("third")
+    assert dead.shared.stores.lease("kernels", key().digest) is not None
+    begin = time.monotonic()
+    with ThreadPoolExecutor() as pool:
+        kernels = list(pool.map(Host.ask, [second, third]))
+    assert 0.1 < time.monotonic() - begin < 5
+    assert sorted(kernel.layer for kernel in kernels) == ["link", "store"]
+    second.flush()
+    third.flush()
+    assert objects(tmp_path, "leases") == []
+    assert host("fourth").ask().layer == "store"
+
+
+def test_a_holder_that_takes_too_long_is_not_waited_for_without_end(
+    host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_kernels, "_PATIENCE", 0.03)
+    slow, second = host("slow"), host("second")
+    assert slow.shared.stores.lease("kernels", key().digest) is not None
+    begin = time.monotonic()
+    assert second.ask().layer == "link"
+    assert time.monotonic() - begin < 2
+    second.flush()
+    assert host("third").ask().layer == "store"
+
+
+def test_a_store_that_cannot_be_used_costs_no_wait_and_no_error(host: Callable[..., Host], tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    first = host("first", JITLTO_STORE=(tmp_path / "file" / "store").as_uri())
+    begin = time.monotonic()
+    assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
+    assert time.monotonic() - begin < 1
+
+
+def test_a_forked_process_links_for_itself(host: Callable[..., Host]) -> None:
+    first = host("first")
+    first.ask()
+    first.flush()
+    child = os.fork()
+    if not child:
+        try:
+            os._exit(0 if first.ask("another").layer == "link" else 1)
+        finally:
+            os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
