@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any
@@ -110,15 +110,17 @@ class LaunchGraph:
             _check(_add_dependencies(self._graph, [previous], [node], [edge], 1))
         return node
 
-    def update(self, number: int) -> None:
-        """Let one of the launches have its present values from the next run on.
+    def update(self, numbers: Iterable[int]) -> None:
+        """Let some of the launches have their present values from the next run on.
 
         Raises:
-            RejectedError: If the driver rejects the change.
+            RejectedError: If the driver rejects a change.
         """
-        status = self._updates[number]()[0]
-        if status:
-            raise RejectedError(status.name)
+        updates = self._updates
+        for number in numbers:
+            status = updates[number]()[0]
+            if status:
+                raise RejectedError(status.name)
 
     def issue(self, stream: driver.CUstream) -> None:
         """Launch the graph.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass, field, replace
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -163,8 +163,8 @@ class StreamStandIn:
 class FakeSequences(FakeDriver):
     """Launchers of kernels with parameters of some types, and a driver for their sequences."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *types: str) -> None:
-        super().__init__(monkeypatch)
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *types: str, core: ModuleType | None = None) -> None:
+        super().__init__(monkeypatch, core)
         monkeypatch.setattr(sequence_module, "as_stream", lambda stream: stream)
         # That of cuda.core asks the driver whether it knows clusters.
         monkeypatch.setattr(launcher_module, "LaunchConfig", SimpleNamespace)

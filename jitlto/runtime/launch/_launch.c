@@ -24,7 +24,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 2 };
+enum { INTERFACE = 3 };
 
 /* --- the layouts of others --- */
 
@@ -668,6 +668,16 @@ static PyObject *call_vectorcall(PyObject *self, PyObject *const *args, size_t f
     return result;
 }
 
+static PyObject *call_read_address(PyObject *self, PyObject *argument) {
+    Call *call = (Call *)self;
+    uint64_t address;
+    int result = OTHERWISE;
+    if (call->count > 0 && call->parameters[0].kind == POINTER)
+        result = pack_pointer(call, &call->parameters[0], argument, (char *)&address);
+    if (result == FAILED) return NULL;
+    return result == DONE ? PyLong_FromUnsignedLongLong(address) : Py_NewRef(Py_None);
+}
+
 static PyObject *call_get(PyObject *self, PyObject *object, PyObject *Py_UNUSED(type)) {
     return object == NULL || object == Py_None ? Py_NewRef(self) : PyMethod_New(self, object);
 }
@@ -730,6 +740,12 @@ static PyMemberDef call_members[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
+static PyMethodDef call_methods[] = {
+    {"read_address", call_read_address, METH_O,
+     "Return what a launch would pass on for the first parameter, a pointer; None if that is for the Python way."},
+    {NULL, NULL, 0, NULL},
+};
+
 static PyGetSetDef call_getset[] = {
     {"fallback", call_get_fallback, call_set_fallback, "The Python way: a function like __call__.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
@@ -743,6 +759,7 @@ static PyType_Slot call_slots[] = {
     {Py_tp_call, PyVectorcall_Call},
     {Py_tp_descr_get, call_get},
     {Py_tp_members, call_members},
+    {Py_tp_methods, call_methods},
     {Py_tp_getset, call_getset},
     {0, NULL},
 };
@@ -823,8 +840,8 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
                           &prepare, &learn_array, &learn_stream, &fallback))
         return NULL;
     Py_ssize_t count = PyTuple_GET_SIZE(rows);
-    if (count > MOST_PARAMETERS || function == 0) {
-        PyErr_SetString(PyExc_ValueError, function ? "too many parameters" : "no function");
+    if (count > MOST_PARAMETERS) {
+        PyErr_SetString(PyExc_ValueError, "too many parameters");
         return NULL;
     }
     Call *call = PyObject_GC_NewVar(Call, names->call_type, count);
@@ -835,7 +852,7 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
     call->names = names;
     call->launch = (LaunchFunction)(uintptr_t)function;
     call->default_stream = (uintptr_t)default_stream;
-    call->generation = atomic_load(&generation);
+    call->generation = atomic_load(&generation) - (function == 0); /* without a function: of none, it never launches */
     call->fallback = Py_NewRef(fallback);
     call->learn_array = Py_NewRef(learn_array);
     call->learn_stream = Py_NewRef(learn_stream);

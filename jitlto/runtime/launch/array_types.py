@@ -23,25 +23,22 @@ class ArrayType:
     Args:
         test: Python code that is true for an array ``{0}`` whose address may be read.
         address: Python code for the address.
-        accepts, read: The same as functions.
+        read: The same as a function: the address, or None where the test is not true.
         find_dtype: Returns the library's dtype of a scalar; None if it has none.
     """
 
     test: str
     address: str
-    accepts: Callable[[Any], object]
-    read: Callable[[Any], object]
+    read: Callable[[Any], Any]
     find_dtype: Callable[[Scalar], Any]
 
     def agrees(self, array: Any, address: int) -> bool | None:
         """Return whether it gives the address that the converter found; None if the test leaves the array to it."""
         try:
-            if not self.accepts(array):
-                return None
             found = self.read(array)
         except Exception:  # noqa: BLE001 - an attribute that this version of the library does not have
             return False
-        return type(found) is int and found == address
+        return None if found is None else type(found) is int and found == address
 
 
 def _numpy_dtype(scalar: Scalar) -> Any:
@@ -57,22 +54,19 @@ def _torch_dtype(scalar: Scalar) -> Any:
 CUPY = ArrayType(
     "{0}._c_contiguous and {0}.size",
     "{0}.data.ptr",
-    lambda array: array._c_contiguous and array.size,
-    lambda array: array.data.ptr,
+    lambda array: array.data.ptr if array._c_contiguous and array.size else None,
     _numpy_dtype,
 )
 _NUMBA = ArrayType(
     "{0}._dummy.flags['C_CONTIGUOUS']",
     "{0}.gpu_data.device_ctypes_pointer.value or 0",
-    lambda array: array._dummy.flags["C_CONTIGUOUS"],
-    lambda array: array.gpu_data.device_ctypes_pointer.value or 0,
+    lambda array: (array.gpu_data.device_ctypes_pointer.value or 0) if array._dummy.flags["C_CONTIGUOUS"] else None,
     _numpy_dtype,
 )
 TORCH = ArrayType(
     "{0}.is_cuda and not {0}.requires_grad and {0}.is_contiguous()",
     "{0}.data_ptr()",
-    lambda array: array.is_cuda and not array.requires_grad and array.is_contiguous(),
-    lambda array: array.data_ptr(),
+    lambda array: array.data_ptr() if array.is_cuda and not array.requires_grad and array.is_contiguous() else None,
     _torch_dtype,
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from types import ModuleType
+from types import ModuleType, NoneType
 from typing import Any
 
 import numpy as np
@@ -70,10 +70,28 @@ def install_call(
     install(call)
 
 
+def address_reader(parameter: Parameter, convert: Callable[[Any], int]) -> Callable[[Any], int | None] | None:
+    """Return the core's way to read the address of an argument for a pointer; None without a core.
+
+    The function that is returned returns None for what it leaves to the converter.
+    """
+    core = extension()
+    if core is None:
+        return None
+    rows, learn_array = (_describe(core, parameter, convert),), partial(_learn_array, (parameter,))
+    call = core.make_call(rows, 0, 0, NoneType, _no_launch, learn_array, _no_launch, _no_launch)
+    read: Callable[[Any], int | None] = call.read_address
+    return read
+
+
 def launch_function() -> int:
     """Return the address of ``cuLaunchKernelEx``; 0 if the driver has none."""
     status, address, _ = driver.cuGetProcAddress(b"cuLaunchKernelEx", _CUDA, 0)
     return int(address) if status == driver.CUresult.CUDA_SUCCESS else 0
+
+
+def _no_launch(*_: Any) -> None:
+    raise TypeError("made to read addresses, not to launch")
 
 
 def _is_small(signature: Sequence[Parameter], core: ModuleType) -> bool:

@@ -8,7 +8,7 @@ from types import ModuleType
 from jitlto import config
 from jitlto.errors import JitltoError
 
-_INTERFACE = 2  # as in _launch.c
+_INTERFACE = 3  # as in _launch.c
 
 
 def extension() -> ModuleType | None:

@@ -6,7 +6,7 @@ import logging
 import math
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cuda.bindings import driver
@@ -18,7 +18,7 @@ from jitlto.errors import ArgumentError, LaunchError
 from jitlto.model.frozen import Frozen
 from jitlto.model.text import pluralize, suggest
 from jitlto.runtime.launch.packed import to_bytes
-from jitlto.runtime.launch.slots import Place, Slot, make_place
+from jitlto.runtime.launch.slots import Slot, make_place
 from jitlto.runtime.launch.streams import as_stream
 
 _log = logging.getLogger("jitlto.launch")
@@ -56,11 +56,13 @@ class LaunchSequence:
         self._owner = stream  # the converted stream does not keep a stream of another library alive
         self._stream = current.default_stream if stream is None else as_stream(stream)
         self._handle = _handle(self._stream)
+        self._may_close = type(self._stream) is Stream
         #: The launches.
         self.steps = tuple(steps)
         #: The present argument of each slot.
         self.arguments: dict[str, Any] = {}
-        self._places: dict[str, list[Place]] = {}
+        # By slot: the fields of each Place, in a plain tuple, which Python unpacks faster.
+        self._places: dict[str, list[tuple[int, Callable[[Any], Any], Any]]] = {}
         self._launches = [self._pack(number, step) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
@@ -89,9 +91,9 @@ class LaunchSequence:
             device.raise_forked_error()
         values = self._converted(arguments) if arguments else None
         with self._lock:
-            if values is not None:
+            if values:
                 self._store(arguments, values)
-            if type(self._stream) is Stream and self._stream.is_closed:
+            if self._may_close and self._stream.is_closed:
                 hint = "make the sequence again, with an open stream"
                 raise LaunchError("the stream of the sequence is closed", code="launch-failed", hint=hint)
             if self._may_use_graph and not is_capturing(self._handle):
@@ -101,17 +103,18 @@ class LaunchSequence:
 
     def _issue_graph(self) -> None:
         """Launch the graph, with the stale launches updated; make it first if there is none."""
+        graph, stale = self._graph, self._stale
         try:
-            if self._graph is not None:
+            if graph is not None and stale:
                 try:
-                    for number in self._stale:
-                        self._graph.update(number)
+                    graph.update(stale)
                 except RejectedError:
-                    self._graph = None  # the driver cannot change these arguments: make the graph again
-            if self._graph is None:
-                self._graph = LaunchGraph(self._launches, self._handle)
-            self._stale.clear()
-            self._graph.issue(self._handle)
+                    graph = None  # the driver cannot change these arguments: make the graph again
+            if graph is None:
+                graph = self._graph = LaunchGraph(self._launches, self._handle)
+            if stale:
+                stale.clear()
+            graph.issue(self._handle)
             return
         except RejectedError as error:
             reason = error
@@ -149,7 +152,7 @@ class LaunchSequence:
             for argument, parameter, convert, memory in parts:
                 if type(argument) is Slot:
                     place = make_place(number, parameter, convert, memory)
-                    self._places.setdefault(argument.name, []).append(place)
+                    self._places.setdefault(argument.name, []).append((*place,))
                 else:
                     memory[:] = to_bytes(convert(argument), parameter.size)
         except LaunchError as error:
@@ -158,13 +161,11 @@ class LaunchSequence:
 
     def _converted(self, arguments: dict[str, Any]) -> list[tuple[int, Any, Any]]:
         """Convert the arguments of slots for all of their places."""
-        values = []
+        values, places = [], self._places
         for name, argument in arguments.items():
-            try:
-                places = self._places[name]
-            except KeyError:
-                raise self._unknown_slot(name) from None
-            for launch, convert, cell in places:
+            if name not in places:
+                raise self._unknown_slot(name)
+            for launch, convert, cell in places[name]:
                 try:
                     values.append((launch, cell, convert(argument)))
                 except LaunchError as error:
@@ -173,9 +174,10 @@ class LaunchSequence:
 
     def _store(self, arguments: dict[str, Any], values: list[tuple[int, Any, Any]]) -> None:
         self.arguments.update(arguments)
+        stale = self._stale
         for launch, cell, value in values:
             cell.value = value
-            self._stale.add(launch)
+            stale.add(launch)
 
     def _unknown_slot(self, name: str) -> ArgumentError:
         hint = suggest(name, self._places) or f"the slots are {', '.join(self._places) or 'none'}"

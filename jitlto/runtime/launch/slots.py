@@ -12,6 +12,7 @@ from jitlto.model.frozen import Frozen
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import pointed_type
 from jitlto.runtime.launch.array_types import find_array_type
+from jitlto.runtime.launch.compiled import address_reader
 from jitlto.runtime.launch.packed import to_bytes
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def make_place(launch: int, parameter: Parameter, convert: Converter, memory: me
         memory: The bytes that are passed to the kernel.
     """
     if pointed_type(parameter) is not None:
-        return Place(launch, _address_reader(convert), ctypes.c_uint64.from_buffer(memory))
+        return Place(launch, _address_reader(parameter, convert), ctypes.c_uint64.from_buffer(memory))
     known = find_scalar(parameter.type.strip())
     typestr = "" if known is None else known.typestr
     if typestr in _INTEGERS:
@@ -69,28 +70,39 @@ def make_place(launch: int, parameter: Parameter, convert: Converter, memory: me
     return Place(launch, lambda argument: to_bytes(convert(argument), size), (ctypes.c_char * size).from_buffer(memory))
 
 
-def _address_reader(convert: Converter) -> Callable[[Any], int]:
+def _address_reader(parameter: Parameter, convert: Converter) -> Callable[[Any], int]:
+    compiled, python = address_reader(parameter, convert), _python_address_reader(convert)
+    if compiled is None:
+        return python
+
+    def read(argument: Any) -> int:
+        address = compiled(argument)
+        return python(argument) if address is None else address
+
+    return read
+
+
+def _python_address_reader(convert: Converter) -> Callable[[Any], int]:
     # Type and dtype of the last array, and how such arrays are read; in one tuple, because threads replace it.
-    known: tuple[Any, ...] = (None, None, None, None)
+    known: tuple[Any, ...] = (None, None, None)
     other: type | None = None  # the last type that only the converter reads
 
     def read(argument: Any) -> int:
         nonlocal known, other
-        kind, dtype, accepts, address_of = known
+        kind, dtype, read_known = known
         if type(argument) is kind:
             try:
-                if argument.dtype is dtype and accepts(argument):
-                    address: int = address_of(argument)
-                    return address
+                if argument.dtype is dtype and (found := read_known(argument)) is not None:
+                    return found  # type: ignore[no-any-return]
             except Exception:  # noqa: BLE001, S110 - the converter handles arrays that are read in another way
                 pass
-        address = convert(argument)
+        address: int = convert(argument)
         if type(argument) is not other:
             how = find_array_type(type(argument))
             if how is None:
                 other = type(argument)
             elif how.agrees(argument, address):
-                known = (type(argument), argument.dtype, how.accepts, how.read)
+                known = (type(argument), argument.dtype, how.read)
         return address
 
     return read

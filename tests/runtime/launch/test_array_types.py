@@ -54,9 +54,7 @@ def test_pytorchs_tensors_have_what_is_read() -> None:
     for kind in (torch.Tensor, torch.nn.Parameter):
         how = find_array_type(kind)
         assert how is not None
-        assert not how.accepts(plain)  # it is in host memory
-        assert how.read(plain[3:]) == plain.data_ptr() + 12
-        assert how.read(plain[3:3]) == 0  # as in the array interface
+        assert how.read(plain) is None  # it is in host memory
         for name in NAMES:
             known = find_scalar(name)
             assert known is not None
@@ -65,6 +63,8 @@ def test_pytorchs_tensors_have_what_is_read() -> None:
             assert found.itemsize == known.size
     for tensor in (plain, plain[::2], plain.reshape(4, 6).T, plain.reshape(24, 1).T, plain.expand(3, 24), plain[3:3]):
         assert tensor.is_contiguous() == tensor.numpy().flags.c_contiguous
+    assert plain[3:].data_ptr() == plain.data_ptr() + 12
+    assert plain[3:3].data_ptr() == 0  # as in the array interface
     assert find_array_type(type("Own", (torch.Tensor,), {})) is None
 
 

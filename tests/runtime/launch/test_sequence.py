@@ -18,6 +18,7 @@ from jitlto import Slot
 from jitlto.errors import ArgumentError, LaunchError, NoDeviceError
 from jitlto.runtime.launch import sequence as sequence_module
 from jitlto.runtime.launch.sequence import LaunchSequence
+from tests.support import launch_core
 from tests.support.arrays import TORCH, CupyArray, JaxArray, NumbaArray, TorchTensor, torch_stand_in
 from tests.support.errors import raises
 from tests.support.fake_graphs import FakeSequences, StreamStandIn
@@ -41,9 +42,10 @@ class DeviceArray:
 A, B, C = (DeviceArray(address) for address in (0x1000, 0x2000, 0x3000))
 
 
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeSequences:
-    return FakeSequences(monkeypatch, "const float*", "float*", "unsigned")
+@pytest.fixture(params=["python", "compiled"])
+def fake(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> FakeSequences:
+    core = launch_core.core() if request.param == "compiled" else None
+    return FakeSequences(monkeypatch, "const float*", "float*", "unsigned", core=core)
 
 
 def _values(fake: FakeSequences) -> list[tuple[int, int, int]]:
