@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from jitlto.storage.database import FragmentDatabase
 from tests.support.environments import need
 from tests.support.families import MINI, write_family
 from tests.support.process import ROOT
+from tests.support.store_server import Server, s3_server
 
 # Whether a commit passes depends on the commit. `pytest --hypothesis-profile=default` draws other examples in each run.
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
@@ -120,6 +122,24 @@ def mini(mini_path: Path) -> Iterator[KernelFamily]:
     """The family ``mini``, opened afresh."""
     with FragmentDatabase(mini_path) as database:
         yield KernelFamily("mini", database)
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[Server]:
+    """An S3 server."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture(params=["file", pytest.param("s3", marks=pytest.mark.slow)])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The address of an empty store: a directory, and a bucket of a server."""
+    if request.param == "file":
+        return (tmp_path / "store").as_uri()
+    server: Server = request.getfixturevalue("s3")
+    for name, value in server.variables.items():
+        monkeypatch.setenv(name, value)
+    return f"{server.url}/{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from jitlto.model.versions import Architecture
 from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, user_caches
 
 _EDITABLE = "databases of packages that are installed editable"
+_FETCHED = "databases fetched from shared stores"
 
 
 def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
@@ -29,7 +31,7 @@ def _bytes(_: click.Context, __: click.Parameter, value: str | None) -> int | No
 
 _only = click.option("--only", type=click.Choice(["cubins", "build"]), help="Only this cache [default: both].")
 _only_of_all = click.option(
-    "--only", type=click.Choice(["cubins", "build", "editable"]), help="Only these [default: all three]."
+    "--only", type=click.Choice(["cubins", "build", "editable", "fetched"]), help="Only these [default: all]."
 )
 
 
@@ -43,7 +45,7 @@ def cache() -> None:
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     caches = [(place.title, _describe(place)) for place in user_caches()]
-    caches.append((_EDITABLE, _describe_editable()))
+    caches += [(_EDITABLE, _describe_editable()), (_FETCHED, _describe_fetched())]
     mode = config.current().mode
     if as_json:
         print_json({"caches": [about for _, about in caches], "mode": mode})
@@ -87,10 +89,19 @@ def _describe(place: UserCache) -> dict[str, Any]:
 def _describe_editable() -> dict[str, Any]:
     from jitlto.runtime.discovery import editable
 
-    kept = editable.built_databases(config.current())
+    return _describe_databases(editable.DIRECTORY, editable.built_databases(config.current()))
+
+
+def _describe_fetched() -> dict[str, Any]:
+    from jitlto.storage.remote import fetched
+
+    return _describe_databases(fetched.DIRECTORY, fetched.copies(config.current()))
+
+
+def _describe_databases(name: str, kept: dict[Path, int]) -> dict[str, Any]:
     return {
-        "name": editable.DIRECTORY,
-        "directory": str(config.current().cache_dir / editable.DIRECTORY),
+        "name": name,
+        "directory": str(config.current().cache_dir / name),
         "bound": None,
         "entries": {"databases": len(kept)} if kept else {},
         "bytes": sum(kept.values()),
@@ -116,20 +127,28 @@ def prune(bound: int | None, only: str | None, as_json: bool) -> None:
 @_only_of_all
 @json_option
 def clear(only: str | None, as_json: bool) -> None:
-    """Remove every entry, and the databases of packages that are installed editable.
+    """Remove every entry, and the databases of packages that are installed editable or that came from shared stores.
 
-    Kernels and databases are linked or compiled again when they are needed.
+    Kernels and databases are linked, compiled or fetched again when they are needed.
     """
     removed = _remove(only, everything=True)
     if only in (None, "editable"):
         from jitlto.runtime.discovery import editable
 
-        before = _describe_editable()
-        count = editable.clear(config.current())
-        left = _describe_editable()["bytes"]
-        about = {"name": before["name"], "directory": before["directory"]}
-        removed.append((_EDITABLE, "database", {**about, **asdict(Removed(count, before["bytes"] - left, left))}))
+        removed.append((_EDITABLE, "database", _clear(_describe_editable, editable.clear)))
+    if only in (None, "fetched"):
+        from jitlto.storage.remote import fetched
+
+        removed.append((_FETCHED, "database", _clear(_describe_fetched, fetched.clear)))
     _print_removed(removed, as_json)
+
+
+def _clear(describe: Callable[[], dict[str, Any]], clear: Callable[[config.Config], int]) -> dict[str, Any]:
+    before = describe()
+    count = clear(config.current())
+    left = describe()["bytes"]
+    about = {"name": before["name"], "directory": before["directory"]}
+    return {**about, **asdict(Removed(count, before["bytes"] - left, left))}
 
 
 def _remove(only: str | None, **how: Any) -> list[tuple[str, str, dict[str, Any]]]:

@@ -36,7 +36,7 @@ _WAYS = {
 @click.option("--driver", "cuda", metavar="VERSION", help="Assume a driver for this CUDA version, e.g. 12.4.")
 @json_option
 def doctor(database: Path | None, archs: list[Architecture], cuda: str | None, as_json: bool) -> None:
-    """Show the toolchain, driver, devices, caches, databases and installed families found, and what is wrong.
+    """Show the toolchain, driver, devices, caches, shared stores, databases and installed families, and what is wrong.
 
     Exit status 1 if linking cannot work.
 
@@ -74,10 +74,12 @@ def _print(found: Diagnosis) -> None:
         click.echo("linking cannot work yet: see ✗ above")
     elif not found.builds:
         click.echo("linking works, building does not: see – above")
-    elif found.databases_ok:
-        click.echo("building and linking work")
-    else:
+    elif not found.databases_ok:
         click.echo("building and linking work, but there are problems with databases: see – above")
+    elif not found.stores_ok:
+        click.echo("building and linking work, but not with all shared stores: see – above")
+    else:
+        click.echo("building and linking work")
 
 
 def _assess(path: Path, targets: Sequence[Architecture], cuda: str | None, as_json: bool) -> bool:

@@ -66,7 +66,7 @@ def write_output(path: Path, data: bytes, *, make_directory: bool = False) -> No
     Raises:
         JitltoError: If it cannot be written.
     """
-    with _report_unwritable(path):
+    with report_unwritable(path):
         if make_directory:
             path.parent.mkdir(parents=True, exist_ok=True)
         files.write(path, data, sync=not make_directory)  # of many files, which are quickly made again, none is synced
@@ -78,12 +78,12 @@ def check_writable(path: Path) -> None:
     Raises:
         JitltoError: If it cannot.
     """
-    with _report_unwritable(path):
+    with report_unwritable(path):
         files.check_replaceable(path)
 
 
 @contextmanager
-def _report_unwritable(path: Path) -> Iterator[None]:
+def report_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -49,16 +49,22 @@ def load(
 
     Args:
         family: The family's name.
-        database: The database or its path; by default it is searched for as by :func:`family`.
+        database: The database; its path; or its address in a store (``s3://bucket/prefix#sha256=…``), from where it is
+            fetched into the user's cache once. By default it is searched for as by :func:`family`.
         session: The session to use; by default that of the process.
 
     Raises:
         RegistryError: If no database holds the family, or several databases with different contents do.
         DatabaseError: If a database cannot be read.
+        StoreError: If it cannot be fetched.
     """
     _require_name(family)
     if database is None:
         return KernelFamily(family, session.registry.find(family), session)
+    if isinstance(database, str) and "://" in database:
+        from jitlto.storage.remote.fetched import fetch  # imported lazily: few databases come from a store
+
+        database = fetch(database, session.config)
     if isinstance(database, str | os.PathLike):
         return KernelFamily(family, session.registry.file(database), session)
     from jitlto.storage.database import FragmentDatabase  # imported lazily: loads SQLite

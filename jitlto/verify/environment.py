@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 
 from jitlto.build.compilers import nvcc
 from jitlto.config import Config
@@ -26,6 +27,7 @@ from jitlto.storage.database import FragmentDatabase
 from jitlto.storage.user_caches import user_caches
 
 _DATABASES, _DATABASE, _INSTALLED = "databases", "database", "installed family"
+_STORE = "shared store"
 _BUILDING = "; only building, and compiling callers' sources, needs it"
 
 
@@ -66,13 +68,18 @@ class Diagnosis:
         return all(finding.ok for finding in self.findings if finding.name in (_DATABASE, _INSTALLED))
 
     @property
+    def stores_ok(self) -> bool:
+        """True if all configured shared stores are usable."""
+        return all(finding.ok for finding in self.findings if finding.name == _STORE)
+
+    @property
     def well(self) -> bool:
         """True if linking can work."""
         return all(finding.ok or not finding.required for finding in self.findings)
 
 
 def diagnose() -> Diagnosis:
-    """Examine the toolchain, the driver, devices, caches, databases and installed families."""
+    """Examine the toolchain, the driver, devices, caches, shared stores, databases and installed families."""
     diagnosis = Diagnosis()
     _packages(diagnosis)
     nvrtc, linker = _find_toolchain_versions(diagnosis)
@@ -82,6 +89,7 @@ def diagnose() -> Diagnosis:
     settings = _settings(diagnosis)
     _extension(diagnosis, settings)
     _cache_directory(diagnosis, settings)
+    _stores(diagnosis, settings)
     _databases(diagnosis, settings, linker)
     _installed(diagnosis, linker)
     return diagnosis
@@ -251,6 +259,23 @@ def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
     value = f"{settings.cache_dir} ({state})" + (f": {problem}" if problem else "")
     remedy = "set JITLTO_CACHE_DIR to a directory that only you can write to"
     diagnosis.mention("cache directory", value, problem is None, remedy)
+
+
+def _stores(diagnosis: Diagnosis, settings: Config) -> None:
+    """Add what can be said of each shared store and of the keys: nothing that a process would fail without."""
+    if not settings.store:
+        return
+    from jitlto.storage.remote.address import parse_addresses
+    from jitlto.storage.remote.examine import examine_keys, examine_stores
+
+    try:
+        addresses = parse_addresses(settings.store, "JITLTO_STORE")
+    except JitltoError as error:
+        diagnosis.mention(_STORE, error.what, False, error.hint)
+        return
+    found = examine_keys(addresses, settings.store_trust, settings.store_signers, settings.store_key)
+    for finding in (*chain.from_iterable(examine_stores(addresses)), *found):
+        diagnosis.mention(_STORE, finding.value, finding.ok, finding.remedy)
 
 
 def _databases(diagnosis: Diagnosis, settings: Config, nvjitlink: Version | None) -> None:

@@ -12,9 +12,11 @@ import click
 import pytest
 
 from jitlto.cli.cache import cache as command_group
+from jitlto.config import Config
 from jitlto.model.text import format_bytes
 from jitlto.runtime.family import load
 from jitlto.runtime.linking.cache_entry import LinkKey
+from jitlto.runtime.session import Session
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
 from tests.support.commands import fails, jitlto
@@ -138,6 +140,17 @@ def test_why_a_cache_cannot_be_used_is_reported_once(mini_copy: Path, own: dict[
     assert (packed.returncode, packed.stderr.count("cannot be used")) == (0, 1)
 
 
+def test_databases_from_shared_stores_are_counted_and_cleared(
+    mini_copy: Path, own: dict[str, str], tmp_path: Path
+) -> None:
+    address = jitlto("push", mini_copy, (tmp_path / "store").as_uri()).stdout.strip()
+    load("mini", address, session=Session(Config.read(own)))
+    held = _info(own)["fetched"]
+    assert (held["entries"], held["bytes"]) == ({"databases": 1}, mini_copy.stat().st_size)
+    done = json.loads(jitlto("cache", "clear", "--only", "fetched", "--json", **own).stdout)["caches"]
+    assert [(each["name"], each["removed"], each["bytes_left"]) for each in done] == [("fetched", 1, 0)]
+
+
 def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, str], tmp_path: Path) -> None:
     assert f"installed editable: {tmp_path}/cache/editable: empty, 0 B" in jitlto("cache", "info", **own).stdout
     kept = tmp_path / "cache" / "editable" / "ab"
@@ -152,7 +165,7 @@ def test_databases_of_editable_installs_are_counted_and_cleared(own: dict[str, s
     assert (listed["entries"], listed["bytes"], listed["bound"]) == ({"databases": 1}, 5000, None)
     assert "cache/editable" not in jitlto("cache", "clear", "--only", "build", **own).stdout
     (tmp_path / "cache" / "build").mkdir(mode=0o700, exist_ok=True)
-    done = json.loads(jitlto("cache", "clear", "--json", **own).stdout)["caches"][-1]
+    done = json.loads(jitlto("cache", "clear", "--json", **own).stdout)["caches"][2]
     assert (done["name"], done["removed"], done["bytes"], done["bytes_left"]) == ("editable", 1, 5000, 0)
     assert [path.name for path in kept.iterdir()] == ["fragments.lock"]
     assert (tmp_path / "mine.fragdb").exists()

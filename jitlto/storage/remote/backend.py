@@ -19,6 +19,9 @@ from jitlto.storage.remote.address import StoreAddress
 MOST_BYTES = 1 << 30
 #: Objects above this size are received in pieces of it, in bytes.
 PIECE = 1 << 20
+#: Seconds: an object that is used and is older is written again, so that its date is that of its last use, to a day.
+REFRESH_AFTER = 86400.0
+_PARTS = 4  # of a large object, of 5 MB each, are sent side by side
 _CONNECT = 2.0  # seconds at most until a connection stands
 _INSTALL = "pip install 'jitlto[remote]'"
 #: Whether the endpoint of a kind of store may be an http:// one.
@@ -55,21 +58,34 @@ class Backend:
         self._store = store
         self._pid = os.getpid()
 
-    def get(self, name: str, on_piece: Callable[[bytes, int], None] | None = None) -> bytes | None:
+    def get(
+        self,
+        name: str,
+        on_piece: Callable[[bytes, int], None] | None = None,
+        on_found: Callable[[StoredObject], None] | None = None,
+    ) -> bytes | None:
         """Return an object, or None if there is none of this name.
 
         Args:
             name: The object's name.
             on_piece: For an object that comes in several pieces: called with each, and with the object's size.
+            on_found: Called with the size and time of the object.
 
         Raises:
             StoreError: If the store fails, or the object is larger than 1 GiB.
         """
-        data: bytes | None = self._call(name, lambda: self._get(name, on_piece), missing=None)
+        data: bytes | None = self._call(name, lambda: self._get(name, on_piece, on_found), missing=None)
         return data
 
-    def _get(self, name: str, on_piece: Callable[[bytes, int], None] | None) -> bytes:
+    def _get(
+        self,
+        name: str,
+        on_piece: Callable[[bytes, int], None] | None,
+        on_found: Callable[[StoredObject], None] | None,
+    ) -> bytes:
         result = self._store.get(name)
+        if on_found is not None:
+            on_found(_stored(result.meta))
         size = result.meta["size"]
         if size > MOST_BYTES:
             what, hint = f"the object has {size} bytes, more than {MOST_BYTES} are not read", "delete the object"
@@ -79,10 +95,23 @@ class Backend:
             return data
         pieces = []
         for piece in result.stream(min_chunk_size=PIECE):
-            pieces.append(piece.to_bytes())
+            pieces.append(bytes(piece))
             if on_piece is not None:
                 on_piece(pieces[-1], size)
         return b"".join(pieces)
+
+    def read(self, name: str) -> Iterator[bytes] | None:
+        """Return an object of any size in pieces, or None if there is none of this name."""
+        result = self._call(name, lambda: self._store.get(name), missing=None)
+        return None if result is None else self._pieces(name, iter(result.stream(min_chunk_size=PIECE)))
+
+    def _pieces(self, name: str, stream: Iterator[bytes]) -> Iterator[bytes]:
+        while (piece := self._call(name, lambda: next(stream, None))) is not None:
+            yield bytes(piece)
+
+    def write(self, name: str, pieces: Iterator[bytes]) -> None:
+        """Write an object of any size: all of it, or nothing if the pieces end with an exception."""
+        self._call(name, lambda: self._store.put(name, pieces, max_concurrency=_PARTS))
 
     def head(self, name: str) -> StoredObject | None:
         """Return name, size and time of an object, or None if there is none of this name."""

@@ -16,7 +16,7 @@ from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.remote import entry, leases
 from jitlto.storage.remote.address import StoreAddress
-from jitlto.storage.remote.backend import Backend, open_backend
+from jitlto.storage.remote.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 from jitlto.storage.remote.patience import BackOff, Patience
 from jitlto.storage.remote.statistics import Counters
@@ -125,7 +125,7 @@ class StoreClient:
 
     def _get(self, kind: str, key: str, found: dict[str, tuple[bytes, bytes]], call: _Call) -> object:
         """Get and check one entry, in a thread of ours."""
-        backend, received = self._backend, 0
+        backend, received, dates = self._backend, 0, list[float]()
 
         def on_piece(piece: bytes, size: int) -> None:
             nonlocal received
@@ -137,7 +137,7 @@ class StoreClient:
             call.replies.put((key, ...))
 
         name = entry.object_name(kind, key)
-        data = backend.get(name, on_piece) if backend else None
+        data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
         if data is None:
             return None
         try:
@@ -147,6 +147,8 @@ class StoreClient:
                 if len(self._replaced) < _MOST_REPLACED:
                     self._replaced.add(name)
             raise
+        if time.time() - min(dates) > REFRESH_AFTER:
+            self._enqueue(len(data), lambda backend: self._refresh(backend, name, data))
         if not call.has_left:
             found[key] = payload, data
             self._counters.add(bytes_read=len(data))
@@ -310,6 +312,12 @@ class StoreClient:
             self._replaced.discard(name)
         if backend.put(name, data, if_absent=not replaces):
             self._counters.add(bytes_written=len(data), writes=1)
+
+    def _refresh(self, backend: Backend, name: str, data: bytes) -> None:
+        """Write an object again, so that its date is that of its last use; unless somebody else has."""
+        held = backend.head(name)
+        if held is not None and time.time() - held.modified > REFRESH_AFTER:
+            backend.put(name, data)
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until nothing waits to be written; return False if something still does after ``timeout`` seconds."""

@@ -1,0 +1,196 @@
+"""``jitlto store``: what a shared store holds, room in it, and whether what it holds is right."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jitlto import config
+from jitlto.cli.outcome import conclude
+from jitlto.cli.output import SHOWN, print_json
+from jitlto.cli.parameters import FILE, json_option
+from jitlto.cli.progress import progress
+from jitlto.errors import JitltoError
+from jitlto.model.text import format_bytes, pluralize
+
+if TYPE_CHECKING:
+    from jitlto.storage.remote.backend import Backend
+    from jitlto.storage.remote.upkeep import Damage, Pruned
+
+_UNITS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_url = click.argument("url", metavar="URL")
+
+
+def _size(_: click.Context, __: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else config.parse_size(value, "--size")
+    except JitltoError as error:
+        raise click.BadParameter(f"{error.what}; {error.hint}") from None
+
+
+def _age(_: click.Context, __: click.Parameter, value: str | None) -> float | None:
+    match = re.fullmatch(r"([0-9]{1,9})([mhdw])", value or "")
+    if value is not None and match is None:
+        raise click.BadParameter(f"invalid age {value!r}; write e.g. 12h, 30d or 8w")
+    return float(match[1]) * _UNITS[match[2]] if match else None
+
+
+def _open(url: str, *, writes: bool = True) -> Backend:
+    from jitlto.storage.remote.artifact_address import parse_store
+    from jitlto.storage.remote.artifacts import open_store
+
+    return open_store(replace(parse_store(url), writes=writes))
+
+
+@click.group(epilog="Example: jitlto store info s3://kernels/prod")
+def store() -> None:
+    """Inspect, prune and verify a shared store."""
+
+
+@store.command(epilog="Example: jitlto store info s3://kernels/prod --json")
+@_url
+@json_option
+def info(url: str, as_json: bool) -> None:
+    """Show what a store holds: objects, bytes and dates of last use by kind, and the lock files.
+
+    The date of last use is known to a day.
+    """
+    from jitlto.storage.remote import upkeep
+
+    backend = _open(url, writes=False)
+    kinds, locks = upkeep.measure(backend), upkeep.read_locks(backend)
+    objects, size = sum(each.objects for each in kinds.values()), sum(each.size for each in kinds.values())
+    if as_json:
+        described = {kind: asdict(each) for kind, each in kinds.items()}
+        named = [
+            {"name": lock.name, "artifacts": len(lock.artifacts), "kernels": len(lock.kernels)}
+            for lock in locks.values()
+        ]
+        print_json({"store": url, "objects": objects, "bytes": size, "kinds": described, "locks": named})
+        return
+    click.echo(f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}")
+    for kind, each in kinds.items():
+        dates = f"last used {_date(each.oldest)} to {_date(each.newest)}"
+        click.echo(f"  {kind:<10} {each.objects:>8}  {format_bytes(each.size):>10}  {dates}")
+    for lock in locks.values():
+        held = f"{pluralize(len(lock.artifacts), 'file')}, {pluralize(len(lock.kernels), 'kernel')}"
+        click.echo(f"lock file {lock.name}: {held}")
+
+
+@store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run")
+@_url
+@click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
+@click.option("--size", callback=_size, metavar="SIZE", help="Then remove the least recently used until this is left.")
+@click.option("--lock", "locks", type=FILE, multiple=True, help="Keep what this lock file names. Repeatable.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
+@json_option
+def prune(url: str, age: float | None, size: int | None, locks: tuple[Path, ...], dry_run: bool, as_json: bool) -> None:
+    """Remove objects that were not used for long, and the least recently used ones until the rest is small enough.
+
+    What a lock file in the store names stays, even if it is more than SIZE. What is removed is compiled, linked or
+    pushed again when it is needed.
+    """
+    if age is None and size is None:
+        raise click.UsageError("give --older-than, --size or both")
+    from jitlto.storage.remote import upkeep
+    from jitlto.storage.remote.lock_file import LockFile
+
+    def run() -> bool:
+        given = [LockFile.read(path) for path in locks]
+        done = upkeep.prune(_open(url, writes=not dry_run), older_than=age, size=size, locks=given, dry_run=dry_run)
+        if as_json:
+            print_json({"store": url, "dry_run": dry_run, **asdict(done)})
+        else:
+            _print_pruned(url, done, size, dry_run)
+        return True
+
+    conclude(run)
+
+
+def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> None:
+    removed = ", ".join(f"{count} of {kind}" for kind, count in sorted(done.removed.items()))
+    verb = "would remove" if dry_run else "removed"
+    gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
+    click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")
+    if done.locked:
+        click.echo(f"  lock files keep {pluralize(done.locked, 'object')}, {format_bytes(done.size_locked)}")
+    if size is not None and done.size_left > size:
+        click.echo(f"  more than {format_bytes(size)}: remove a lock file with `jitlto store unlock URL NAME`")
+
+
+@store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")
+@_url
+@click.option("--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS].")
+@click.option("--delete", is_flag=True, help="Remove what is damaged, or not signed by a trusted key.")
+@json_option
+def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
+    """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
+
+    Without trusted keys, signatures are not checked. Objects under names that jitlto does not give are reported and
+    never removed.
+    """
+    from jitlto.storage.remote import upkeep
+    from jitlto.storage.remote.keys import TrustedKeys
+
+    def run() -> bool:
+        path = signers or config.current().store_signers
+        trusted = TrustedKeys.load(path) if path else None
+        counted = 0
+
+        def start(count: int) -> None:
+            nonlocal counted
+            counted = count
+            tally.started(range(count))
+
+        with progress("verifying") as tally:
+            done = iter(range(1 << 62))
+            found = upkeep.verify(
+                _open(url, writes=delete),
+                trusted,
+                delete=delete,
+                on_start=start,
+                on_object=lambda _: tally.finished(next(done)),
+            )
+        if as_json:
+            damaged = [asdict(each) for each in found]
+            print_json({"store": url, "objects": counted, "signatures": trusted is not None, "damaged": damaged})
+        else:
+            _print_verified(url, counted, found, signed=trusted is not None)
+        return not found
+
+    conclude(run)
+
+
+def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool) -> None:
+    for each in found[:SHOWN]:
+        click.secho("error: ", fg="red", nl=False, err=True)
+        click.echo(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}", err=True)
+    if len(found) > SHOWN:
+        click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
+    state = f"{len(found)} wrong" if found else "all right"
+    if removed := sum(each.removed for each in found):
+        state += f", {removed} removed"
+    click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
+    if not signed:
+        click.echo("  signatures not checked: give --signers", err=True)
+
+
+@store.command(epilog="Example: jitlto store unlock s3://kernels/prod production")
+@_url
+@click.argument("name")
+def unlock(url: str, name: str) -> None:
+    """Remove a lock file from a store: what it alone kept is removed by the next prune that finds it unused."""
+    from jitlto.storage.remote import upkeep
+
+    upkeep.remove_lock(_open(url), name)
+    click.echo(f"{url}: lock file {name} removed")
+
+
+def _date(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(seconds))

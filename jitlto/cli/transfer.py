@@ -1,0 +1,136 @@
+"""``jitlto push`` and ``pull``: files into a store and out of it, by content."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from jitlto.cli.families import DATABASE, locate
+from jitlto.cli.output import print_json
+from jitlto.cli.output_files import check_writable, report_unwritable
+from jitlto.cli.parameters import FILE, PATH, json_option
+from jitlto.errors import JitltoError
+from jitlto.model.text import format_bytes, pluralize
+from jitlto.storage.files import is_database
+
+if TYPE_CHECKING:
+    from jitlto.storage.remote.artifacts import Pushed
+    from jitlto.storage.remote.backend import Backend
+    from jitlto.storage.remote.lock_file import LockFile
+
+_PACK = ".pack"
+
+
+@click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
+@click.argument("files", metavar=f"{DATABASE}|FILE...", nargs=-1, required=True, type=PATH)
+@click.argument("url", metavar="URL")
+@json_option
+def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
+    """Store databases, packs, recorded plans and other files in a store, and print the address of each.
+
+    A DB is verified first, and pushed with the packs beside it. The address ends with the SHA-256 of the content:
+    `jitlto pull` and jitlto.load accept nothing else for it. What the store holds already is not sent again. A lock
+    file has no address: it becomes one of those that `jitlto store prune` heeds.
+    """
+    from jitlto.storage.remote.artifact_address import parse_store
+    from jitlto.storage.remote.artifacts import open_store
+
+    paths = [locate(path)[0] for path in files]
+    backend = open_store(parse_store(url))
+    done = []
+    for path in paths:
+        held = _push(backend, path)
+        if as_json:
+            done.append(_lock_as_dict(path, held) if not isinstance(held, list) else _as_dict(path, held))
+        elif isinstance(held, list):
+            click.echo(str(held[0].address))
+            click.echo(f"{path}{_summary(held)}", err=True)
+        else:
+            click.echo(f"{path}: lock file {held.name} in {url}", err=True)
+    if as_json:
+        print_json({"files": done})
+
+
+def _push(backend: Backend, path: Path) -> list[Pushed] | LockFile:
+    """Check a file as far as its kind is known, and store it."""
+    from jitlto.storage.remote import artifacts, lock_file, upkeep
+
+    try:
+        if lock_file.is_lock_file(path):
+            lock = lock_file.LockFile.read(path)
+            upkeep.put_lock(backend, lock)
+            return lock
+        if not is_database(path):
+            if path.suffix == _PACK:
+                from jitlto.runtime.linking import packs
+
+                packs.verify(path)
+            return [artifacts.push(backend, path)]
+    except OSError as error:
+        what, hint = f"cannot be read: {error.strerror or error}", "check the path"
+        raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
+    _verify_database(path)
+    return artifacts.push_with_packs(backend, path)
+
+
+def _verify_database(path: Path) -> None:
+    from jitlto.runtime.linking import packs
+    from jitlto.storage import files
+    from jitlto.storage.database import FragmentDatabase
+
+    with FragmentDatabase(path) as database:
+        database.verify()
+        beside = files.beside(path, _PACK)
+        images = {image.sha256 for fragment in database.iterate() for image in fragment.images} if beside else set()
+    for pack in beside:
+        packs.verify(pack, images)
+
+
+def _summary(held: Sequence[Pushed]) -> str:
+    size = format_bytes(sum(each.size for each in held))
+    parts = f" and {pluralize(len(held) - 2, 'pack')}" if len(held) > 1 else ""
+    return f"{parts}: {size}" + (", already there" if all(each.was_there for each in held) else "")
+
+
+def _as_dict(path: Path, held: Sequence[Pushed]) -> dict[str, object]:
+    named = [
+        {"path": str(each.path), "address": str(each.address), "bytes": each.size, "was_there": each.was_there}
+        for each in (held[1:] or held)
+    ]
+    return {"path": str(path), "address": str(held[0].address), "files": named}
+
+
+def _lock_as_dict(path: Path, lock: LockFile) -> dict[str, object]:
+    return {"path": str(path), "lock": lock.name}
+
+
+@click.command(epilog="Example: jitlto pull s3://kernels/prod#sha256=6f1c... -o search.fragdb")
+@click.argument("address", metavar="URL#sha256=DIGEST")
+@click.option("-o", "--output", type=FILE, required=True, help="The file; the packs of a database go beside it.")
+@json_option
+def pull(address: str, output: Path, as_json: bool) -> None:
+    """Fetch a file from a store by the address that `jitlto push` printed.
+
+    The file is written if its SHA-256 is that of the address, and else left as it was. It needs no signature.
+    """
+    from jitlto.storage.remote import artifacts
+    from jitlto.storage.remote.artifact_address import ArtifactAddress
+
+    parsed = ArtifactAddress.parse(address)
+    check_writable(output)
+    with report_unwritable(output):
+        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output)
+    sizes = [path.stat().st_size for path in written]
+    if as_json:
+        print_json(
+            {
+                "address": str(parsed),
+                "files": [{"path": str(path), "bytes": size} for path, size in zip(written, sizes, strict=True)],
+            }
+        )
+        return
+    packs = f" and {pluralize(len(written) - 1, 'pack')}" if len(written) > 1 else ""
+    click.echo(f"{output}{packs}: {format_bytes(sum(sizes))}")

@@ -1,0 +1,148 @@
+"""What is wrong with a configured store: reach, rights, latency, clock, keys, each with what to do about it."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from jitlto.errors import JitltoError, StoreError
+from jitlto.model.text import pluralize
+from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.backend import Backend, open_backend
+from jitlto.storage.remote.keys import SigningKey, TrustedKeys
+
+_TIMEOUT = 3.0  # seconds for each request
+_PATIENCE = 10.0  # seconds for a store
+_ROUND_TRIPS = 3
+_SLOW = 0.05  # seconds: programs give up a store whose failures cost more than this
+_SKEW = 300.0  # seconds by which clocks may differ: S3 refuses requests at 900
+_PROBE = "v1/probes/"
+_LIST = "list public keys: lines of KEY.pub, or of an allowed_signers file of OpenSSH"
+
+Opener = Callable[[StoreAddress], Backend]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was examined: what was found, and what to do if it is not ok."""
+
+    value: str
+    ok: bool = True
+    remedy: str | None = None
+
+
+def examine_stores(
+    addresses: Sequence[StoreAddress],
+    *,
+    open_store: Opener | None = None,
+    patience: float = _PATIENCE,
+    clock: Callable[[], float] = time.time,
+) -> list[list[Finding]]:
+    """Examine stores side by side, within a time limit; each store's findings begin with its address."""
+    found: list[list[Finding]] = [[] for _ in addresses]
+    opener = open_store or (lambda address: open_backend(address, timeout=_TIMEOUT))
+
+    def run(number: int) -> None:
+        found[number] = _examine(addresses[number], opener, clock)
+
+    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(addresses))]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + patience
+    for thread in threads:
+        thread.join(max(0.0, end - time.monotonic()))
+    late = f"does not answer within {patience:.0f} s"
+    remedy = "check the address, the network and proxies; programs do without it"
+    return [
+        each or [Finding(f"{address.url}: {late}", False, remedy)]
+        for address, each in zip(addresses, found, strict=True)
+    ]
+
+
+def examine_keys(
+    addresses: Sequence[StoreAddress], trust: str, signers: Path | None, key: Path | None
+) -> list[Finding]:
+    """Examine the trusted keys, and the key that entries are signed with."""
+    signed = [each for each in addresses if trust == "signed" or (not trust and not each.is_local)]
+    if not signed:
+        return []
+    found = []
+    trusted = None
+    if signers is None:
+        what, remedy = "no trusted keys: nothing is read", "set JITLTO_STORE_SIGNERS to a file of public keys"
+        found.append(Finding(what, not any(each.reads for each in signed), remedy))
+    else:
+        try:
+            trusted = TrustedKeys.load(signers)
+            found.append(Finding(f"{pluralize(len(trusted), 'trusted key')} in {signers}", len(trusted) > 0, _LIST))
+        except JitltoError as error:
+            found.append(Finding(f"trusted keys: {error.where}: {error.what}", False, error.hint))
+    if key is None:
+        return [*found, Finding("no private key: nothing is written")]
+    try:
+        own = SigningKey.load(key)
+    except JitltoError as error:
+        return [*found, Finding(f"private key: {error.where}: {error.what}", False, error.hint)]
+    if trusted is not None and own.id not in trusted:
+        what = f"private key: {key} is none of the trusted ones: what is written here is not read here"
+        return [*found, Finding(what, False, f"add {key}.pub to {signers}")]
+    return [*found, Finding(f"private key: {key}")]
+
+
+def _examine(address: StoreAddress, open_store: Opener, clock: Callable[[], float]) -> list[Finding]:
+    found: list[Finding] = []
+    try:
+        backend = open_store(address)
+        name = f"{_PROBE}{os.urandom(8).hex()}"
+        backend.get(name)  # the first request connects
+        seconds = [_timed(lambda: backend.get(name)) for _ in range(_ROUND_TRIPS)]
+        found.append(_latency(address, statistics.median(seconds)))
+        if address.writes:
+            found += _write(address, backend, name, clock)
+    except StoreError as error:
+        found.append(Finding(f"{address.url}: {error.what}", False, error.hint))
+    except Exception as error:  # noqa: BLE001 - a diagnosis says what is wrong, whatever it is
+        found.append(Finding(f"{address.url}: {type(error).__name__}: {error}", False, "check the address"))
+    return found
+
+
+def _latency(address: StoreAddress, seconds: float) -> Finding:
+    value = f"{address.url}: can be read, {1000 * seconds:.1f} ms a request"
+    remedy = f"use a store nearer by: one whose replies take over {1000 * _SLOW:.0f} ms is of little use to programs"
+    return Finding(value, seconds <= _SLOW, remedy)
+
+
+def _write(address: StoreAddress, backend: Backend, name: str, clock: Callable[[], float]) -> list[Finding]:
+    """Put an object, compare its date with the time here, and remove it."""
+    begin = clock()
+    try:
+        backend.put(name, b"jitlto doctor\n")
+    except StoreError as error:
+        remedy = f"if it is only to be read, write {address.url}#read in JITLTO_STORE; else: {error.hint}"
+        return [Finding(f"cannot be written: {error.what}", False, remedy)]
+    end, held = clock(), backend.head(name)
+    found = [Finding("can be written")]
+    try:
+        backend.delete(name)
+    except StoreError as error:
+        remedy = f"allow deleting for whoever runs `jitlto store prune`, and remove {name}"
+        found = [Finding(f"can be written; objects cannot be removed: {error.what}", False, remedy)]
+    if held is None:
+        remedy = "use a store in which an object can be read as soon as it is written"
+        return [*found, Finding("loses what is written", False, remedy)]
+    # The date is that of a moment between the two, in whole seconds.
+    skew = held.modified - end if held.modified > end else min(0.0, held.modified + 1 - begin)
+    ahead = "ahead of" if skew > 0 else "behind"
+    value = "clocks agree" if abs(skew) < 1 else f"its clock is {abs(skew):.0f} s {ahead} that of this machine"
+    return [*found, Finding(value, abs(skew) <= _SKEW, "set the clock of this machine, e.g. with NTP")]
+
+
+def _timed(request: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    request()
+    return time.perf_counter() - begin

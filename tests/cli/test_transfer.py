@@ -1,0 +1,132 @@
+"""``jitlto push`` and ``pull``: what is pushed is checked, comes back by its address, and can be loaded from there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jitlto.config import Config
+from jitlto.errors import RegistryError, StoreError
+from jitlto.runtime.family import load
+from jitlto.runtime.session import Session
+from jitlto.storage import files
+from tests.support.commands import fails, jitlto, succeeds
+from tests.support.errors import raises
+from tests.support.process import python
+from tests.support.store_server import static_server
+
+TWICE = ("data_type=float", "op_name=twice")
+
+
+@pytest.fixture
+def database(mini_path: Path, tmp_path: Path) -> Path:
+    """A database of the family ``mini`` with no pack beside it."""
+    return Path(shutil.copy(mini_path, tmp_path / "mini.fragdb"))
+
+
+@pytest.fixture
+def packed(database: Path) -> Path:
+    """A database with a pack beside it."""
+    succeeds("warm", "mini", *TWICE, "--arch", "sm_90", "--db", database, "-o", database.with_name("mini.sm_90.pack"))
+    return database
+
+
+def _objects(store_url: str) -> int:
+    return int(json.loads(succeeds("store", "info", store_url, "--json"))["objects"])
+
+
+def test_a_database_is_pushed_once_and_pulled_by_the_address_that_is_printed(
+    database: Path, store_url: str, tmp_path: Path
+) -> None:
+    done = jitlto("push", database, store_url)
+    digest = hashlib.sha256(database.read_bytes()).hexdigest()
+    assert (done.returncode, done.stdout) == (0, f"{store_url}#sha256={digest}\n")
+    again = jitlto("push", database, store_url)
+    assert again.stdout == done.stdout
+    assert "already there" in again.stderr
+    assert _objects(store_url) == 1
+    copy = tmp_path / "copy.fragdb"
+    assert str(copy) in succeeds("pull", done.stdout.strip(), "-o", copy)
+    assert copy.read_bytes() == database.read_bytes()
+
+
+def test_packs_travel_with_their_database(packed: Path, store_url: str, tmp_path: Path) -> None:
+    pushed = json.loads(succeeds("push", packed, store_url, "--json"))["files"][0]
+    assert [Path(each["path"]).name for each in pushed["files"]] == ["mini.fragdb", "mini.sm_90.pack"]
+    pulled = json.loads(succeeds("pull", pushed["address"], "-o", tmp_path / "other.fragdb", "--json"))
+    assert [Path(each["path"]).name for each in pulled["files"]] == ["other.fragdb", "other.sm_90.pack"]
+    why = ("cache", "why", "mini", *TWICE, "--arch", "sm_90", "--db", tmp_path / "other.fragdb", "--json")
+    assert json.loads(succeeds(*why))["layer"] == "pack"
+
+
+def test_recorded_plans_and_packs_by_themselves_are_pushed_too(packed: Path, store_url: str, tmp_path: Path) -> None:
+    (recorded := tmp_path / "used.jsonl").write_text('{"arch": "sm_90"}\n')
+    pack = packed.with_name("mini.sm_90.pack")
+    lines = succeeds("push", recorded, pack, store_url).splitlines()
+    for line, source in zip(lines, (recorded, pack), strict=True):
+        succeeds("pull", line, "-o", tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize("damaged", ["mini.fragdb", "mini.sm_90.pack"])
+def test_what_is_damaged_is_not_pushed(packed: Path, store_url: str, damaged: str) -> None:
+    path = packed.with_name(damaged)
+    path.write_bytes(path.read_bytes()[:-5000])
+    fails(jitlto("push", packed, store_url), 1, damaged)
+    assert _objects(store_url) == 0
+
+
+def test_wrong_addresses_and_files_are_one_message(database: Path, store_url: str, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    fails(jitlto("pull", store_url, "-o", out), 1, "[store-no-digest]", "jitlto push")
+    fails(jitlto("pull", f"{store_url}#sha256=12", "-o", out), 1, "[store-no-digest]")
+    fails(jitlto("pull", f"ftp://x#sha256={'0' * 64}", "-o", out), 1, "[store-address]")
+    fails(jitlto("pull", f"{store_url}#sha256={'0' * 64}", "-o", tmp_path / "none" / "out"), 1, "unwritable-file")
+    fails(jitlto("push", tmp_path / "none.fragdb", store_url), 1, "none.fragdb")
+    fails(jitlto("push", database, "nowhere"), 1, "[store-address]")
+    fails(jitlto("push", store_url), 2, "FILE")
+    succeeds("push", database, store_url)
+    fails(jitlto("pull", f"{store_url}#sha256={'0' * 64}", "-o", out), 1, "[store-no-such-artifact]", "0" * 64)
+    assert not out.exists()
+
+
+@pytest.mark.slow
+def test_a_bucket_that_does_not_exist_is_named(database: Path, store_url: str) -> None:
+    if not store_url.startswith("s3:"):
+        pytest.skip("a directory is made")
+    fails(jitlto("push", database, "s3://no-such-bucket/x"), 1, "s3://no-such-bucket/x")
+    fails(jitlto("store", "info", "s3://no-such-bucket/x"), 1, "s3://no-such-bucket/x")
+
+
+@pytest.mark.slow
+def test_a_family_is_loaded_from_a_mirror_once_and_then_without_it(packed: Path, tmp_path: Path) -> None:
+    store = tmp_path / "mirror"
+    address = succeeds("push", packed, store.as_uri()).strip()
+    variables = {"JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    with static_server(store) as server:
+        there = address.replace(store.as_uri(), server.url)
+        script = f"from jitlto import load; print(load('mini', {there!r}).database.path)"
+        first = python("-c", script, **variables)
+    assert first.returncode == 0, first.stderr
+    # The server has ended.
+    again = python("-c", f"import sys; {script}; assert 'obstore' not in sys.modules", **variables)
+    assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
+    path = Path(first.stdout.strip())
+    assert path.name == "mini.fragdb"
+    assert [each.name for each in files.beside(path, ".pack")] == ["mini.sm_90.pack"]
+
+
+def test_load_takes_addresses_and_paths(database: Path, store_url: str, tmp_path: Path) -> None:
+    session = Session(Config.read({"JITLTO_CACHE_DIR": str(tmp_path / "cache")}))
+    address = succeeds("push", database, store_url).strip()
+    here, there = load("mini", str(database), session=session), load("mini", address, session=session)
+    assert here.contents.digest == there.contents.digest
+    assert str(tmp_path / "cache") in str(there.database.path)
+    with raises(RegistryError, "registry-unknown-family", "other"):
+        load("other", address, session=session)
+    with raises(StoreError, "store-no-digest"):
+        load("mini", store_url, session=session)
