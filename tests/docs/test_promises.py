@@ -64,7 +64,7 @@ def wrong_references(text: str) -> list[str]:
 def units_of(content: str) -> list[str]:
     """What each makes a promise of its own: the items of lists and the rows of tables; otherwise the whole section."""
     items = re.findall(r"^- .*(?:\n  .*)*", content, re.M)
-    rows = re.findall(r"^\| (?!---|input).*\|$", content, re.M)
+    rows = re.findall(r"^\| (?!---|input|who).*\|$", content, re.M)
     return items + rows or [content]
 
 

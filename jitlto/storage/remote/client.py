@@ -61,11 +61,12 @@ class StoreClient:
         self._counters = counters
         self._patience = Patience(patience)
         self._reading = BackOff()
-        self._queue = WriteQueue(counters, lambda error: self._say("nothing is written for a while", str(error)))
+        self._queue = WriteQueue(counters, lambda error: self._say_failed("nothing is written for a while", error))
         self._readers = Workers("jitlto store: reads", _READERS)
         self._calls: set[_Call] = set()
         self._lock = threading.Lock()
         self._opening = False
+        self._prepared = threading.Event()  # from now on, it is the store that opening waits for
         self._opened = threading.Event()  # or failed
         self._backend: Backend | None = None
         self._trusted: TrustedKeys | None = None
@@ -95,12 +96,14 @@ class StoreClient:
                     self._writes, self._key = self._trust.load_signing_key(partial(self._say, "nothing is written"))
             if self._reads or self._writes:
                 self._backend = self._backend or open_backend(self.address, timeout=_TIME_LIMIT)
+                self._prepared.set()
                 if not self.address.is_local:
                     self._backend.get(_PROBE)
             self._reading.succeeded()
         except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
             self._failed(error, at_once=True)
         finally:
+            self._prepared.set()
             self._opened.set()
 
     def _is_open(self) -> bool:
@@ -213,7 +216,7 @@ class StoreClient:
     def _late(self, since: float) -> None:
         self._patience.lost(since)
         self._counters.add(failures=1)
-        self._say("it is not used any more by this process", "its reply did not come in time; link or compile locally")
+        self._say_failed("it is not used any more by this process", "its reply did not come in time")
         self._wake()
 
     def _failed(self, error: Exception, *, at_once: bool = False) -> None:
@@ -228,9 +231,9 @@ class StoreClient:
             if code == "store-forked":
                 self._debug(str(error))
             elif self._reading.failed(at_once=at_once or code in _OFF_AT_ONCE):
-                self._say("it is not used for a while", str(error))
-        if self._patience.is_spent:
-            self._say("it is not used any more by this process", str(error))
+                self._say_failed("it is not used for a while", error)
+        if self._patience.is_spent and not isinstance(error, RejectedEntryError):
+            self._say_failed("it is not used any more by this process", error)
         self._wake()
 
     def _wake(self) -> None:
@@ -323,6 +326,15 @@ class StoreClient:
         """Wait until nothing waits to be written; return False if something still does after ``timeout`` seconds."""
         return self._queue.flush(timeout)
 
+    def finish(self, until: float) -> None:
+        """Flush at the end of the process: until a time, while the store does something within half of what is left."""
+        if self._queue.flush(0):
+            return
+        self._prepared.wait(until - time.monotonic())
+        patience = self._patience.left / 2
+        if not self._opened.wait(patience) or not self._queue.flush(max(0.0, until - time.monotonic()), patience):
+            self._say_failed("not everything was written", "it did not do it in time")
+
     # Others
 
     def _in_background(self, task: Callable[[], None]) -> bool:
@@ -335,6 +347,10 @@ class StoreClient:
 
     def _say(self, what: str, why: str, subject: str | None = None) -> None:
         _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
+
+    def _say_failed(self, what: str, why: object) -> None:
+        """Say that the store fails, for whatever reason: once is enough."""
+        self._say(what, str(why), "failed")
 
     def _debug(self, why: str) -> None:
         import logging  # imported lazily, as for warnings

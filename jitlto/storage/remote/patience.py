@@ -78,6 +78,11 @@ class Patience:
         return self._left <= 0
 
     @property
+    def left(self) -> float:
+        """Seconds that callers may still lose."""
+        return self._left
+
+    @property
     def left_for_opening(self) -> float:
         """Seconds that a caller may wait for the store to be opened."""
         return min(self._left, self._left_for_opening)

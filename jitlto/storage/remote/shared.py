@@ -155,4 +155,6 @@ class SharedStores:
 
     def _at_exit(self) -> None:
         if self._is_usable():
-            self.flush(_AT_EXIT)
+            until = time.monotonic() + _AT_EXIT
+            for client in self._clients:
+                client.finish(until)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -51,10 +52,21 @@ class WriteQueue:
         except RuntimeError:  # no thread can be started
             self._finish(size, dropped=1)
 
-    def flush(self, timeout: float | None) -> bool:
-        """Wait until nothing is queued; return False if something still is after ``timeout`` seconds."""
+    def flush(self, timeout: float | None, stall: float | None = None) -> bool:
+        """Wait until nothing is queued; return False if something still is.
+
+        Args:
+            timeout: Seconds to wait at most.
+            stall: Seconds in which nothing was finished, after which to give up.
+        """
+        end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            return self._changed.wait_for(lambda: not self._queued, timeout)
+            while self._queued:
+                limits = [] if end is None else [end - time.monotonic()]
+                limits += [] if stall is None else [stall]
+                if not self._changed.wait(min(limits, default=None)):
+                    return False
+            return True
 
     def _run(self, size: int, work: Callable[[], None], is_trial: bool) -> None:
         dropped = 1

@@ -1,0 +1,78 @@
+"""A broken store costs a process a bounded time and one message, and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.shared_stores import KeyPair, opened, signed, trust
+from tests.support.store_faults import FAULTS, run
+from tests.support.store_server import fault_proxy
+
+BOUND = 0.050  # seconds a process
+NOISE = 0.030  # of the clock while others use this machine
+OTHERS = 0.200  # what they make of the processor time for loading obstore; tests/benchmarks measures it alone
+RUNS = 8
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> dict[str, str]:
+    """Of a process that reads and writes signed entries."""
+    key = KeyPair.create(tmp_path / "key")
+    return signed(trust(tmp_path / "signers", key), key)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_store_costs_50_milliseconds_and_one_message(
+    fault: str, settings: dict[str, str], tmp_path: Path
+) -> None:
+    alone, beside = [], []
+    for _ in range(RUNS):  # until one was not held up by something else on this machine
+        with FAULTS[fault](tmp_path) as store:
+            alone.append(run({}))
+            beside.append(run(store | settings))
+        assert len(beside[-1].messages) == 1
+        more = min(cost.whole for cost in beside) - min(cost.whole for cost in alone)
+        waited = min(cost.waited for cost in beside)
+        if waited < BOUND + NOISE and more < BOUND + OTHERS:
+            return
+    pytest.fail(f"{waited:.3f} s waited for the store, {more:.3f} s more than without one")
+
+
+@pytest.mark.slow
+def test_a_store_that_dies_while_it_is_used_is_given_up_once(
+    settings: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(20)]
+    with fault_proxy(None) as proxy, caplog.at_level(logging.WARNING, "jitlto"):
+        with opened(proxy.environment | settings) as stores:
+            for key in keys[:10]:
+                stores.put("kernels", key, b"kernel")
+            assert stores.flush(10)
+        with opened(proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "0.05"}) as stores:
+            time.sleep(0.5)  # it is opened
+            assert stores.get("kernels", keys[0]) == b"kernel"
+            proxy.set(fault="silent")
+            begin = time.perf_counter()
+            assert [stores.get("kernels", key) for key in keys[1:]] == [None] * 19
+            assert time.perf_counter() - begin < BOUND + NOISE
+            requests = proxy.counts()["requests"]
+            for key in keys:
+                stores.put("kernels", key, b"kernel")
+            stores.flush(1)
+            assert proxy.counts()["requests"] <= requests + 4  # a thread each; no reply, no further request
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1
+
+
+def test_replies_that_are_no_entries_are_misses(settings: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+    with fault_proxy(None) as proxy, opened(proxy.environment | settings | {"JITLTO_STORE_PATIENCE": "5"}) as stores:
+        proxy.set(fault="html")
+        assert stores.get("kernels", "ab" * 32) is None
+        assert stores.get("kernels", "ac" * 32) is None
+        assert stores.statistics.rejected == 2
+    assert len([record for record in caplog.records if record.levelno >= logging.WARNING]) == 1

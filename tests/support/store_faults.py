@@ -1,0 +1,175 @@
+"""Stores that are broken in one way each, and what they cost a process that uses them."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.support.process import environment
+from tests.support.store_server import Server, fault_proxy
+
+Store = Callable[[Path], AbstractContextManager[dict[str, str]]]
+
+#: What a process does with stores that link nothing themselves: look for ten entries, write them, work, end.
+PROCESS = """
+import hashlib, json, logging, os, sys, time
+logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+begin = time.perf_counter()
+from jitlto.config import Config
+from jitlto.storage.remote.shared import SharedStores
+stores = SharedStores.from_config(Config.read(os.environ))
+if stores is not None:
+    stores.open_soon()
+opened = time.perf_counter() - begin
+waited = opened if stores is not None else 0.0
+found = 0
+for number in range(10):
+    time.sleep(0.005)  # other work
+    begin = time.perf_counter()
+    if stores is not None:
+        found += stores.get("kernels", hashlib.sha256(b"%d" % number).hexdigest()) is not None
+        stores.put("kernels", hashlib.sha256(b"%d" % number).hexdigest(), b"payload" * 1000)
+    waited += time.perf_counter() - begin
+print(json.dumps({"waited": waited - opened, "found": found}), flush=True)
+"""
+
+#: What a process does that links the four kernels of the family ``mini``, of a database that it is given.
+LINKING = """
+import json, logging, sys, time
+logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
+import jitlto
+begin = time.perf_counter()
+family = jitlto.load("mini", sys.argv[1])
+for data_type in ("float", "double"):
+    for op_name in ("twice", "square"):
+        assert family.plan(arch="sm_90", data_type=data_type, op_name=op_name).link().cubin
+print(json.dumps({"waited": time.perf_counter() - begin, "found": 0}), flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one process took."""
+
+    waited: float  # seconds in calls of the stores, or from the first kernel to the last
+    whole: float  # seconds from its start to its end
+    found: int  # entries
+    messages: tuple[str, ...]  # warnings and errors, by line
+
+
+def run(variables: dict[str, str], code: str = PROCESS, *arguments: str | Path, seconds: float = 60) -> Cost:
+    """Run a process with the stores of these variables, or with none."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=seconds,
+        env=environment(**variables),
+        check=False,
+    )
+    whole = time.perf_counter() - begin
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    messages = tuple(line for line in done.stderr.splitlines() if re.match(r"(WARNING|ERROR|CRITICAL) ", line))
+    assert "Traceback" not in done.stderr, done.stderr
+    return Cost(told["waited"], whole, told["found"], messages)
+
+
+def proxied(**conditions: object) -> Store:
+    """A bucket behind a proxy in these conditions."""
+
+    @contextmanager
+    def store(_: Path) -> Iterator[dict[str, str]]:
+        with fault_proxy(None) as proxy:
+            proxy.set(**conditions)
+            yield proxy.environment
+
+    return store
+
+
+@contextmanager
+def unknown_host(_: Path) -> Iterator[dict[str, str]]:
+    """The name of the server does not resolve."""
+    yield Server(1).environment | {"AWS_ENDPOINT_URL": "http://store.invalid"}
+
+
+@contextmanager
+def nobody_accepts(_: Path) -> Iterator[dict[str, str]]:
+    """Connections are not even accepted: the queue of those that wait is full, as behind a firewall that drops."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        port = listener.getsockname()[1]
+        waiting = [socket.socket() for _ in range(4)]
+        for other in waiting:
+            other.setblocking(False)
+            other.connect_ex(("127.0.0.1", port))
+        yield Server(port).environment
+        for other in waiting:
+            other.close()
+
+
+@contextmanager
+def unknown_certificate(directory: Path) -> Iterator[dict[str, str]]:
+    """The server's certificate is signed by itself."""
+    self_signed(directory)
+    with fault_proxy(None, tls=directory) as proxy:
+        yield proxy.environment
+
+
+@contextmanager
+def no_tls(_: Path) -> Iterator[dict[str, str]]:
+    """The server behind https:// speaks http://."""
+    with fault_proxy(None) as proxy:
+        yield proxy.environment | {"AWS_ENDPOINT_URL": proxy.endpoint.replace("http:", "https:")}
+
+
+def self_signed(directory: Path) -> None:
+    """Make a certificate of 127.0.0.1 that nobody trusts."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
+    now = datetime.datetime.now(datetime.UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + datetime.timedelta(days=1))
+    certificate = builder.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    (directory / "certificate.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    formats = serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    (directory / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *formats))
+
+
+#: Each fault by its name.
+FAULTS: dict[str, Store] = {
+    "nobody listens": proxied(fault="refuse"),
+    "never answers": proxied(fault="silent"),
+    "dies after two requests": proxied(fault="silent", after=2),
+    "connections not accepted": nobody_accepts,
+    "30 s slow": proxied(latency=30.0),
+    "1 kB/s": proxied(bandwidth=1000.0, fault="status", status=503, after=20),
+    "cut in the middle": proxied(fault="drop"),
+    "403": proxied(fault="status", status=403),
+    "429": proxied(fault="status", status=429),
+    "500": proxied(fault="status", status=500),
+    "503": proxied(fault="status", status=503),
+    "HTML": proxied(fault="html"),
+    "empty": proxied(fault="empty"),
+    "no HTTP": proxied(fault="garbage"),
+    "unknown host": unknown_host,
+    "unknown certificate": unknown_certificate,
+    "no TLS": no_tls,
+}
