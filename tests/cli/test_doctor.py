@@ -30,7 +30,7 @@ def _cache_finding(directory: Path) -> dict[str, object]:
     """What doctor says of a cache directory; `cache info` must say that it can be used, or not, as doctor does."""
     (found,) = [f for f in _findings(JITLTO_CACHE_DIR=str(directory)) if f["name"] == "cache directory"]
     told = json.loads(jitlto("cache", "info", "--json", JITLTO_CACHE_DIR=str(directory)).stdout)
-    bounded = [cache for cache in told["caches"] if cache["name"] != "editable"]
+    bounded = [cache for cache in told["caches"] if cache["name"] not in ("editable", "fetched")]
     assert found["ok"] is all(cache["usable"] for cache in bounded)
     return found
 
@@ -74,6 +74,28 @@ def test_a_cache_that_other_commands_refuse_is_not_well(tmp_path: Path, make: ob
 def test_a_cache_that_can_be_made_is_well_and_not_made(tmp_path: Path) -> None:
     assert _cache_finding(tmp_path / "cache" / "below")["ok"] is True
     assert not (tmp_path / "cache").exists()
+
+
+def _stores(**variables: str) -> list[dict[str, object]]:
+    return [found for found in _findings(**variables) if found["name"] == "shared store"]
+
+
+def test_a_store_that_works_is_well_and_one_that_does_not_gets_a_remedy(tmp_path: Path) -> None:
+    assert _stores() == []
+    url = (tmp_path / "store").as_uri()
+    (well,) = _stores(JITLTO_STORE=url)
+    assert well["ok"] is True
+    assert url in str(well["value"])
+    for variables in (
+        {"JITLTO_STORE": (tmp_path / "none").as_uri() + "#read"},
+        {"JITLTO_STORE": "ftp://somewhere"},
+        {"JITLTO_STORE": url, "JITLTO_STORE_TRUST": "signed"},
+        {"JITLTO_STORE": f"{url}#read", "JITLTO_STORE_TRUST": "signed", "JITLTO_STORE_SIGNERS": str(tmp_path / "none")},
+    ):
+        wrong = [found for found in _stores(**variables) if not found["ok"]]
+        assert wrong
+        assert all(found["remedy"] and not found["required"] for found in wrong)
+    assert "see – above" in jitlto("doctor", JITLTO_STORE="ftp://somewhere").stdout
 
 
 def test_settings_that_are_none_are_findings_among_the_others() -> None:

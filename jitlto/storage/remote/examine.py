@@ -7,12 +7,12 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jitlto.errors import JitltoError, StoreError
 from jitlto.model.text import pluralize
-from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.address import SCHEMES, StoreAddress
 from jitlto.storage.remote.backend import Backend, open_backend
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 
@@ -43,7 +43,7 @@ def examine_stores(
     patience: float = _PATIENCE,
     clock: Callable[[], float] = time.time,
 ) -> list[list[Finding]]:
-    """Examine stores side by side, within a time limit; each store's findings begin with its address."""
+    """Examine stores side by side, within a time limit; each finding begins with the store's address."""
     found: list[list[Finding]] = [[] for _ in addresses]
     opener = open_store or (lambda address: open_backend(address, timeout=_TIMEOUT))
 
@@ -83,7 +83,9 @@ def examine_keys(
         except JitltoError as error:
             found.append(Finding(f"trusted keys: {error.where}: {error.what}", False, error.hint))
     if key is None:
-        return [*found, Finding("no private key: nothing is written")]
+        remedy = "set JITLTO_STORE_KEY to the private key that signs, or write URL#read in JITLTO_STORE"
+        writes = any(each.writes for each in signed)
+        return [*found, *([Finding("no private key: nothing is written", False, remedy)] if writes else [])]
     try:
         own = SigningKey.load(key)
     except JitltoError as error:
@@ -100,21 +102,29 @@ def _examine(address: StoreAddress, open_store: Opener, clock: Callable[[], floa
         backend = open_store(address)
         name = f"{_PROBE}{os.urandom(8).hex()}"
         backend.get(name)  # the first request connects
-        seconds = [_timed(lambda: backend.get(name)) for _ in range(_ROUND_TRIPS)]
-        found.append(_latency(address, statistics.median(seconds)))
+        seconds = statistics.median(_timed(lambda: backend.get(name)) for _ in range(_ROUND_TRIPS))
+        remedy = f"use one nearer by: replies that take over {1000 * _SLOW:.0f} ms are of little use to programs"
+        found.append(Finding(f"can be read, {1000 * seconds:.1f} ms a request", seconds <= _SLOW, remedy))
+        if SCHEMES[address.scheme]:
+            found += _list(backend)
         if address.writes:
             found += _write(address, backend, name, clock)
     except StoreError as error:
-        found.append(Finding(f"{address.url}: {error.what}", False, error.hint))
+        found.append(Finding(error.what, False, error.hint))
     except Exception as error:  # noqa: BLE001 - a diagnosis says what is wrong, whatever it is
-        found.append(Finding(f"{address.url}: {type(error).__name__}: {error}", False, "check the address"))
-    return found
+        found.append(Finding(f"{type(error).__name__}: {error}", False, "check the address"))
+    if all(each.ok for each in found):
+        found = [Finding("; ".join(each.value for each in found))]
+    return [replace(each, value=f"{address.url}: {each.value}") for each in found]
 
 
-def _latency(address: StoreAddress, seconds: float) -> Finding:
-    value = f"{address.url}: can be read, {1000 * seconds:.1f} ms a request"
-    remedy = f"use a store nearer by: one whose replies take over {1000 * _SLOW:.0f} ms is of little use to programs"
-    return Finding(value, seconds <= _SLOW, remedy)
+def _list(backend: Backend) -> list[Finding]:
+    try:
+        next(backend.list(_PROBE), None)
+    except StoreError as error:
+        remedy = f"grant it (s3:ListBucket), or the store says 'denied' for what is only missing; {error.hint}"
+        return [Finding(f"cannot be listed: {error.what}", False, remedy)]
+    return []
 
 
 def _write(address: StoreAddress, backend: Backend, name: str, clock: Callable[[], float]) -> list[Finding]:
@@ -130,8 +140,8 @@ def _write(address: StoreAddress, backend: Backend, name: str, clock: Callable[[
     try:
         backend.delete(name)
     except StoreError as error:
-        remedy = f"allow deleting for whoever runs `jitlto store prune`, and remove {name}"
-        found = [Finding(f"can be written; objects cannot be removed: {error.what}", False, remedy)]
+        remedy = f"allow it for whoever runs `jitlto store prune`, and remove {name}"
+        found.append(Finding(f"objects cannot be removed: {error.what}", False, remedy))
     if held is None:
         remedy = "use a store in which an object can be read as soon as it is written"
         return [*found, Finding("loses what is written", False, remedy)]
