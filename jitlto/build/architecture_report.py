@@ -106,6 +106,8 @@ def compare_architectures(
         linker = None  # nothing can be linked here
     identity = [_REVISION, str(linker), [_identify(requests[p], sources[p]) for p in sorted(sources)]]
     whole = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+    if cache and not changed:
+        cache.fetch(_KIND, [whole])
     if not changed and (known := _read(cache, whole, ArchitectureReport)) is not None:
         return known
     open_positions = [p for p in sorted(sources) if not requests[p].config.candidates]
@@ -131,7 +133,7 @@ def compare_architectures(
     )
     report = ArchitectureReport(notes, tuple(sorted(missing, key=lambda each: (each.groups, each.reason))))
     if cache:
-        cache.store.put(_KIND, whole, msgspec.json.encode(report))
+        cache.keep(_KIND, whole, msgspec.json.encode(report))
     return report
 
 
@@ -258,10 +260,14 @@ def _run(items: Sequence[_Item], submit: Submit, cache: Cache | None, *, latest:
     """Compare the code of each item: for the latest architecture only, or for all."""
     running: list[tuple[_Item, str, Future[_Found]]] = []
     sharers = Counter(item.head for item in items)
+    keys: list[str] = []
     for item in items:
         how = ["latest" if latest else "all", str(nvjitlink.version()), *map(str, item.points)]
         identity = [_REVISION, item.source_key, item.job.source.sha256, *how]
-        key = hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        keys.append(hashlib.sha256(json.dumps(identity).encode()).hexdigest())
+    if cache:
+        cache.fetch(_KIND, keys)
+    for item, key in zip(items, keys, strict=True):
         if (kept := _read(cache, key, _Result)) is not None:
             item.result = kept
             continue
@@ -275,7 +281,7 @@ def _run(items: Sequence[_Item], submit: Submit, cache: Cache | None, *, latest:
             item.result = item.result if item.result.gains else _Result(obstacle=f"{_FAILED}: {error.what}")
             continue
         if cache:
-            cache.store.put(_KIND, key, msgspec.json.encode(item.result))
+            cache.keep(_KIND, key, msgspec.json.encode(item.result))
 
 
 def _compare(

@@ -14,6 +14,7 @@ from jitlto.build.architecture_notes import ArchitectureReport
 from jitlto.build.architecture_report import compare_architectures
 from jitlto.build.assemble import assemble
 from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.use import CacheUse, find_use
 from jitlto.build.compilers.base import CompiledSource
 from jitlto.build.execution import transport
 from jitlto.build.execution.dask import DaskExecutor
@@ -34,6 +35,9 @@ from jitlto.model.text import check_type
 from jitlto.storage.database import writer
 from jitlto.storage.declaration import FamilyDeclaration
 
+# What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds.
+_FLUSH_PART, _FLUSH = 0.1, 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class BuildReport:
@@ -47,6 +51,13 @@ class BuildReport:
     seconds: float  # of wall time
     #: Groups that would have other code for later architectures, if they were to be compared.
     architectures: ArchitectureReport = field(default_factory=ArchitectureReport)
+    use: CacheUse = field(default_factory=CacheUse)
+
+    @property
+    def summary(self) -> str:
+        """What was compiled, what came from shared stores, and how long the build took."""
+        compiled = f"{self.compiled or 'none'} compiled"
+        return ", ".join([compiled, *self.use.describe_stores(), f"{self.seconds:.1f} s"])
 
 
 def build(
@@ -117,7 +128,10 @@ def build(
     digest = writer.write(output, list(sources.records.values()), fragments, made.blobs, part=part)
     if cache is not None and outcome.compiled:
         cache.store.prune()
-    return BuildReport(output, digest, fragments, outcome.compiled, advice, time.perf_counter() - begin, notes)
+    if cache is not None and cache.shared is not None:
+        cache.shared.stores.flush(max(_FLUSH, _FLUSH_PART * (time.perf_counter() - begin)))
+    use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
+    return BuildReport(output, digest, fragments, outcome.compiled, advice, seconds, notes, use)
 
 
 def _announce(

@@ -142,7 +142,13 @@ class RenderedFamilies:
 
     def find_uncached(self, cache: Cache | None) -> list[FragmentKey]:
         """The fragments that a build would compile."""
-        return [request.key for request in self.requests if cache is None or not request.find(cache)]
+        missing = [request for request in self.requests if cache is None or not request.find(cache)]
+        if cache is not None and cache.shared is not None:
+            places = [request.place for request in missing]
+            wanted = {place: (r.source_key, r.config) for place, r in zip(places, missing, strict=True)}
+            taken = cache.find_shared(wanted)
+            missing = [request for place, request in zip(places, missing, strict=True) if place not in taken]
+        return [request.key for request in missing]
 
     def explain_rebuild(self, key: FragmentKey, cache: Cache | None) -> list[str]:
         """Explain why a fragment would be compiled, field by field.

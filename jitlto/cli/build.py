@@ -7,7 +7,7 @@ import gc
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,9 +133,9 @@ def build(**options: Any) -> None:
     if o.no_cache:  # processes start while this one imports the rest; a cache may have all that they would make
         process.prepare()
         workers = _start_workers(o.jobs) if compiles_here else None
-    from jitlto.build.cache.cache import open_cache
     from jitlto.build.execution.costs import read_costs
     from jitlto.build.packaging import prebuilt
+    from jitlto.build.packaging.pyproject import find_project_stores
     from jitlto.build.rendered_families import RenderedFamilies, with_used
 
     recorded = read_costs(o.costs)
@@ -148,8 +148,9 @@ def build(**options: Any) -> None:
     families = package.families if package else [declaration.load_family(path) for path in _paths(o.names)]
     families = with_used(families)
     check_outputs(outputs, family_sources(families), database="-o")
-    cache = None if o.no_cache else open_cache(o.cache_dir)
-    if cache is not None and not cache.costs():  # it has nothing yet
+    root = package.config.root if package else Path()
+    cache = None if o.no_cache else find_project_stores(root).open_cache(o.cache_dir)
+    if cache is not None and not cache.costs() and cache.shared is None:  # nothing has what they would make
         workers = _start_workers(o.jobs) if compiles_here else None
     rendered = RenderedFamilies(families, keep_going=o.keep_going, cache=cache)
     if o.plan_shards is not None:
@@ -248,13 +249,12 @@ def _build(
         if failures is not None and (so_far := failures.report()):
             print_error(so_far)
         raise
-    compiled = f"{report.compiled} compiled" if report.compiled else "none compiled"
-    summary = f"in {report.path} ({compiled}, {report.seconds:.1f} s)"
+    summary = f"in {report.path} ({report.summary})"
     compared = report.architectures
     for note in (*compared.notes, *(each for each in compared.not_compared if not each.is_sampling)):
         click.echo(f"note: {note}", err=True)
     notes = {"architectures": compared.notes, "not_compared": compared.not_compared}
-    more = {"seconds": round(report.seconds, 3)} | notes
+    more = {"seconds": round(report.seconds, 3), "cache": asdict(report.use)} | notes
     print_built(report, summary, as_json=o.as_json, compiled=report.compiled, **more)
     # Not after every build: what is compiled anew may differ anew.
     if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from jitlto import config
 from jitlto.cli.families import DATABASE, open_database
 from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_cause, print_json
@@ -70,8 +71,12 @@ def check(
         raise click.UsageError("--cover and --mode need --link")
 
     def run() -> bool:
+        from jitlto.build.packaging.pyproject import find_project_stores
         from jitlto.verify.check import check as check_database
 
+        shared = find_project_stores(Path())
+        # What a project's stores say is not for other projects.
+        directory = shared.open_directory("cubins", config.current().cache_size) if shared.project else None
         opened, family = open_database(database)
         with opened, progress("checking") as tally:
             result = check_database(
@@ -84,6 +89,8 @@ def check(
                 compare=not no_compare,
                 shard=shard,
                 use_cache=not no_cache,
+                stores=shared.stores,
+                directory=directory,
                 workers=jobs,
                 on_proof=(lambda _: None) if as_json else _print_proof,
                 on_links=lambda count: tally.started(range(count)),

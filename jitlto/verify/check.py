@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from jitlto.build.shards import Shard
 from jitlto.cuda import nvjitlink
@@ -12,6 +13,7 @@ from jitlto.errors import DatabaseError
 from jitlto.model.enumeration import Kernel
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily
+from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.check_result import CheckResult, FamilyCheck, FamilyLinks, LinkCheck, Note
 from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.compare import FamilyComparison, compare_families
@@ -20,6 +22,11 @@ from jitlto.verify.findings import Finding, group_findings, link_failure
 from jitlto.verify.link_all import LinkJob, link_all, require_readable
 from jitlto.verify.proofs import Proofs, Scope
 from jitlto.verify.prove import FamilyProof, prove
+
+if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
+    from jitlto.storage.remote.shared import SharedStores
+
+_FLUSH = 2.0  # seconds in which proofs are written to shared stores
 
 
 def check(
@@ -33,6 +40,8 @@ def check(
     compare: bool = True,
     shard: Shard | None = None,
     use_cache: bool = True,
+    stores: SharedStores | None = None,
+    directory: CacheDir | None = None,
     workers: int | None = None,
     on_proof: Callable[[FamilyCheck], object] = lambda _: None,
     on_links: Callable[[int], object] = lambda _: None,
@@ -49,6 +58,8 @@ def check(
         compare: Whether to compare inline functions.
         shard: Make this share of the links and comparisons only. The check holds if all shares of it do.
         use_cache: Whether to leave out what an earlier check has proved, and to store what is proved.
+        stores: Where proofs are looked up and stored too, if ``use_cache``.
+        directory: Where they are kept, if ``use_cache``; by default the user's cache of linked kernels.
         workers: The number of parallel links.
         on_proof: Called with the result of each family's proof, before anything is linked.
         on_links: Called with the number of links.
@@ -68,13 +79,16 @@ def check(
         require_readable(fragments, mode, str(database.path))
     proven: dict[str, FamilyProof] = {}
     proofs = [_prove(family.name, database, complete, proven) for family in families]
-    known = Proofs(families[0].session.kernel_cache.store if use_cache else None)
+    stores = stores if use_cache else None
+    known = Proofs((directory or families[0].session.kernel_cache.store) if use_cache else None, stores)
     scope = Scope(shard or Shard(1, 1), known, workers, on_links, on_link)
     compared = compare_families(families, proofs, scope) if compare else [None] * len(families)
     checks = [_family_check(*each) for each in zip(families, proofs, compared, strict=True)]
     for each in checks:
         on_proof(each)
     link = _link(families, proofs, targets, strength, mode, scope) if targets else None
+    if stores is not None:
+        stores.flush(_FLUSH)
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
 

@@ -1,5 +1,6 @@
-"""What earlier checks have proved, in the user's cache: an unchanged kernel is not linked or compared again.
+"""What earlier checks have proved: an unchanged kernel is not linked or compared again.
 
+Proofs are in the user's cache, and in shared stores for checks on other machines.
 A proof is known by the digest of its plan, which covers all that a link depends on. Failures are not stored: they are
 found again, with their messages.
 """
@@ -10,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from jitlto.build.shards import Shard
 from jitlto.errors import JitltoError
@@ -19,6 +20,9 @@ from jitlto.storage.cache_dir import CacheDir
 from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.link_all import LinkJob
 from jitlto.version import __version__
+
+if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
+    from jitlto.storage.remote.shared import SharedStores
 
 #: The folder of the entries in the cache directory.
 ENTRIES = "proofs"
@@ -33,10 +37,13 @@ class Proofs:
 
     Args:
         store: The cache directory; None to know and store nothing.
+        stores: Shared stores, for what the directory lacks.
     """
 
-    def __init__(self, store: CacheDir | None) -> None:
+    def __init__(self, store: CacheDir | None, stores: SharedStores | None = None) -> None:
         self._store = store
+        self._stores = stores
+        self._fetched: set[str] = set()  # keys of proofs that shared stores have
         self._intact: set[str] = set()  # images that were read
 
     def key(self, of: str, *inputs: object) -> str:
@@ -65,13 +72,28 @@ class Proofs:
     def has(self, key: str | None) -> bool:
         """Return whether something was proved before."""
         # The key is in the entry too, because a file may have been renamed.
+        if key in self._fetched:
+            return True
         return key is not None and self._store is not None and self._store.get(ENTRIES, key) == key.encode()
+
+    def fetch(self, keys: Iterable[str | None]) -> None:
+        """Ask shared stores for the proofs that the directory lacks, and store them there."""
+        if self._stores is None:
+            return
+        missing = [key for key in dict.fromkeys(keys) if key is not None and not self.has(key)]
+        for key, data in self._stores.get_many(ENTRIES, missing).items():
+            if data == key.encode():
+                self._fetched.add(key)
+                if self._store is not None:
+                    self._store.put(ENTRIES, key, data)
 
     def add(self, key: str | None) -> None:
         """Store that something is proved."""
         if key is not None and self._store is not None:
             self._store.put(ENTRIES, key, key.encode())
             self._store.prune_if_due()
+        if key is not None and self._stores is not None:
+            self._stores.put(ENTRIES, key, key.encode())
 
 
 @dataclass(frozen=True)
@@ -106,6 +128,7 @@ class Scope:
         """
         self.on_links(len(jobs))
         keys = list(map(key, jobs))
+        self.proofs.fetch(keys)
         left = []
         for position in range(len(jobs)):
             if self.proofs.has(keys[position]):

@@ -55,7 +55,11 @@ class Runner:
     workflow: dict[str, Any]
     directory: Path
     path: str
+    settings: dict[str, str] = field(default_factory=dict)  # variables and secrets, by expression
+    variables: dict[str, str] = field(default_factory=dict)  # of the environment, beside GitHub's
+    files: dict[str, str] = field(default_factory=dict)  # of the repository, beside the family
     artifacts: dict[str, list[Path]] = field(default_factory=dict)
+    log: str = ""
 
     def job(self, name: str, index: int = 0, **context: str) -> dict[str, str]:
         """Run a job's steps in a checkout of its own; returns what it wrote to ``$GITHUB_OUTPUT``."""
@@ -63,8 +67,15 @@ class Runner:
         write_family(workspace / "fragments" / "mini", MINI)
         outputs = workspace / "outputs"
         outputs.touch()
-        context |= {"github.workspace": str(workspace)}
+        for name_of_file, text in self.files.items():
+            (workspace / name_of_file).parent.mkdir(parents=True, exist_ok=True)
+            (workspace / name_of_file).write_text(text)
+        variables = workspace / "variables"
+        variables.touch()
+        context |= {"github.workspace": str(workspace), **self.settings}
         environment = {"PATH": self.path, "PYTHONPATH": str(ROOT), "GITHUB_OUTPUT": str(outputs)}
+        environment |= {"GITHUB_ENV": str(variables), "RUNNER_TEMP": str(workspace)}
+        environment |= {"GITHUB_WORKSPACE": str(workspace), **self.variables}
         for scope in (self.workflow, self.workflow["jobs"][name]):
             for variable, value in scope.get("env", {}).items():
                 environment[variable] = evaluate(value, context)
@@ -72,7 +83,9 @@ class Runner:
         for step in self.workflow["jobs"][name]["steps"]:
             if script := step.get("run"):
                 if "pip install" not in script:
-                    run(script, workspace, environment)
+                    own = {name: evaluate(value, context) for name, value in step.get("env", {}).items()}
+                    self.log += run(script, workspace, environment | own)
+                    environment |= dict(line.split("=", 1) for line in variables.read_text().splitlines())
             else:
                 self.action(step["uses"].partition("@")[0], step.get("with", {}), workspace, context)
         return dict(line.split("=", 1) for line in outputs.read_text().splitlines())
@@ -93,35 +106,73 @@ class Runner:
             assert action in ("actions/checkout", "actions/setup-python", "actions/cache")
 
 
-def run(script: str, workspace: Path, environment: dict[str, str]) -> None:
+def run(script: str, workspace: Path, environment: dict[str, str]) -> str:
     command = ["bash", "-e", "-c", script]  # as GitHub does
     done = subprocess.run(
         command, cwd=workspace, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
 
 
 def evaluate(text: str, context: dict[str, str]) -> str:
-    return re.sub(r"\$\{\{ (\S+) \}\}", lambda match: context[match[1]], text)
+    return re.sub(r"\$\{\{ (\S+) \}\}", lambda match: context.get(match[1], ""), text)
+
+
+def programs(directory: Path) -> str:
+    """Put jitlto's command into a directory; return the path that finds it."""
+    if shutil.which("bash") is None:
+        pytest.skip("GitHub's runners run scripts with bash, which is not here")
+    directory.mkdir()
+    program = directory / "jitlto"
+    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m jitlto "$@"\n')
+    program.chmod(0o755)
+    return os.pathsep.join([str(directory), os.environ.get("PATH", os.defpath)])
+
+
+def run_all(runner: Runner) -> None:
+    """Run every job."""
+    matrix = json.loads(runner.job("plan")["matrix"])
+    assert len(matrix["include"]) == int(runner.workflow["env"]["SHARDS"])
+    for index, entry in enumerate(matrix["include"]):
+        runner.job("build", index, **{"matrix.shard": entry["shard"], "matrix.number": str(entry["number"])})
+    runner.job("merge")
 
 
 @pytest.mark.slow
 def test_the_workflow_builds_in_shards_what_one_build_gives(workflow: dict[str, Any], tmp_path: Path) -> None:
     """Every script of every job is run, each job where it has nothing but its checkout and its artifacts."""
-    if shutil.which("bash") is None:
-        pytest.skip("GitHub's runners run scripts with bash, which is not here")
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "jitlto"
-    program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m jitlto "$@"\n')
-    program.chmod(0o755)
-    runner = Runner(workflow, tmp_path, os.pathsep.join([str(tmp_path / "bin"), os.environ.get("PATH", os.defpath)]))
-    matrix = json.loads(runner.job("plan")["matrix"])
-    assert len(matrix["include"]) == int(workflow["env"]["SHARDS"])
-    for index, entry in enumerate(matrix["include"]):
-        runner.job("build", index, **{"matrix.shard": entry["shard"], "matrix.number": str(entry["number"])})
-    runner.job("merge")
+    runner = Runner(workflow, tmp_path, programs(tmp_path / "bin"))
+    run_all(runner)
     (merged,) = runner.artifacts["kernels"]
     whole = build([declaration.load_family(write_family(tmp_path / "mini", MINI))], tmp_path / "whole.fragdb")
     assert merged.read_bytes() == whole.path.read_bytes()
     with FragmentDatabase(merged) as opened:
         assert opened.part is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("ssh-keygen"), reason="ssh-keygen is not installed")
+def test_a_pull_request_compiles_and_links_nothing_that_main_has_put_into_the_store(
+    workflow: dict[str, Any], tmp_path: Path
+) -> None:
+    """Main has the environment with the private key; a pull request only reads."""
+    key = tmp_path / "key"
+    command = shlex.join(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)])
+    run(command, tmp_path, {"PATH": os.environ.get("PATH", os.defpath)})
+    path, store = programs(tmp_path / "bin"), (tmp_path / "store").as_uri()
+    signers = {".github/store-signers": key.with_suffix(".pub").read_text()}
+    settings = {"vars.JITLTO_STORE": store, "secrets.JITLTO_STORE_KEY": key.read_text()}
+    signed = {"JITLTO_STORE_TRUST": "signed"}
+    main = Runner(workflow, tmp_path / "main", path, settings, signed, signers)
+    run_all(main)
+    written = sorted(file for file in (tmp_path / "store").rglob("*") if file.is_file())
+    assert written
+    settings = {"vars.JITLTO_STORE": f"{store}#read"}
+    request = Runner(workflow, tmp_path / "request", path, settings, signed, signers)
+    run_all(request)
+    assert "none compiled" in request.log
+    assert not re.search(r"\b[1-9][0-9]* compiled", request.log)
+    assert "as known from an earlier check" in request.log
+    assert request.artifacts["kernels"][0].read_bytes() == main.artifacts["kernels"][0].read_bytes()
+    assert sorted(file for file in (tmp_path / "store").rglob("*") if file.is_file()) == written

@@ -82,7 +82,7 @@ Check = Callable[..., CheckResult]
 @pytest.fixture
 def run_check(mini_path: Path, store: CacheDir, monkeypatch: pytest.MonkeyPatch) -> Iterator[Check]:
     """Check `mini`, with a cache of its own."""
-    monkeypatch.setattr("jitlto.verify.check.Proofs", lambda session: Proofs(session and store))
+    monkeypatch.setattr("jitlto.verify.check.Proofs", lambda session, *stores: Proofs(session and store, *stores))
     with FragmentDatabase(mini_path) as database:
         yield lambda **how: check(database, targets=[Architecture(80), Architecture(90)], **how)
 

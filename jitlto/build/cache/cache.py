@@ -5,24 +5,28 @@ from __future__ import annotations
 import contextlib
 import json
 from collections import defaultdict
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from jitlto import config
 from jitlto.build.cache import keys
 from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.cache.shared_units import COMPILED, HEADERS, SharedUnit, SharedUnits
 from jitlto.build.compilers.base import CompiledSource
 from jitlto.errors import JitltoError
 from jitlto.model.fragment import FragmentKey
 from jitlto.model.versions import Architecture
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 
+if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
+    from jitlto.storage.remote.shared import SharedStores
+
 _MOST_MANIFESTS = 32  # manifests stored for one source
 _COSTS = keys.sha256(b"costs")
-_COMPILED = "compiled"
 _DAMAGED = (msgspec.DecodeError, ValueError, RecursionError, JitltoError)
 
 
@@ -33,14 +37,28 @@ class _Entry(msgspec.Struct, frozen=True, array_like=True):
     latest: bytes  # those of the others are in entries of their own
 
 
+@dataclass(frozen=True, slots=True)
+class TakenUnit:
+    """A compiled source from a shared store."""
+
+    compiled: CompiledSource
+    manifest: bytes  # of its headers
+    seconds: float  # that the compile took
+
+
 class Cache:
     """The build cache: compiled sources by source key and headers, costs and histories by fragment key.
 
     An entry that is damaged, or was not written by jitlto, is a miss.
+
+    Args:
+        store: The user's directory.
+        stores: Shared stores, for what the directory lacks. Costs and histories are kept in the directory alone.
     """
 
-    def __init__(self, store: CacheDir) -> None:
+    def __init__(self, store: CacheDir, stores: SharedStores | None = None) -> None:
         self.store = store
+        self.shared = SharedUnits(stores) if stores else None
         self._headers: dict[str, bytes] = {}  # manifests that the store has; most sources share theirs
 
     def find(self, source_key: str, compile_config: CompileConfig) -> CompiledSource | None:
@@ -51,23 +69,68 @@ class Cache:
             if manifest is None or not compile_config.is_current(sha, manifest):
                 continue
             is_latest = sha == entry.manifests[0]
-            data = entry.latest if is_latest else self.store.get(_COMPILED, keys.entry_key(source_key, sha))
+            data = entry.latest if is_latest else self.store.get(COMPILED, keys.entry_key(source_key, sha))
             if data is not None and (compiled := decode_compiled(data)) is not None:
                 return compiled
         return None
 
-    def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> None:
-        """Store the compiled form of a source that was compiled with the headers of ``manifest``."""
+    def find_shared(self, wanted: Mapping[str, tuple[str, CompileConfig]]) -> dict[str, TakenUnit]:
+        """Return those compiled sources that shared stores have, and store them in the directory.
+
+        Args:
+            wanted: The source key and configuration of each, by the key of the compiler's whole input.
+        """
+        taken: dict[str, TakenUnit] = {}
+        if self.shared is None or not wanted:
+            return taken
+        configs = {key: compile_config for key, (_, compile_config) in wanted.items()}
+        for key, (unit, manifest) in self.shared.find(configs).items():
+            if (compiled := decode_compiled(unit.compiled)) is not None:
+                self._put(wanted[key][0], manifest, unit.compiled)
+                taken[key] = TakenUnit(compiled, manifest, unit.seconds)
+        return taken
+
+    def put(self, source_key: str, manifest: bytes, compiled: CompiledSource) -> bytes:
+        """Store the compiled form of a source that was compiled with the headers of ``manifest``; return it encoded."""
+        data = encode_compiled(compiled)
+        self._put(source_key, manifest, data)
+        return data
+
+    def share(self, key: str, manifest: bytes, data: bytes, seconds: float) -> None:
+        """Store in shared stores, behind the caller's back, what :meth:`find_shared` has not found.
+
+        Args:
+            key: Of the compiler's whole input.
+            data: As :meth:`put` returns it.
+            seconds: How long the compile took.
+        """
+        if self.shared is not None:
+            self.shared.put(key, manifest, SharedUnit(keys.sha256(manifest), seconds, data))
+
+    def fetch(self, kind: str, wanted: Iterable[str]) -> None:
+        """Store in the directory those entries that it lacks and shared stores have."""
+        if self.shared is not None:
+            missing = [key for key in wanted if self.store.get(kind, key) is None]
+            for key, data in self.shared.stores.get_many(kind, missing).items():
+                self.store.put(kind, key, data)
+
+    def keep(self, kind: str, key: str, data: bytes) -> None:
+        """Store an entry whose key is made of all that it depends on, in shared stores too."""
+        self.store.put(kind, key, data)
+        if self.shared is not None:
+            self.shared.stores.put(kind, key, data)
+
+    def _put(self, source_key: str, manifest: bytes, data: bytes) -> None:
         sha = keys.sha256(manifest)
         if self._headers.get(sha) != manifest:
-            self.store.put("headers", sha, manifest)
+            self.store.put(HEADERS, sha, manifest)
             self._headers[sha] = manifest
         entry = self._entry(source_key)
         if entry.manifests and entry.manifests[0] != sha:
-            self.store.put(_COMPILED, keys.entry_key(source_key, entry.manifests[0]), entry.latest)
+            self.store.put(COMPILED, keys.entry_key(source_key, entry.manifests[0]), entry.latest)
         manifests = [sha, *(other for other in entry.manifests if other != sha)]
-        made = _Entry(manifests[:_MOST_MANIFESTS], encode_compiled(compiled))
-        self.store.put(_COMPILED, source_key, msgspec.msgpack.encode(made))
+        made = _Entry(manifests[:_MOST_MANIFESTS], data)
+        self.store.put(COMPILED, source_key, msgspec.msgpack.encode(made))
 
     def costs(self) -> dict[str, float]:
         """Seconds that fragments took to compile, by the text form of their keys."""
@@ -117,7 +180,7 @@ class Cache:
 
     def _manifest(self, sha: str) -> bytes | None:
         if sha not in self._headers:
-            manifest = self.store.get("headers", sha)
+            manifest = self.store.get(HEADERS, sha)
             if manifest is None or keys.sha256(manifest) != sha:
                 return None
             self._headers[sha] = manifest
@@ -125,7 +188,7 @@ class Cache:
 
     def _entry(self, source_key: str) -> _Entry:
         with contextlib.suppress(*_DAMAGED):
-            return msgspec.msgpack.decode(self.store.get(_COMPILED, source_key) or b"", type=_Entry)
+            return msgspec.msgpack.decode(self.store.get(COMPILED, source_key) or b"", type=_Entry)
         return _Entry([], b"")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from jitlto.build.cache.cache import Cache
-from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.cache.keys import CompileConfig, entry_key
 from jitlto.build.compilers.base import CompiledSource, CompileJob
 from jitlto.build.templates import RenderedSource
 from jitlto.errors import JitltoError
@@ -44,6 +44,11 @@ class CompileRequest:
         except JitltoError as error:
             name_source(error, rendered.origin, 0)
             raise
+
+    @property
+    def place(self) -> str:
+        """Where shared stores have the compiled source: the key of the compiler's whole input."""
+        return entry_key(self.source_key, self.config.complete(self.closure).sha256)
 
     @property
     def own_closure(self) -> Source:

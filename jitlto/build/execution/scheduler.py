@@ -17,24 +17,25 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from jitlto.build import interfaces
-from jitlto.build.cache import keys
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig
+from jitlto.build.cache.use import Layer
 from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult
 from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
+from jitlto.build.execution.task import Missing, Task
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
 from jitlto.build.templates import RenderedSource
 from jitlto.cuda import diagnostics
 from jitlto.errors import BuildError, CompileError, JitltoError
 from jitlto.model.fragment import FragmentKey
-from jitlto.model.headers import Source, split_leading_includes
-from jitlto.storage.cache_dir import FileLock
+from jitlto.model.headers import split_leading_includes
 
 _POLL = 0.05  # seconds between two checks of jobs that another build is compiling
 _PATIENCE = 900.0  # seconds to wait for another build before compiling the same job
+_ASKED = 256  # sources that shared stores are asked for at a time
 _MOST_DEATHS = 2  # worker deaths until a job fails: the first may be a different job's fault
 _log = logging.getLogger(__name__)
 
@@ -47,54 +48,9 @@ class Outcome:
     sources: dict[int, CompiledSource] = field(default_factory=dict)  # by position of the request
     failures: list[tuple[int, Failure]] = field(default_factory=list)  # with positions of requests, in their order
     compiled: int = 0  # compiles that were run
-
-
-@dataclass(frozen=True, slots=True)
-class _Missing:
-    """A source that the cache does not have, for all requests for it."""
-
-    source_key: str
-    request: CompileRequest
-    positions: list[int]
-    sharers: int
-    seconds: float | None  # that its last compile took
-
-
-@dataclass
-class _Task:
-    """One compile, for all requests whose sources and headers are the same."""
-
-    source_key: str
-    request: CompileRequest
-    positions: list[int]
-    source: Source
-    cost: int
-    sharers: int = 1
-    extra: tuple[str, ...] = ()
-    claim: FileLock | None = None
-    waiting_since: float | None = None
-    deaths: int = 0
-    answer: CompiledSource | JitltoError | None = None  # for requests that turn out to be for the same
-
-    @property
-    def key(self) -> str:
-        """The key of the compiler's whole input, so that only one build compiles it at a time."""
-        return keys.entry_key(self.source_key, self.source.sha256)
-
-    @property
-    def rank(self) -> tuple[int, list[int]]:
-        """The highest is compiled first."""
-        return self.cost, self.positions
-
-    def job(self) -> CompileJob:
-        config = self.request.config
-        tests = config.find_tests(self.request.rendered.source, self.source) if config.candidates else None
-        return self.request.job(self.source, tests, self.sharers)
-
-    def release(self) -> None:
-        if self.claim is not None:
-            self.claim.release()
-            self.claim = None
+    #: The requests that were not compiled, by the layer that they came from.
+    layers: Counter[Layer] = field(default_factory=Counter)
+    seconds_saved: float = 0.0  # that these took to compile, where it is known
 
 
 @dataclass
@@ -113,10 +69,10 @@ class Scheduler:
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
     _announced: int = field(default=0, init=False)
-    _waiting: list[_Task] = field(default_factory=list, init=False)  # the next one last
-    _tasks: dict[str, _Task] = field(default_factory=dict, init=False)  # by key, those that are done too
-    _claimed: list[_Task] = field(default_factory=list, init=False)  # by other builds
-    _running: dict[Future[CompileResult], _Task] = field(default_factory=dict, init=False)
+    _waiting: list[Task] = field(default_factory=list, init=False)  # the next one last
+    _tasks: dict[str, Task] = field(default_factory=dict, init=False)  # by key, those that are done too
+    _claimed: list[Task] = field(default_factory=list, init=False)  # by other builds
+    _running: dict[Future[CompileResult], Task] = field(default_factory=dict, init=False)
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
     _history: dict[FragmentKey, tuple[dict[str, str], bytes]] = field(default_factory=dict, init=False)
 
@@ -130,12 +86,12 @@ class Scheduler:
             ToolchainError: If a worker cannot compile for this client.
         """
         coming: Iterator[Sequence[CompileRequest]] | None = iter(batches)
-        missing: deque[_Missing] = deque()
+        missing: deque[Missing] = deque()
         try:
             while (coming or missing or self._waiting or self._claimed or self._running) and not self._stopped:
                 self._start_tasks()
                 if missing:
-                    self._find_task(missing.popleft())
+                    self._find_tasks([missing.popleft() for _ in range(min(len(missing), self._width_of_finding))])
                     done = {future for future in self._running if future.done()}
                 elif coming and (batch := next(coming, None)) is not None:
                     missing += self._find_missing(batch)
@@ -165,30 +121,62 @@ class Scheduler:
     def _stopped(self) -> bool:
         return bool(self._outcome.failures) and not self.keep_going
 
-    def _find_missing(self, batch: Sequence[CompileRequest]) -> list[_Missing]:
+    def _find_missing(self, batch: Sequence[CompileRequest]) -> list[Missing]:
         """Take results from the cache; return the other sources, those first that are known to take longest."""
         positions_of: dict[tuple[str, CompileConfig], list[int]] = {}
         for position, request in enumerate(batch, len(self._outcome.requests)):
             positions_of.setdefault((request.source_key, request.config), []).append(position)
         self._outcome.requests += batch
+        recorded = self.cache.costs() if self.cache else {}
         found: list[tuple[str, CompileRequest, list[int]]] = []
         for (source_key, config), positions in positions_of.items():
             if self.cache and (compiled := self.cache.find(source_key, config)) is not None:
-                self._take_cached(positions, compiled)
+                seconds = recorded.get(str(self._outcome.requests[positions[0]].key), 0.0)
+                self._take_cached(positions, compiled, Layer.DIRECTORY, seconds)
             else:
                 found.append((source_key, self._outcome.requests[positions[0]], positions))
         heads = [(r.config, split_leading_includes(r.rendered.source.encode())[0]) for _, r, _ in found]
-        sharers, recorded = Counter(heads), self.cache.costs() if self.cache else {}
+        sharers = Counter(heads)
         missing = [
-            _Missing(*each, sharers[head], recorded.get(str(each[1].key)))
+            Missing(*each, sharers[head], recorded.get(str(each[1].key)))
             for each, head in zip(found, heads, strict=True)
         ]
-        for _, request, _ in found[: max(0, self.width - self._announced)]:
-            self.announce(request.config.toolchain.name)
-        self._announced += len(found)
+        if not self._has_stores:
+            self._announce(request for _, request, _ in found)
         return sorted(missing, key=lambda each: inf if each.seconds is None else each.seconds, reverse=True)
 
-    def _find_task(self, missing: _Missing) -> None:
+    @property
+    def _has_stores(self) -> bool:
+        return self.cache is not None and self.cache.shared is not None
+
+    @property
+    def _width_of_finding(self) -> int:
+        return _ASKED if self._has_stores else 1
+
+    def _announce(self, requests: Iterable[CompileRequest]) -> None:
+        """Tell the executor which compilers are wanted next, for as many jobs as it runs at a time."""
+        for request in requests:
+            if self._announced >= self.width:
+                break
+            self.announce(request.config.toolchain.name)
+            self._announced += 1
+
+    def _find_tasks(self, missing: Sequence[Missing]) -> None:
+        """Make tasks of sources that shared stores do not have either."""
+        tasks = [task for each in missing if (task := self._find_task(each)) is not None]
+        if self.cache is not None and self._has_stores:
+            taken = self.cache.find_shared({task.place: (task.source_key, task.request.config) for task in tasks})
+            for task in tasks:
+                if (unit := taken.get(task.place)) is not None:
+                    task.answer = unit.compiled
+                    self._record(task, unit.manifest)
+                    self._take_cached(task.positions, unit.compiled, Layer.STORE, unit.seconds)
+            tasks = [task for task in tasks if task.place not in taken]
+            self._announce(task.request for task in tasks)
+        for task in tasks:
+            insort(self._waiting, task, key=lambda task: task.rank)
+
+    def _find_task(self, missing: Missing) -> Task | None:
         """Look for the headers of a source, and make it a task of its own unless there is one for the same."""
         request, positions, config = missing.request, missing.positions, missing.request.config
         try:
@@ -198,19 +186,20 @@ class Scheduler:
             if not self.keep_going:
                 raise
             self._report(positions, config, error)
-            return
+            return None
         seconds = missing.seconds
         cost = estimate(source, len(config.architectures)) if seconds is None else int(seconds * 1000)
-        task = _Task(missing.source_key, request, positions, complete, cost, missing.sharers)
+        task = Task(missing.source_key, request, positions, complete, cost, missing.sharers)
         same = self._tasks.setdefault(task.key, task)
         if same is task:
-            insort(self._waiting, task, key=lambda task: task.rank)
-        elif same.answer is None:
+            return task
+        if same.answer is None:
             same.positions += positions
         elif isinstance(same.answer, CompiledSource):
             self._take_cached(positions, same.answer)
         else:
             self._report(positions, config, same.answer)
+        return None
 
     def _start_tasks(self) -> None:
         """Submit as many tasks as keep the workers busy, except those that another build is compiling."""
@@ -225,7 +214,7 @@ class Scheduler:
             else:
                 self._claimed.append(task)
 
-    def _claim(self, task: _Task) -> bool:
+    def _claim(self, task: Task) -> bool:
         """Return whether to compile a task: no other build is compiling it, or one has been for too long."""
         if self.cache is None or task.claim is not None:
             return True
@@ -240,18 +229,18 @@ class Scheduler:
             return True
         return False
 
-    def _start(self, task: _Task) -> None:
+    def _start(self, task: Task) -> None:
         # Another build may have finished it between the look-up and the claim.
         if self.cache and (compiled := self.cache.find(task.source_key, task.request.config)) is not None:
             task.release()
             task.answer = compiled
-            self._take_cached(task.positions, compiled)
+            self._take_cached(task.positions, compiled, Layer.DIRECTORY)
         else:
             # Without a cache nobody asks which headers decide whether to compile again.
             job = replace(task.job(), lists_reads=self.cache is not None)
             self._running[self.submit(job)] = task
 
-    def _finish(self, task: _Task, future: Future[CompileResult]) -> None:
+    def _finish(self, task: Task, future: Future[CompileResult]) -> None:
         try:
             result = future.result()
         except CompileError as error:
@@ -276,7 +265,7 @@ class Scheduler:
         else:
             self._take_result(task, result)
 
-    def _take_result(self, task: _Task, result: CompileResult) -> None:
+    def _take_result(self, task: Task, result: CompileResult) -> None:
         """Store a compiled source and give it to all its requests."""
         config, source = task.request.config, task.request.rendered.source
         names = [self._outcome.requests[position].key for position in task.positions]
@@ -284,8 +273,9 @@ class Scheduler:
         task.answer = result.compiled
         if self.cache is not None:
             manifest = config.manifest(source, result.compiled.reads)
-            self.cache.put(task.source_key, manifest, result.compiled)
-            self._history |= dict.fromkeys(names, (config.fields(source), manifest))
+            data = self.cache.put(task.source_key, manifest, result.compiled)
+            self.cache.share(task.place, manifest, data, result.seconds)
+            self._record(task, manifest)
         task.release()
         self._seconds |= dict.fromkeys(map(str, names), result.seconds)
         first, *rest = task.positions
@@ -294,9 +284,21 @@ class Scheduler:
             self.observer.compiled(Span(names[0], result.worker, start, result.seconds))
         self._take_cached(rest, result.compiled)
 
-    def _take_cached(self, positions: Sequence[int], compiled: CompiledSource) -> None:
+    def _record(self, task: Task, manifest: bytes) -> None:
+        """Remember the inputs of a task's fragments."""
+        names = [self._outcome.requests[position].key for position in task.positions]
+        fields = task.request.config.fields(task.request.rendered.source)
+        self._history |= dict.fromkeys(names, (fields, manifest))
+
+    def _take_cached(
+        self, positions: Sequence[int], compiled: CompiledSource, layer: Layer = Layer.MEMORY, seconds: float = 0.0
+    ) -> None:
+        """Give requests a compiled source, which came from a layer and took so long to compile."""
+        self._outcome.seconds_saved += seconds
         for position in positions:
             if self._accept(position, compiled):
+                self._outcome.layers[layer] += 1
+                layer = Layer.MEMORY
                 self.observer.cached(self._outcome.requests[position].key)
 
     def _accept(self, position: int, compiled: CompiledSource) -> bool:
@@ -309,7 +311,7 @@ class Scheduler:
         self._outcome.sources[position] = compiled
         return True
 
-    def _fail(self, task: _Task, error: JitltoError) -> None:
+    def _fail(self, task: Task, error: JitltoError) -> None:
         task.release()
         task.answer = error
         self._report(task.positions, task.request.config, error)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from jitlto import config
 from jitlto.build import pipeline
-from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.cache.cache import Cache
 from jitlto.build.execution.events import NO_OBSERVER, Observer
 from jitlto.build.packaging.family_sources import find_headers
 from jitlto.build.packaging.pack import recording
 from jitlto.build.packaging.prebuilt import copy_prebuilt
-from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, load_config
+from jitlto.build.packaging.pyproject import PackageConfig, check_entry_points, find_project_stores, load_config
 from jitlto.build.pipeline import BuildReport
 from jitlto.build.rendered_families import with_used
 from jitlto.errors import ProjectError
@@ -76,7 +76,7 @@ def build_package(
         pyproject: The package's ``pyproject.toml``, or the directory that holds it.
         output: The database file. It is written after all checks, or not at all.
         jobs: Number of parallel compilers; by default as many as cores and memory allow.
-        cache: The build cache; by default the user's.
+        cache: The build cache; by default the user's, over the stores of the environment or the package.
         observer: Receives the events of the build.
 
     Raises:
@@ -84,13 +84,16 @@ def build_package(
     """
     package, output = load_package(Path(pyproject)), Path(output)
     report = copy_prebuilt(package.config, package.families, output)
-    return report or pipeline.build(package.families, output, jobs=jobs, cache=cache or open_cache(), observer=observer)
+    if report is not None:
+        return report
+    cache = cache or find_project_stores(package.config.root).open_cache()
+    return pipeline.build(package.families, output, jobs=jobs, cache=cache, observer=observer)
 
 
 def summarize(report: BuildReport) -> str:
     """Describe the result of :func:`build_package` in one line."""
     prebuilt = config.current().prebuilt
-    how = f"taken from {prebuilt}" if prebuilt else f"{report.compiled or 'none'} compiled, {report.seconds:.1f} s"
+    how = f"taken from {prebuilt}" if prebuilt else report.summary
     return f"{len(report.fragments)} fragments ({how}), digest {report.digest}"
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from jitlto.build.packaging.stores import ProjectStores, StoreTable, find_stores
 from jitlto.errors import FamilyError, JitltoError, ProjectError
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
-from jitlto.storage.declaration import CompilerTable, check_options, parse_architectures
+from jitlto.storage.declaration import check_options, parse_architectures
 from jitlto.storage.files import GROUP, SUFFIX
 from jitlto.storage.toml_reader import TomlTable, read_toml
 
@@ -55,6 +56,18 @@ def has_config(pyproject: Path) -> bool:
     """Return whether a ``pyproject.toml`` exists and has ``[tool.jitlto]``."""
     tool = _read_quietly(pyproject).get("tool")
     return isinstance(tool, Mapping) and "jitlto" in tool
+
+
+def find_project_stores(directory: Path) -> ProjectStores:
+    """Return the shared stores of builds in a directory: of the environment, else of its ``pyproject.toml``, if any.
+
+    Raises:
+        JitltoError: If they are configured wrongly.
+    """
+    path = directory / "pyproject.toml"
+    if not has_config(path):
+        return find_stores(None)
+    return find_stores(TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE))
 
 
 def find_missing_config(pyproject: Path) -> str | None:
@@ -114,7 +127,7 @@ def load_config(project: Path) -> PackageConfig:
     )
 
 
-class _Table(CompilerTable, kw_only=True):
+class _Table(StoreTable, kw_only=True):
     database: str | None = None
     families: tuple[str, ...] | None = None
     pack: str | None = None

@@ -1,0 +1,230 @@
+"""Builds and checks on fresh machines that share a store: they compile and link only what changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jitlto.build.cache.cache import Cache
+from jitlto.build.execution.workers import ProcessExecutor
+from jitlto.build.pipeline import BuildReport, build
+from jitlto.build.shards import Shard
+from jitlto.storage import declaration
+from jitlto.storage.cache_dir import CacheDir
+from tests.support.families import MINI, write_family
+from tests.support.memory_stores import MemoryStores
+from tests.support.process import Result, python
+from tests.support.store_server import Proxy, fault_proxy, s3_server
+
+pytestmark = pytest.mark.slow
+
+FRAGMENTS = 6
+PATIENCE = {"JITLTO_STORE_PATIENCE": "5"}  # this machine may be busy
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[ProcessExecutor]:
+    with ProcessExecutor(2) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def proxy() -> Iterator[Proxy]:
+    with ExitStack() as stack:
+        yield stack.enter_context(fault_proxy(stack.enter_context(s3_server())))
+
+
+@dataclass
+class Runners:
+    """Machines of a CI: each has a checkout of the family and an empty cache directory."""
+
+    directory: Path
+    store: dict[str, str]  # variables
+    count: int = field(default=0)
+
+    def fresh(self, files: dict[str, str] | None = None) -> Runner:
+        """Start the next one."""
+        self.count += 1
+        place = self.directory / f"runner {self.count}"
+        write_family(place / "fragments" / "mini", files or MINI)
+        return Runner(place, {"JITLTO_CACHE_DIR": str(place / "cache"), **PATIENCE, **self.store})
+
+
+@dataclass
+class Runner:
+    """A machine."""
+
+    place: Path
+    variables: dict[str, str]
+
+    def run(self, *arguments: str | Path, **variables: str) -> Result:
+        """Run jitlto."""
+        done = python("-m", "jitlto", *arguments, cwd=self.place, **self.variables | variables)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    def build(self, *arguments: str, **variables: str) -> dict[str, Any]:
+        """Build the family; return what ``--json`` prints."""
+        done = self.run("build", "fragments/mini", "-o", "mini.fragdb", "--json", *arguments, **variables)
+        result: dict[str, Any] = json.loads(done.stdout)
+        counts = {**result["cache"], "compiled": result["compiled"]}
+        return counts | {"stderr": done.stderr, "bytes": (self.place / "mini.fragdb").read_bytes()}
+
+
+@pytest.fixture(params=["file", "s3"])
+def runners(request: pytest.FixtureRequest, tmp_path: Path) -> Runners:
+    if request.param == "file":
+        return Runners(tmp_path, {"JITLTO_STORE": (tmp_path / "store").as_uri()})
+    proxy: Proxy = request.getfixturevalue("proxy")
+    proxy.set()
+    store = f"s3://{proxy.bucket}/{tmp_path.name}"
+    return Runners(tmp_path, proxy.variables | {"JITLTO_STORE": store, "JITLTO_STORE_TRUST": "checksum"})
+
+
+def test_a_fresh_runner_compiles_nothing_and_writes_the_same_bytes(runners: Runners) -> None:
+    first = runners.fresh().build()
+    assert (first["compiled"], first["store"]) == (FRAGMENTS, 0)
+    assert first["bytes_written"] > 0
+    runner = runners.fresh()
+    second = runner.build()
+    assert (second["compiled"], second["store"], second["bytes"]) == (0, FRAGMENTS, first["bytes"])
+    assert second["bytes_read"] > 0
+    assert second["seconds_saved"] > 0
+    third = runner.build()
+    assert (third["compiled"], third["directory"], third["bytes_read"]) == (0, FRAGMENTS, 0)
+    assert second["stderr"] == third["stderr"] == ""
+
+
+def test_a_pull_request_compiles_only_what_it_changes(runners: Runners) -> None:
+    runners.fresh().build()
+    changed = MINI | {"op.json": MINI["op.json"].replace("a * a", "a * a * a")}
+    second = runners.fresh(changed).build()
+    assert (second["compiled"], second["store"]) == (2, FRAGMENTS - 2)
+    third = runners.fresh(changed).build(JITLTO_STORE="")
+    assert (third["compiled"], third["bytes"]) == (FRAGMENTS, second["bytes"])
+    header = MINI | {"op.cuh": MINI["op.cuh"] + "// read by all\n"}
+    assert runners.fresh(header).build()["compiled"] == FRAGMENTS
+
+
+def test_shards_share_and_a_build_without_cache_does_not(runners: Runners) -> None:
+    assert sum(runners.fresh().build("--shard", f"{n}/2")["compiled"] for n in (1, 2)) == FRAGMENTS
+    whole = runners.fresh().build()
+    assert (whole["compiled"], whole["store"]) == (0, FRAGMENTS)
+    assert runners.fresh().build("--no-cache")["compiled"] == FRAGMENTS
+
+
+def test_a_dry_run_knows_what_the_store_has(runners: Runners) -> None:
+    runners.fresh().build()
+    planned = json.loads(runners.fresh().run("build", "fragments/mini", "--dry-run", "--json").stdout)
+    assert planned == {"fragments": FRAGMENTS, "compile": []}
+
+
+def test_a_check_on_a_fresh_runner_links_nothing_again(runners: Runners) -> None:
+    known = []
+    for _ in range(2):
+        runner = runners.fresh()
+        runner.build()
+        result = json.loads(runner.run("check", "mini.fragdb", "--link", "sm_90", "--json").stdout)
+        assert result["holds"]
+        (family,) = result["link"]["families"]
+        known.append((family["known"], family["linked"]))
+    assert known == [(0, 4), (4, 4)]
+
+
+def test_stores_of_a_project_are_used_and_what_they_say_stays_in_the_project(tmp_path: Path) -> None:
+    runners = Runners(tmp_path, {})
+    config = f"[tool.jitlto]\nstore = [{json.dumps((tmp_path / 'store').as_uri())}]\n"
+    taken = []
+    for _ in range(2):
+        runner = runners.fresh()
+        (runner.place / "pyproject.toml").write_text(config)
+        taken.append(runner.build()["store"])
+    assert taken == [0, FRAGMENTS]
+    assert runner.build()["directory"] == FRAGMENTS
+    (runner.place / "pyproject.toml").unlink()
+    again = runner.build()
+    assert (again["compiled"], again["directory"]) == (FRAGMENTS, 0)
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [
+        {"fault": "status", "status": 403},
+        {"fault": "status", "status": 500},
+        {"fault": "refuse"},
+        {"fault": "silent"},
+        {"fault": "tampered"},
+        {"fault": "html"},
+    ],
+    ids=str,
+)
+def test_a_build_with_a_failing_store_is_a_build_without_one(
+    proxy: Proxy, tmp_path: Path, conditions: dict[str, Any]
+) -> None:
+    store = {"JITLTO_STORE": f"s3://{proxy.bucket}/{tmp_path.name}", "JITLTO_STORE_TRUST": "checksum"}
+    proxy.set(**conditions)
+    try:
+        built = Runners(tmp_path, proxy.variables | store).fresh().build(JITLTO_STORE_PATIENCE="0.05")
+    finally:
+        proxy.set()
+    assert (built["compiled"], built["store"]) == (FRAGMENTS, 0)
+    assert built["bytes"] == Runners(tmp_path, {}).fresh().build()["bytes"]
+    assert "Traceback" not in built["stderr"]
+
+
+@dataclass
+class Machine:
+    """A machine in this process, with stores that count."""
+
+    place: Path
+    workers: ProcessExecutor
+
+    def build(self, stores: MemoryStores, *, fresh: bool = True, **arguments: Any) -> BuildReport:
+        if fresh:
+            shutil.rmtree(self.place / "cache", ignore_errors=True)
+        cache = Cache(CacheDir(self.place / "cache", 1 << 30), stores)
+        family = declaration.load_family(write_family(self.place / "mini", MINI))
+        return build([family], self.place / "mini.fragdb", cache=cache, executor=self.workers, **arguments)
+
+
+@pytest.fixture
+def machine(tmp_path: Path, workers: ProcessExecutor) -> Machine:
+    return Machine(tmp_path, workers)
+
+
+def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(machine: Machine) -> None:
+    stores = MemoryStores()
+    machine.build(stores)
+    stores.asked.clear()
+    report = machine.build(stores, compare_archs=True)
+    assert (report.compiled, report.use.store) == (0, FRAGMENTS)
+    assert [len(names) for names in stores.asked if names[0][0] == "compiled"] == [FRAGMENTS]
+    stores.asked.clear()
+    report = machine.build(stores, fresh=False, compare_archs=True)
+    assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
+
+
+def test_what_a_comparison_of_architectures_found_is_shared(machine: Machine) -> None:
+    stores = MemoryStores()
+    first = machine.build(stores, compare_archs=True)
+    kinds = {kind for kind, _ in stores.objects}
+    assert kinds >= {"compiled", "headers", "architectures"}
+    before = dict(stores.writes)
+    assert machine.build(stores, compare_archs=True).architectures == first.architectures
+    assert stores.writes == before
+
+
+def test_a_shard_asks_only_for_its_own(machine: Machine) -> None:
+    stores = MemoryStores()
+    machine.build(stores)
+    stores.asked.clear()
+    assert machine.build(stores, shard=Shard(1, 2)).compiled == 0
+    (names,) = (names for names in stores.asked if names[0][0] == "compiled")
+    assert len(names) == FRAGMENTS // 2

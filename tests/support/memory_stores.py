@@ -1,0 +1,45 @@
+"""Shared stores in the memory of one process, which count what is asked of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from jitlto.storage.remote.statistics import StoreStatistics
+
+if TYPE_CHECKING:
+    from jitlto.storage.remote.shared import SharedStores as Base
+else:
+    Base = object  # without its threads
+
+
+class MemoryStores(Base):
+    """Objects by kind and key, written once."""
+
+    def __init__(self, objects: dict[tuple[str, str], bytes] | None = None) -> None:
+        self.objects = dict(objects or {})
+        self.asked: list[list[tuple[str, str]]] = []  # by round trip
+        self.writes: Counter[tuple[str, str]] = Counter()
+
+    def copy(self) -> MemoryStores:
+        """Return stores with the same objects."""
+        return MemoryStores(self.objects)
+
+    def get_many(self, kind: str, keys: Iterable[str]) -> dict[str, bytes]:
+        names = [(kind, key) for key in keys]
+        if names:
+            self.asked.append(names)
+        return {key: self.objects[kind, key] for kind, key in names if (kind, key) in self.objects}
+
+    def put(self, kind: str, key: str, payload: bytes) -> None:
+        if (kind, key) not in self.objects:
+            self.objects[kind, key] = payload
+            self.writes[kind, key] += 1
+
+    @property
+    def statistics(self) -> StoreStatistics:
+        return StoreStatistics()
+
+    def flush(self, timeout: float | None = None) -> bool:
+        return True
