@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,7 @@ def _open(url: str, *, writes: bool = True) -> Backend:
     from jitlto.storage.remote.artifact_address import parse_store
     from jitlto.storage.remote.artifacts import open_store
 
-    return open_store(replace(parse_store(url), writes=writes))
+    return open_store(parse_store(url).only(writes=writes))
 
 
 @click.group(epilog="Example: jitlto store info s3://kernels/prod")

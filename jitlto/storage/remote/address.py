@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from jitlto.errors import StoreError
+from jitlto.model.frozen import Frozen
 
 #: Schemes, and whether such a store can be written.
 SCHEMES = {"s3": True, "gs": True, "az": True, "file": True, "http": False, "https": False}
 _HINT = "write e.g. s3://bucket/prefix, or s3://bucket/prefix#read to read only"
 
 
-@dataclass(frozen=True, slots=True)
-class StoreAddress:
+class StoreAddress(Frozen):
     """A shared store, and what this process does with it.
 
     Args:
@@ -34,6 +32,10 @@ class StoreAddress:
     def is_local(self) -> bool:
         """Whether the store is a directory."""
         return self.scheme == "file"
+
+    def only(self, *, writes: bool) -> StoreAddress:
+        """Return the same store, to be read, and written or not."""
+        return StoreAddress(self.url, self.reads, writes)
 
     def __str__(self) -> str:
         """Return the text that parses to this address."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jitlto.errors import StoreError
 from jitlto.storage.remote.address import StoreAddress, parse_addresses
@@ -35,7 +35,7 @@ class ArtifactAddress:
             JitltoError: If it is not the address of a store, or has no digest.
         """
         url, digest = split_address(text)
-        return cls(replace(parse_store(url), writes=False), digest)
+        return cls(parse_store(url).only(writes=False), digest)
 
 
 def split_address(text: str) -> tuple[str, str]:

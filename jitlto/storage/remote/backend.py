@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 from jitlto.errors import StoreError
+from jitlto.model.frozen import Frozen
 from jitlto.storage.remote.address import StoreAddress
 
 #: The largest object that is read, in bytes.
@@ -24,14 +24,14 @@ REFRESH_AFTER = 86400.0
 _PARTS = 4  # of a large object, of 5 MB each, are sent side by side
 _CONNECT = 2.0  # seconds at most until a connection stands
 _INSTALL = "pip install 'jitlto[remote]'"
-#: Whether the endpoint of a kind of store may be an http:// one.
-_ALLOW_HTTP = ("AWS_ALLOW_HTTP", "AZURE_ALLOW_HTTP", "GOOGLE_ALLOW_HTTP")
+#: Options of the HTTP client that obstore reads from AWS_..., GOOGLE_... and AZURE_... only if it is given none itself.
+_FROM_ENVIRONMENT = ("ALLOW_HTTP", "ALLOW_INVALID_CERTIFICATES", "PROXY_URL", "PROXY_CA_CERTIFICATE", "PROXY_EXCLUDES")
+_PREFIXES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
 _used_in: int | None = None  # the process that first used obstore
 
 
-@dataclass(frozen=True, slots=True)
-class StoredObject:
+class StoredObject(Frozen):
     """An object of a store.
 
     Args:
@@ -155,7 +155,9 @@ class Backend:
             return self._otherwise("missing", otherwise, name, error)
         except NotImplementedError as error:
             raise self._error("store-unsupported", name, error, "use a different kind of store") from error
-        except Exception as error:
+        except BaseException as error:  # Rust's panics are no Exception
+            if not _is_of_obstore(error):
+                raise
             kind = type(error).__name__
             if kind == "AlreadyExistsError":
                 return self._otherwise("exists", otherwise, name, error)
@@ -167,12 +169,12 @@ class Backend:
                 raise self._error("store-unreachable", name, error, hint) from error
             raise self._error("store-failed", name, error, "see the store's answer") from error
 
-    def _otherwise(self, case: str, otherwise: dict[str, Any], name: str, error: Exception) -> Any:
+    def _otherwise(self, case: str, otherwise: dict[str, Any], name: str, error: BaseException) -> Any:
         if case in otherwise:
             return otherwise[case]
         raise self._error("store-failed", name, error, "check the URL") from error
 
-    def _error(self, code: str, name: str, error: Exception, hint: str) -> StoreError:
+    def _error(self, code: str, name: str, error: BaseException, hint: str) -> StoreError:
         return StoreError(_in_short(error), code=code, where=self._where(name), hint=hint)
 
     def _where(self, name: str) -> str:
@@ -194,38 +196,51 @@ def open_backend(address: StoreAddress, *, timeout: float, retries: int = 0) -> 
     global _used_in
     if _used_in not in (None, os.getpid()):
         raise _forked(address)
+    _used_in = os.getpid()  # before the import: a fork during it would leave its lock locked
     try:
         from obstore.store import from_url  # 15 ms, and an extra; many who read this module need only its names
     except ImportError as error:
         what = "shared stores need the package obstore, which is not installed"
         raise StoreError(what, code="store-missing-package", where=address.url, hint=_INSTALL) from error
-    _used_in = os.getpid()
-    whole, connect = timedelta(seconds=timeout), timedelta(seconds=min(timeout, _CONNECT))
-    options: dict[str, Any] = {
-        "client_options": {"timeout": whole, "connect_timeout": connect},
-        "retry_config": {"max_retries": retries, "retry_timeout": whole},
-    }
-    if address.is_local:
-        options = {"mkdir": address.writes}
-    elif address.scheme == "http" or any(os.environ.get(name, "").lower() == "true" for name in _ALLOW_HTTP):
-        options["client_options"]["allow_http"] = True  # our options replace those that the environment gives
     try:
-        return Backend(address, from_url(address.url, **options))
-    except Exception as error:
-        hint = "set the environment variables of this kind of store"
-        raise StoreError(_in_short(error), code="store-settings", where=address.url, hint=hint) from error
+        return Backend(address, from_url(address.url, **_options(address, timeout, retries)))
+    except BaseException as error:  # Rust's panics are no Exception
+        if not _is_of_obstore(error):
+            raise
+        code, hint = "store-settings", "set the environment variables of this kind of store"
+        if address.is_local:
+            code, hint = "store-unreachable", "create the directory, or mount it"
+        raise StoreError(_in_short(error), code=code, where=address.url, hint=hint) from error
+
+
+def _options(address: StoreAddress, timeout: float, retries: int) -> dict[str, Any]:
+    if address.is_local:
+        return {"mkdir": address.writes}
+    whole, connect = timedelta(seconds=timeout), timedelta(seconds=min(timeout, _CONNECT))
+    client: dict[str, Any] = {"timeout": whole, "connect_timeout": connect}
+    if address.scheme == "http":
+        client["allow_http"] = True
+    elif prefix := _PREFIXES.get(address.scheme):
+        for name in _FROM_ENVIRONMENT:
+            if value := os.environ.get(prefix + name):
+                client[name.lower()] = value
+    return {"client_options": client, "retry_config": {"max_retries": retries, "retry_timeout": whole}}
 
 
 def _stored(meta: Any) -> StoredObject:
     return StoredObject(meta["path"], meta["size"], meta["last_modified"].timestamp())
 
 
-def _is_unreachable(error: Exception) -> bool:
-    text = str(error)
+def _is_of_obstore(error: BaseException) -> bool:
+    return isinstance(error, Exception) or type(error).__name__ == "PanicException"
+
+
+def _is_unreachable(error: BaseException) -> bool:
+    text = str(error)  # there is no class for it
     return "error sending request" in text or "Timeout" in text or "timed out" in text or "dns error" in text
 
 
-def _in_short(error: Exception) -> str:
+def _in_short(error: BaseException) -> str:
     """Return the first line of a message of obstore, without the dump of Rust's structure that follows."""
     text = str(error).strip().partition("\n")[0]
     return (text[:300] + "...") if len(text) > 300 else text or type(error).__name__

@@ -10,13 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from queue import Empty, SimpleQueue
+from queue import Empty
 
 from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.cache_dir import WarnOnce
 from jitlto.storage.remote import entry, leases
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.backend import REFRESH_AFTER, Backend, open_backend
+from jitlto.storage.remote.calls import Call, Calls
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 from jitlto.storage.remote.patience import BackOff, Patience
 from jitlto.storage.remote.statistics import Counters
@@ -30,19 +31,8 @@ _MOST_REPLACED = 4096  # names whose entry was rejected: the next to write one r
 _PROBE = "v1/probe"  # need not exist
 _HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address"}
 _OFF_AT_ONCE = {*_HOPELESS, "store-denied"}
+_LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
 _warn = WarnOnce(__name__)
-
-
-class _Call:
-    """A caller that waits for replies.
-
-    Each is the name of what was requested and the reply: bytes, whether something was done, None for a miss, an error,
-    or an ellipsis while a large object arrives. A reply without a name wakes the caller, so that it looks at the time.
-    """
-
-    def __init__(self) -> None:
-        self.replies: SimpleQueue[tuple[str, object] | None] = SimpleQueue()
-        self.has_left = False
 
 
 class StoreClient:
@@ -63,7 +53,7 @@ class StoreClient:
         self._reading = BackOff()
         self._queue = WriteQueue(counters, lambda error: self._say_failed("nothing is written for a while", error))
         self._readers = Workers("jitlto store: reads", _READERS)
-        self._calls: set[_Call] = set()
+        self._calls = Calls()
         self._lock = threading.Lock()
         self._opening = False
         self._prepared = threading.Event()  # from now on, it is the store that opening waits for
@@ -100,7 +90,7 @@ class StoreClient:
                 if not self.address.is_local:
                     self._backend.get(_PROBE)
             self._reading.succeeded()
-        except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
+        except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
             self._failed(error, at_once=True)
         finally:
             self._prepared.set()
@@ -113,6 +103,7 @@ class StoreClient:
             start = time.monotonic()
             if not self._opened.wait(self._patience.left_for_opening):
                 self._patience.lost(start, opening=True)
+            self._counters.add(seconds_waited=time.monotonic() - start)
         return self._opened.is_set() and self._backend is not None
 
     # Reading
@@ -126,7 +117,7 @@ class StoreClient:
         self._wait(requests)
         return dict(found)  # a late reply may still come
 
-    def _get(self, kind: str, key: str, found: dict[str, tuple[bytes, bytes]], call: _Call) -> object:
+    def _get(self, kind: str, key: str, found: dict[str, tuple[bytes, bytes]], call: Call) -> object:
         """Get and check one entry, in a thread of ours."""
         backend, received, dates = self._backend, 0, list[float]()
 
@@ -140,10 +131,10 @@ class StoreClient:
             call.replies.put((key, ...))
 
         name = entry.object_name(kind, key)
-        data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
-        if data is None:
-            return None
         try:
+            data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
+            if data is None:
+                return None
             payload = entry.decode(kind, key, data, self._trusted)
         except RejectedEntryError:
             with self._lock:
@@ -166,20 +157,27 @@ class StoreClient:
             return False
         return True
 
-    def _wait(self, requests: Mapping[str, Callable[[_Call], object]]) -> dict[str, object]:
+    def _wait(self, requests: Mapping[str, Callable[[Call], object]]) -> dict[str, object]:
         """Send requests side by side; return the replies that come in time by name."""
-        call, replies, pending = _Call(), {}, set(requests)
-        start = since = time.monotonic()
-        with self._lock:
-            self._calls.add(call)
-        for name, request in requests.items():
-            if not self._in_background(partial(self._reply, call, name, request)):
-                pending.discard(name)
+        call, start = Call(), time.monotonic()
+        self._calls.add(call)
+        try:
+            for name, request in requests.items():
+                if not self._in_background(partial(self._reply, call, name, request)):
+                    return {}
+            return self._collect(call, set(requests))
+        finally:
+            self._calls.leave(call)
+            self._counters.add(seconds_waited=time.monotonic() - start)
+
+    def _collect(self, call: Call, pending: set[str]) -> dict[str, object]:
+        replies: dict[str, object] = {}
+        since = time.monotonic()
         while pending and not self._reading.is_off:
             timeout = self._patience.deadline(since) - time.monotonic()
             if timeout <= 0:
                 self._late(since)
-                break
+                return replies
             try:
                 reply = call.replies.get(timeout=timeout)
             except Empty:
@@ -187,39 +185,35 @@ class StoreClient:
             if reply is None:
                 continue
             name, result = reply
-            if isinstance(result, Exception):
+            if isinstance(result, BaseException):
                 self._patience.lost(since)
                 self._failed(result)
             if result is not ...:
                 pending.discard(name)
                 replies[name] = result
             since = time.monotonic()
-        if pending and self._reading.is_off:
+        if pending:
             self._patience.lost(since)
-        call.has_left = True
-        with self._lock:
-            self._calls.discard(call)
-        self._counters.add(seconds_waited=time.monotonic() - start)
         return replies
 
-    def _reply(self, call: _Call, name: str, request: Callable[[_Call], object]) -> None:
+    def _reply(self, call: Call, name: str, request: Callable[[Call], object]) -> None:
         if call.has_left:
             return
         result: object
         try:
             result = request(call)
             self._reading.succeeded()
-        except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
+        except BaseException as error:  # noqa: BLE001 - as above
             result = error
         call.replies.put((name, result))
 
     def _late(self, since: float) -> None:
         self._patience.lost(since)
         self._counters.add(failures=1)
-        self._say_failed("it is not used any more by this process", "its reply did not come in time")
-        self._wake()
+        self._say_failed("it is not used any more by this process", _LATE)
+        self._calls.wake()
 
-    def _failed(self, error: Exception, *, at_once: bool = False) -> None:
+    def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
         """Note a failed reply; one that is only rejected does not turn the store off."""
         if isinstance(error, RejectedEntryError):
             self._counters.add(rejected=1)
@@ -234,13 +228,7 @@ class StoreClient:
                 self._say_failed("it is not used for a while", error)
         if self._patience.is_spent and not isinstance(error, RejectedEntryError):
             self._say_failed("it is not used any more by this process", error)
-        self._wake()
-
-    def _wake(self) -> None:
-        with self._lock:
-            calls = list(self._calls)
-        for call in calls:
-            call.replies.put(None)
+        self._calls.wake()
 
     # Leases
 
@@ -250,11 +238,11 @@ class StoreClient:
             return None
         taken: list[tuple[str, ...]] = []
         replies = self._wait({name: partial(self._lease, name, taken)})
-        if name not in replies or isinstance(replies[name], Exception):
+        if name not in replies or isinstance(replies[name], BaseException):
             return None
         return taken[0] if taken else ()
 
-    def _lease(self, name: str, taken: list[tuple[str, ...]], call: _Call) -> bool:
+    def _lease(self, name: str, taken: list[tuple[str, ...]], call: Call) -> bool:
         backend = self._backend
         names = backend and leases.take(backend, name, lambda: call.replies.put((name, ...)))
         if backend and names and call.has_left:

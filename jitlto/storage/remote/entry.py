@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from dataclasses import dataclass
 
 from jitlto.errors import RejectedEntryError
+from jitlto.model.frozen import Frozen
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 
 _MAGIC = b"jitlto entry 1\n"
@@ -23,8 +23,7 @@ MOST_HEADER_BYTES = 4096
 _MOST_NAME_BYTES = MOST_HEADER_BYTES - _FIXED.size - _KEY_ID - _SIGNATURE
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Frozen):
     """What stands before the payload of an entry.
 
     Args:

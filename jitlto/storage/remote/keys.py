@@ -160,8 +160,8 @@ def _parse(line: bytes) -> bytes | None:
         ValueError: If it is malformed.
     """
     words = _words(line)
-    place = next((i for i, word in enumerate(words[:3]) if word.startswith((b"ssh-", b"ecdsa-", b"sk-"))), None)
-    if place is None or len(words) < place + 2:
+    place = next((i for i, word in enumerate(words[1:4]) if word.startswith(b"AAAA")), None)  # as every key in base64
+    if place is None:
         raise ValueError("expected the type of a key and the key")
     options = words[1] if place == 2 else b""
     if words[place] != _TYPE or not _applies(options):

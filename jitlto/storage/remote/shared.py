@@ -10,9 +10,9 @@ import atexit
 import os
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from jitlto.config import Config
+from jitlto.model.frozen import Frozen
 from jitlto.storage.remote.address import StoreAddress, parse_addresses
 from jitlto.storage.remote.client import StoreClient
 from jitlto.storage.remote.leases import lease_name
@@ -26,8 +26,7 @@ _AT_EXIT = 2.0  # seconds at most for what is not written yet
 _by_settings: dict[tuple[object, ...], SharedStores] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(Frozen):
     """The right to make an entry; it only saves work, and ends by itself.
 
     Args:
@@ -54,6 +53,7 @@ class SharedStores:
 
     def __init__(self, addresses: Iterable[tuple[StoreAddress, Trust]], patience: float = DEFAULT) -> None:
         self._pid = os.getpid()
+        self._is_fork_logged = False
         self._counters = Counters()
         self._clients = [StoreClient(address, trust, patience, self._counters) for address, trust in addresses]
         atexit.register(self._at_exit)
@@ -150,8 +150,15 @@ class SharedStores:
         return self._counters.snapshot()
 
     def _is_usable(self) -> bool:
-        """Return whether this is the process that opened the stores, and not one forked from it."""
-        return self._pid == os.getpid()
+        """Return whether this is the process that made the stores, and not one forked from it, where obstore hangs."""
+        if self._pid == os.getpid():
+            return True
+        if not self._is_fork_logged:
+            self._is_fork_logged = True
+            import logging  # imported lazily: takes 2 ms, and few processes fork
+
+            logging.getLogger(__name__).debug("shared stores are off in a forked process")
+        return False
 
     def _at_exit(self) -> None:
         if self._is_usable():

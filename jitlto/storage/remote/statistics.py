@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, fields
+
+from jitlto.model.frozen import Frozen
 
 
-@dataclass(frozen=True, slots=True)
-class StoreStatistics:
+class StoreStatistics(Frozen):
     """What shared stores did for a process until now.
 
     Args:
@@ -38,7 +38,7 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._values: dict[str, float] = {field.name: 0 for field in fields(StoreStatistics)}
+        self._values: dict[str, float] = dict.fromkeys(StoreStatistics._fields, 0)
 
     def add(self, **amounts: float) -> None:
         """Add to counters by name."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from jitlto.config import Config
 from jitlto.errors import StoreError
+from jitlto.model.frozen import Frozen
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 
 
-@dataclass(frozen=True, slots=True)
-class Trust:
+class Trust(Frozen):
     """What is trusted, and what signs.
 
     Args:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.remote import artifacts
@@ -245,7 +245,7 @@ def _keep_members(backend: Backend, held: list[StoredObject], needed: set[str]) 
                 dates[name] = max(dates.get(name, 0.0), index.modified + 1e-6)
                 if index.name in needed:
                     needed.add(name)
-    held[:] = [replace(each, modified=max(each.modified, dates.get(each.name, 0.0))) for each in held]
+    held[:] = [StoredObject(each.name, each.size, max(each.modified, dates.get(each.name, 0.0))) for each in held]
 
 
 def _members(backend: Backend, name: str) -> list[str]:

@@ -24,7 +24,7 @@ class WriteQueue:
         on_failure: Called when writes have failed and the queue stops for a while.
     """
 
-    def __init__(self, counters: Counters, on_failure: Callable[[Exception], None]) -> None:
+    def __init__(self, counters: Counters, on_failure: Callable[[BaseException], None]) -> None:
         self._counters = counters
         self._on_failure = on_failure
         self._back_off = BackOff()
@@ -75,7 +75,7 @@ class WriteQueue:
                 work()
                 self._back_off.succeeded()
                 dropped = 0
-        except Exception as error:  # noqa: BLE001 - a thread of ours ends without a traceback
+        except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
             self._counters.add(failures=1)
             if self._back_off.failed(at_once=getattr(error, "code", "") == "store-denied"):
                 self._on_failure(error)
