@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from jitlto.storage.remote.shared import Lease, SharedStores
 
 _ENTRIES = "kernels"  # the kind of object
-_PATIENCE = 30.0  # seconds to wait for other machines before linking the same: three leases
+_PATIENCE = 30.0  # seconds that a process waits in vain for other machines, in all: three leases
 _POLLS = (0.01, 0.25)  # seconds: the first and the longest pause between two look-ups
 _LEASE_POLL = 1.0  # seconds between two requests for a lease that another machine has
 
@@ -34,6 +34,7 @@ class SharedKernels:
         self._settings = settings
         self._readonly = readonly
         self._stores: SharedStores | None = None
+        self._patience = _PATIENCE
 
     @property
     def stores(self) -> SharedStores:
@@ -82,11 +83,11 @@ class SharedKernels:
     def _find_or_lease(self, digest: str) -> tuple[LinkedKernel | None, Lease | None, float]:
         """Return a kernel, or a lease if there is none, and the seconds of waiting for another machine."""
         found = self.find(digest)
-        if found is not None or self._readonly:
+        if found is not None or self._readonly or self._patience <= 0:
             return found, None, 0.0
         begin = asked = time.perf_counter()
         lease, pause, waited = self.stores.lease(_ENTRIES, digest), _POLLS[0], 0.0
-        while lease is None and waited < _PATIENCE:
+        while lease is None and waited < self._patience:
             time.sleep(pause)
             pause = min(2 * pause, _POLLS[1])
             found = self.find(digest)
@@ -94,8 +95,9 @@ class SharedKernels:
             waited = now - begin
             if found is not None:
                 return found, None, waited
-            if now - asked > _LEASE_POLL:  # its holder may have failed or died
+            if now - asked > _LEASE_POLL or not self.stores.is_waited_for:  # its holder, or the store, may have died
                 lease, asked = self.stores.lease(_ENTRIES, digest), now
+        self._patience -= waited
         if lease is not None and lease.client is not None:
             # Another machine may have stored the kernel and released its lease between the look-up and the lease.
             found = self.find(digest)

@@ -148,6 +148,11 @@ class StoreClient:
             self._counters.add(bytes_read=len(data))
         return True
 
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether callers wait for replies: it has not failed."""
+        return not (self._is_hopeless or self._patience.is_spent or self._reading.is_off)
+
     def _can_be_waited_for(self) -> bool:
         if self._is_hopeless or self._patience.is_spent:
             return False

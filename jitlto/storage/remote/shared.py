@@ -145,6 +145,11 @@ class SharedStores:
         return flushed
 
     @property
+    def is_waited_for(self) -> bool:
+        """Whether a store is still waited for: it has not failed."""
+        return self._is_usable() and any(client.is_waited_for for client in self._clients)
+
+    @property
     def statistics(self) -> StoreStatistics:
         """What the stores did until now."""
         return self._counters.snapshot()
