@@ -15,6 +15,7 @@ from jitlto.errors import JitltoError
 from tests.support.errors import raises
 
 paths = st.text(st.characters(codec="utf-8", exclude_characters="\0" + os.pathsep), min_size=1)
+paths = paths.filter(lambda path: not path.startswith("//"))  # which after a separator would be an address's
 
 
 @pytest.mark.slow
@@ -32,6 +33,23 @@ def test_paths_are_meant_where_they_are_read(tmp_path: Path, monkeypatch: pytest
     assert settings.cache_dir == tmp_path / "b"
     assert settings.record == Path.home() / "c"
     assert settings.prebuilt == tmp_path / "d"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"s3://bucket/prefix#sha256={'0a' * 32}",
+        f"s3://bucket#sha256={'0a' * 32}",
+        f"http://127.0.0.1:9000#sha256={'0a' * 32}",
+        f"https://mirror.example:8443/a/b#sha256={'0a' * 32}",
+        f"file:///mnt/store#sha256={'0a' * 32}",
+        "s3://bucket/without-a-digest",
+    ],
+)
+def test_the_database_path_takes_addresses_in_stores(address: str) -> None:
+    for names in ([address], ["/a", address, "/b"], [address, "1/c", address]):
+        found = Config.read({"JITLTO_DATABASE_PATH": os.pathsep.join(names)}).database_path
+        assert found == tuple(name if "://" in name else config._absolute(name) for name in names)
 
 
 @pytest.mark.parametrize("value", ["", os.pathsep, os.pathsep * 3])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from jitlto.storage import files
 from tests.support.commands import fails, jitlto, succeeds
 from tests.support.errors import raises
 from tests.support.process import python
-from tests.support.store_server import static_server
+from tests.support.store_server import Server, fault_proxy, static_server
 
 TWICE = ("data_type=float", "op_name=twice")
 
@@ -130,3 +131,28 @@ def test_load_takes_addresses_and_paths(database: Path, store_url: str, tmp_path
         load("other", address, session=session)
     with raises(StoreError, "store-no-digest"):
         load("mini", store_url, session=session)
+
+
+def test_the_database_path_takes_an_address(database: Path, store_url: str, tmp_path: Path) -> None:
+    address = succeeds("push", database, store_url).strip()
+    settings = {"JITLTO_CACHE_DIR": str(tmp_path / "cache"), "JITLTO_DATABASE_PATH": f"{tmp_path}/none:{address}"}
+    (tmp_path / "none").mkdir()
+    assert "6 fragments" in jitlto("ls", "mini", **settings).stderr
+    settings["JITLTO_DATABASE_PATH"] = store_url
+    fails(jitlto("ls", "mini", **settings), 1, "[store-no-digest]")
+
+
+@pytest.mark.slow
+def test_processes_that_load_it_at_the_same_time_fetch_it_once_and_all_get_it(
+    packed: Path, tmp_path: Path, s3: Server
+) -> None:
+    variables = {**s3.variables, "JITLTO_CACHE_DIR": str(tmp_path / "cache")}
+    with fault_proxy(s3) as proxy:
+        variables |= proxy.variables
+        address = succeeds("push", packed, f"{proxy.url}/together", **variables).strip()
+        proxy.counts(reset=True)
+        script = f"from jitlto import load; print(load('mini', {address!r}).database.verify())"
+        with ThreadPoolExecutor(6) as pool:
+            done = list(pool.map(lambda _: python("-c", script, **variables), range(6)))
+        assert {each.stdout for each in done} == {"12\n"}, [each.stderr for each in done]
+        assert proxy.counts()["GET"] == 3  # the index, the database and its pack

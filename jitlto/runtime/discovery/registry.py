@@ -72,7 +72,8 @@ class Registry:
     """Databases by path, opened once each, and families by name.
 
     Args:
-        paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names.
+        paths: Database files, and directories whose ``*.fragdb`` are taken in the order of their names; texts are
+            addresses of databases in stores, which are fetched into the user's cache when the path is searched.
         settings: Where databases of editable installs are built; by default the process's.
         lookup_cache: Gives the cache of the contents of databases, None if there is none at that moment.
         packed_contents: Path and digest of a database → its contents, from the packs beside it.
@@ -80,7 +81,7 @@ class Registry:
 
     def __init__(
         self,
-        paths: tuple[Path, ...] = (),
+        paths: tuple[Path | str, ...] = (),
         *,
         settings: config.Config | None = None,
         lookup_cache: Callable[[], LookupCache | None] = lambda: None,
@@ -147,6 +148,11 @@ class Registry:
     def _files(self) -> Iterable[Path]:
         files: list[Path] = []
         for path in self._paths:
+            if isinstance(path, str):
+                from jitlto.storage.remote.fetched import fetch  # imported lazily: few databases come from a store
+
+                files.append(fetch(path, self.settings))
+                continue
             directory = os.path.isdir(path)  # noqa: PTH112 - Path.is_dir raises on a name that is too long
             files += sorted(path.glob(f"*{SUFFIX}")) if directory else [path]
         return dict.fromkeys(files)
