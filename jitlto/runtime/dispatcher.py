@@ -13,6 +13,7 @@ from jitlto.errors import PlanError
 from jitlto.model.configuration import LINK_MODES, normalize_configuration, unknown_link_mode
 from jitlto.model.text import check_type
 from jitlto.model.types import is_exact
+from jitlto.runtime.quick_lookup import new_dispatcher
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -48,6 +49,11 @@ class Dispatcher:
     """
 
     __slots__ = ("__dict__", "__weakref__", "_compiled_table")  # as KernelFamily's
+    _compiled_table: Any
+
+    def __new__(cls, *_: object, **_more: object) -> Dispatcher:
+        """Create an instance of a class that the compiled core makes, if there is one, because it calls that faster."""
+        return new_dispatcher(cls, Dispatcher)  # type: ignore[no-any-return]
 
     def __init__(
         self,
@@ -85,8 +91,6 @@ class Dispatcher:
         self.tables: defaultdict[int, dict[object, Launcher]] = defaultdict(dict)
         #: Those of the only kind where all devices are of one architecture, so that a call need not ask for its own.
         self.quick: dict[object, Launcher] = {}
-        self._compiled_table: Any = None
-        self._has_quick = False
         self._typed = any(_has_equal_numbers(family.accepted_values(name)) for name in names)
         self._family = family
         self._fixed = dict(fixed)
@@ -119,11 +123,6 @@ class Dispatcher:
 
     def _remember(self, request: tuple[object, ...], values: tuple[object, ...], launcher: Launcher) -> None:
         self.quick[request] = launcher
-        if not self._has_quick:
-            from jitlto.runtime import quick_lookup  # imported lazily: not needed by the first launch
-
-            self._has_quick = True
-            quick_lookup.install_call(self, Dispatcher)
         if self._compiled_table is not None:
             self._compiled_table.remember(values, (), launcher)
 

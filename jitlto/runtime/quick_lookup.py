@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from jitlto.cuda import device
 from jitlto.model.types import is_exact
-from jitlto.runtime.launch.core import extension
+from jitlto.runtime.launch.core import extension, new_called
 
 if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Launcher
@@ -53,12 +53,12 @@ def install(family: Any, base: type[Any]) -> None:
     _families.add(family)
 
 
-def install_call(dispatcher: Any, base: type[Any]) -> None:
-    """Give a ``Dispatcher`` the compiled core's method ``__call__``, if there is one, before that of ``base``."""
-    core = extension()
-    if core is not None and type(dispatcher).__call__ is base.__call__:
-        dispatcher.__class__ = _dispatcher_class(type(dispatcher), core)  # type: ignore[arg-type]  # as above
-        dispatcher._compiled_table = core.make_table()
+def new_dispatcher(cls: type[Any], base: type[Any]) -> Any:
+    """Make a ``Dispatcher``, with the compiled core's method ``__call__`` before that of ``base``, if there is one."""
+    core = extension() if cls.__call__ is base.__call__ else None
+    dispatcher = new_called(cls, core, None if core is None else core.make_lookup)
+    dispatcher._compiled_table = None if core is None else core.make_table()
+    return dispatcher
 
 
 def after_fork() -> None:
@@ -69,6 +69,8 @@ def after_fork() -> None:
 
 @cache
 def _family_class(cls: type[Any], base: type[Any], names: tuple[str, ...], core: ModuleType | None) -> type[Any]:
+    from jitlto.runtime.launch.launcher import subclass  # imported lazily: loads cuda.core, which a dispatcher need not
+
     method = _make_launcher(base, names)
 
     def launcher(family: Any, *args: Any, **how: Any) -> Launcher:
@@ -79,16 +81,7 @@ def _family_class(cls: type[Any], base: type[Any], names: tuple[str, ...], core:
         return found
 
     launcher.__doc__ = method.__doc__
-    return _subclass(cls, "launcher", method if core is None else core.make_lookup(launcher))
-
-
-@cache
-def _dispatcher_class(cls: type[Any], core: ModuleType) -> type[Any]:
-    return _subclass(cls, "__call__", core.make_lookup(cls.__call__))
-
-
-def _subclass(cls: type[Any], name: str, method: Any) -> type[Any]:
-    return type(cls.__name__, (cls,), {"__doc__": cls.__doc__, "__module__": cls.__module__, name: method})
+    return subclass(cls, launcher=method if core is None else core.make_lookup(launcher))
 
 
 def _make_launcher(base: type[Any], names: tuple[str, ...]) -> Callable[..., Launcher]:

@@ -276,7 +276,10 @@ def look_up(core: Any, seed: int, count: int) -> None:
         return found
 
     members: dict[str, Any] = {"look": core.make_lookup(answer), "__call__": core.make_lookup(answer)}
-    asked: Any = type("Asked", (), members | ({"__slots__": "_compiled_table"} if seed % 2 else {}))()
+    kind: Any = type("Asked", (), members | ({"__slots__": "_compiled_table"} if seed % 2 else {}))
+    if seed % 3:
+        kind = core.make_called_class(kind, members["__call__"])
+    asked = kind()
     asked._compiled_table = core.make_table()
 
     def work(seed: int) -> None:

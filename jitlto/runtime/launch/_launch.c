@@ -793,6 +793,7 @@ static PyType_Spec state_spec = {
 };
 
 #include "_lookup.c"
+#include "_called.c"
 
 /* --- the module --- */
 
@@ -884,7 +885,15 @@ static PyObject *make_lookup(PyObject *module, PyObject *fallback) {
     return new_lookup(names->lookup_type, names->table_type, fallback);
 }
 
+static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *base, *method;
+    if (!PyArg_ParseTuple(args, "O!O:make_called_class", &PyType_Type, &base, &method)) return NULL;
+    return new_called_class((PyTypeObject *)base, method);
+}
+
 static PyMethodDef functions[] = {
+    {"make_called_class", make_called_class, METH_VARARGS,
+     "make_called_class(base, method): a class below another one, with another method __call__."},
     {"make_lookup", make_lookup, METH_O, "Return a method that asks a function for what it was not asked before."},
     {"make_table", make_table, METH_NOARGS, "Return an empty table for the attribute _compiled_table of an object."},
     {"make_call", make_call, METH_VARARGS,

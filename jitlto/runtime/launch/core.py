@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import Any, TypeVar
 
 from jitlto import config
 from jitlto.errors import JitltoError
 
 _INTERFACE = 3  # as in _launch.c
+_Made = TypeVar("_Made")
 
 
 def extension() -> ModuleType | None:
@@ -34,3 +38,27 @@ def extension() -> ModuleType | None:
             ) from error
         return None
     return module
+
+
+def new_called(cls: type[_Made], core: ModuleType | None, wrap: Callable[[Any], Any] | None = None) -> _Made:
+    """Make an object for ``cls.__new__``; with the core, one that is called without a tuple and a dict of arguments.
+
+    Args:
+        cls: A class of Python, with a method ``__call__``.
+        core: The extension module.
+        wrap: Makes of that method what is called in its place.
+    """
+    if core is None:
+        return object.__new__(cls)
+    made = _called_class(cls, core, wrap)  # type: ignore[arg-type]  # a class can be hashed
+    return made.__new__(made)  # type: ignore[no-any-return]
+
+
+@cache
+def _called_class(cls: type[Any], core: ModuleType, wrap: Callable[[Any], Any] | None) -> Any:
+    method = vars(cls).get("__call__", cls.__call__)
+    made = core.make_called_class(cls, wrap(method) if wrap else method)
+    made.__name__, made.__qualname__, made.__module__, made.__doc__ = (
+        cls.__name__, cls.__qualname__, cls.__module__, cls.__doc__
+    )  # fmt: skip
+    return made

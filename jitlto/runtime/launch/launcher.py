@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from cuda.bindings import driver
 from cuda.core import Device, Kernel, LaunchConfig, ObjectCode, Stream, launch
@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # not needed by a launch
     from jitlto.runtime.planning.plan import Plan
 
 _MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
+_Class = TypeVar("_Class")
 _PLAIN = (0, None, False, False)  # no shared memory, no cluster, neither cooperative nor programmatic
 #: One to three extents, of a grid, a block or a cluster.
 Extent: TypeAlias = int | tuple[int, ...]
@@ -414,7 +415,12 @@ def parse_extent(name: str, value: Extent) -> tuple[int, int, int]:
 @cache
 def _signature_class(base: type[Launcher], signature: tuple[Parameter, ...]) -> type[Launcher]:  # noqa: ARG001
     """Create the class of a signature; a launch sets its fast ``__call__`` there."""
-    return type(base.__name__, (base,), {"__doc__": base.__doc__, "__module__": base.__module__})
+    return subclass(base)
+
+
+def subclass(base: type[_Class], **members: Any) -> type[_Class]:
+    """Create a class that differs from its base in nothing but some members."""
+    return type(base.__name__, (base,), {"__doc__": base.__doc__, "__module__": base.__module__, **members})
 
 
 def after_fork() -> None:

@@ -89,17 +89,34 @@ class LaunchSequence:
         """
         if self._process != _process:
             device.raise_forked_error()
+        if len(arguments) == 1:  # what most calls replace: an argument of one launch
+            ((name, argument),) = arguments.items()
+            places = self._places.get(name, ())
+            if len(places) == 1:
+                launch, convert, cell = places[0]
+                try:
+                    value = convert(argument)
+                except LaunchError as error:
+                    raise self._located(error, launch) from None
+                with self._lock:
+                    self.arguments[name], cell.value = argument, value
+                    self._stale.add(launch)
+                    self._issue()
+                return
         values = self._converted(arguments) if arguments else None
         with self._lock:
             if values:
                 self._store(arguments, values)
-            if self._may_close and self._stream.is_closed:
-                hint = "make the sequence again, with an open stream"
-                raise LaunchError("the stream of the sequence is closed", code="launch-failed", hint=hint)
-            if self._may_use_graph and not is_capturing(self._handle):
-                self._issue_graph()
-            else:
-                self._issue_each()
+            self._issue()
+
+    def _issue(self) -> None:
+        if self._may_close and self._stream.is_closed:
+            hint = "make the sequence again, with an open stream"
+            raise LaunchError("the stream of the sequence is closed", code="launch-failed", hint=hint)
+        if self._may_use_graph and not is_capturing(self._handle):
+            self._issue_graph()
+        else:
+            self._issue_each()
 
     def _issue_graph(self) -> None:
         """Launch the graph, with the stale launches updated; make it first if there is none."""

@@ -1,0 +1,84 @@
+/* Classes whose objects are called as fast as methods; a part of _launch.c.
+ *
+ * CPython calls an object with a method __call__ by way of a tuple and a dict of the arguments. The objects of the classes
+ * made here pass the arguments on to the method as they come, in an array. They have two pointers behind what the objects
+ * of the class above have.
+ */
+
+typedef struct {
+    vectorcallfunc vectorcall;
+    PyObject *method; /* what is called with the object and the arguments */
+} Called;
+
+static PyObject *called_vectorcall(PyObject *self, PyObject *const *args, size_t flags, PyObject *keywords) {
+    PyObject *method = ((Called *)((char *)self + Py_TYPE(self)->tp_vectorcall_offset))->method;
+    if (method == NULL) { /* cleared with a cycle that it was in */
+        PyErr_SetString(PyExc_TypeError, "the object is no longer in use");
+        return NULL;
+    }
+    Py_ssize_t count = PyVectorcall_NARGS(flags);
+    if (flags & PY_VECTORCALL_ARGUMENTS_OFFSET) { /* args[-1] is free meanwhile */
+        PyObject **all = (PyObject **)args - 1, *before = all[0];
+        all[0] = self;
+        PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
+        all[0] = before;
+        return result;
+    }
+    Py_ssize_t total = count + (keywords == NULL ? 0 : PyTuple_GET_SIZE(keywords));
+    PyObject **all = PyMem_Malloc((size_t)(total + 1) * sizeof *all);
+    if (all == NULL) return PyErr_NoMemory();
+    all[0] = self;
+    if (total > 0) memcpy(all + 1, args, (size_t)total * sizeof *all);
+    PyObject *result = PyObject_Vectorcall(method, all, (size_t)count + 1, keywords);
+    PyMem_Free(all);
+    return result;
+}
+
+/* The bases have no arguments for __new__ and no objects of varying size: new_called_class() refuses others. */
+static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObject *Py_UNUSED(keywords)) {
+    PyObject *method = PyObject_GetAttrString((PyObject *)type, "__call__");
+    if (method == NULL) return NULL;
+    PyObject *made = type->tp_alloc(type, 0);
+    if (made == NULL) {
+        Py_DECREF(method);
+        return NULL;
+    }
+    *(Called *)((char *)made + type->tp_vectorcall_offset) = (Called){called_vectorcall, method};
+    return made;
+}
+
+static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
+    if (base->tp_itemsize != 0 || base->tp_vectorcall_offset != 0 || !(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
+        PyErr_SetString(PyExc_TypeError, "the base must be a class with a __call__ of its own");
+        return NULL;
+    }
+    Py_ssize_t size = (base->tp_basicsize + (Py_ssize_t)_Alignof(Called) - 1) / (Py_ssize_t)_Alignof(Called) *
+                      (Py_ssize_t)_Alignof(Called);
+    PyMemberDef members[] = {
+        {"__vectorcalloffset__", T_PYSSIZET, size + (Py_ssize_t)offsetof(Called, vectorcall), READONLY, NULL},
+        /* Python's own functions for classes with __slots__ clear and visit it. */
+        {"_called_method", T_OBJECT_EX, size + (Py_ssize_t)offsetof(Called, method), 0, NULL},
+        {NULL, 0, 0, 0, NULL},
+    };
+    PyType_Slot slots[] = {
+        {Py_tp_call, PyVectorcall_Call},
+        {Py_tp_new, called_new},
+        {Py_tp_members, members},
+        {0, NULL},
+    };
+    PyType_Spec spec = {
+        .name = "jitlto.runtime.launch._launch.Called",
+        .basicsize = (int)(size + (Py_ssize_t)sizeof(Called)),
+        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_VECTORCALL,
+        .slots = slots,
+    };
+    PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *)base);
+    if (made == NULL) return NULL;
+    /* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
+    if (PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0) {
+        Py_DECREF(made);
+        return NULL;
+    }
+    PyType_Modified((PyTypeObject *)made);
+    return made;
+}
