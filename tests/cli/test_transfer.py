@@ -96,11 +96,22 @@ def test_wrong_addresses_and_files_are_one_message(database: Path, store_url: st
 
 
 @pytest.mark.slow
-def test_a_bucket_that_does_not_exist_is_named(database: Path, store_url: str) -> None:
-    if not store_url.startswith("s3:"):
-        pytest.skip("a directory is made")
-    fails(jitlto("push", database, "s3://no-such-bucket/x"), 1, "s3://no-such-bucket/x")
-    fails(jitlto("store", "info", "s3://no-such-bucket/x"), 1, "s3://no-such-bucket/x")
+def test_a_bucket_that_does_not_exist_and_rights_that_are_missing_are_said(database: Path, tmp_path: Path) -> None:
+    commands = [("push", database, "{}"), ("store", "info", "{}"), ("store", "prune", "{}", "--size", "0")]
+    pull = ("pull", f"{{}}#sha256={'0' * 64}", "-o", tmp_path / "out")
+    with fault_proxy(None) as proxy:
+        proxy.set(fault="status", status=403)
+        for command in (*commands, pull):
+            done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
+            fails(done, 1, "[store-denied]", proxy.url, "403 Forbidden", "credentials")
+        proxy.set(fault="status", status=404)
+        for command in commands:
+            done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
+            fails(done, 1, "[store-no-such-bucket]", proxy.url, "404 Not Found")
+        proxy.set(fault="refuse")
+        for command in (*commands, pull):
+            done = jitlto(*(str(word).format(proxy.url) for word in command), **proxy.variables)
+            fails(done, 1, "[store-unreachable]", proxy.url)
 
 
 @pytest.mark.slow

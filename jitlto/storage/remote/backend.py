@@ -7,6 +7,7 @@ and a forked child can open none.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -28,6 +29,8 @@ _INSTALL = "pip install 'jitlto[remote]'"
 _FROM_ENVIRONMENT = ("ALLOW_HTTP", "ALLOW_INVALID_CERTIFICATES", "PROXY_URL", "PROXY_CA_CERTIFICATE", "PROXY_EXCLUDES")
 _PREFIXES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
+_ANSWER = re.compile(r"status code: ([0-9]{3}) ([A-Za-z -]*)")
+_REQUEST = re.compile(r"^.*Error performing [A-Z]+ \S+ in \S+( - |, after .* retries.*? - )")
 _used_in: int | None = None  # the process that first used obstore
 
 
@@ -161,17 +164,22 @@ class Backend:
             kind = type(error).__name__
             if kind == "AlreadyExistsError":
                 return self._otherwise("exists", otherwise, name, error)
-            if kind in _DENIED:
+            if kind in _DENIED or _status(error) in ("401", "403"):
                 hint = "check the credentials, and that they may read, write and list below this URL"
                 raise self._error("store-denied", name, error, hint) from error
             if _is_unreachable(error):
                 hint = "check the URL, the network and its proxies"
                 raise self._error("store-unreachable", name, error, hint) from error
+            if _status(error) == "404":
+                return self._otherwise("missing", otherwise, name, error)
             raise self._error("store-failed", name, error, "see the store's answer") from error
 
     def _otherwise(self, case: str, otherwise: dict[str, Any], name: str, error: BaseException) -> Any:
         if case in otherwise:
             return otherwise[case]
+        if case == "missing":  # what is written or listed is missing only where the whole bucket is
+            hint = "create the bucket or container, or correct the URL"
+            raise self._error("store-no-such-bucket", name, error, hint) from error
         raise self._error("store-failed", name, error, "check the URL") from error
 
     def _error(self, code: str, name: str, error: BaseException, hint: str) -> StoreError:
@@ -240,9 +248,19 @@ def _is_unreachable(error: BaseException) -> bool:
     return "error sending request" in text or "Timeout" in text or "timed out" in text or "dns error" in text
 
 
+def _status(error: BaseException) -> str | None:
+    """Return the HTTP status of an answer; obstore has classes for some of them, and not where it lists objects."""
+    match = _ANSWER.search(str(error))
+    return match[1] if match else None
+
+
 def _in_short(error: BaseException) -> str:
-    """Return the first line of a message of obstore, without the dump of Rust's structure that follows."""
-    text = str(error).strip().partition("\n")[0]
+    """Return what a message of obstore says, without the request, the rest of the answer and the dump that follows."""
+    text = str(error).strip()
+    if answer := _ANSWER.search(text):
+        code = re.search("<Code>([^<]{1,100})</Code>", text)
+        return f"the store answers {answer[1]} {answer[2].strip()}" + (f" ({code[1]})" if code else "")
+    text = _REQUEST.sub("", text.partition("\n")[0])
     return (text[:300] + "...") if len(text) > 300 else text or type(error).__name__
 
 
