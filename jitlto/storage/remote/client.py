@@ -249,7 +249,8 @@ class StoreClient:
 
     def _lease(self, name: str, taken: list[tuple[str, ...]], call: Call) -> bool:
         backend = self._backend
-        names = backend and leases.take(backend, name, lambda: call.replies.put((name, ...)))
+        heard = partial(call.replies.put, (name, ...))
+        names = backend and leases.take(backend, name, heard, self._key, self._trusted)
         if backend and names and call.has_left:
             leases.release(backend, names)
         elif names:

@@ -36,10 +36,11 @@ def test_a_broken_store_costs_50_milliseconds_and_one_message(
         with FAULTS[fault](tmp_path) as store:
             alone.append(run({}))
             beside.append(run(store | settings))
-        assert len(beside[-1].messages) == 1
+        assert 1 <= len(beside[-1].messages) <= 2
         more = min(cost.whole for cost in beside) - min(cost.whole for cost in alone)
         waited = min(cost.waited for cost in beside)
-        if waited < BOUND + NOISE and more < BOUND + OTHERS:
+        messages = min(len(cost.messages) for cost in beside)  # and a second where a loaded machine also made it late
+        if waited < BOUND + NOISE and more < BOUND + OTHERS and messages == 1:
             return
     pytest.fail(f"{waited:.3f} s waited for the store, {more:.3f} s more than without one")
 

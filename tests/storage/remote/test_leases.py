@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.errors import RejectedEntryError
 from jitlto.storage.remote import leases
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.backend import Backend, open_backend
+from tests.support.shared_stores import KeyPair
 
 NAME = leases.lease_name("kernels", "0123")
 
@@ -64,3 +66,16 @@ def test_there_is_an_end_to_successors(backend: Backend, tmp_path: Path) -> None
     while take(backend) is not None:
         expire(tmp_path)
     assert len(list(backend.list())) < 100
+
+
+def test_only_those_who_may_write_entries_make_others_wait(backend: Backend, tmp_path: Path) -> None:
+    ours, stranger = KeyPair.create(tmp_path / "ours"), KeyPair.create(tmp_path / "stranger")
+    trusts = ours.signing.public
+    for key in (None, stranger.signing):
+        taken = leases.take(backend, NAME, lambda: None, key)
+        assert taken
+        with pytest.raises(RejectedEntryError):
+            leases.take(backend, NAME, lambda: None, ours.signing, trusts)
+        leases.release(backend, taken)
+    assert leases.take(backend, NAME, lambda: None, ours.signing, trusts)
+    assert leases.take(backend, NAME, lambda: None, ours.signing, trusts) is None
