@@ -126,3 +126,5 @@ print(json.dumps(sorted(sys.modules)))
     names = run(code, str(mini_path))
     assert isinstance(names, list)
     assert loaded(names, ("jinja2", "click", "rich")) == []
+    # Without JITLTO_STORE, nothing of shared stores either.
+    assert [name for name in names if name.startswith(("jitlto.storage.remote", "obstore", "cryptography"))] == []

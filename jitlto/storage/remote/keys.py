@@ -98,7 +98,7 @@ class TrustedKeys:
             line = line.strip()
             if line and not line.startswith(b"#"):
                 try:
-                    key = _parse(line)
+                    key = parse_line(line)
                 except ValueError as error:
                     what, where = f"is not a line of trusted keys: {error}", f"{path}:{number}"
                     raise StoreError(what, code="store-signers", where=where, hint=_LIST) from error
@@ -153,7 +153,7 @@ def _ed25519(path: Path | None) -> type[Ed25519PublicKey]:
     return Ed25519PublicKey
 
 
-def _parse(line: bytes) -> bytes | None:
+def parse_line(line: bytes) -> bytes | None:
     """Return the Ed25519 key of a line, or None if the line is about something else.
 
     Raises:

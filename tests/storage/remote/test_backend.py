@@ -1,0 +1,134 @@
+"""The objects of a store: each method's promise in a directory, and errors with codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from jitlto.errors import StoreError
+from jitlto.storage.remote import backend
+from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.backend import Backend, open_backend
+from tests.support.errors import raises
+from tests.support.process import environment
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Backend:
+    return open_backend(StoreAddress(f"file://{tmp_path}/store", True, True), timeout=10)
+
+
+def test_an_object_is_put_read_listed_and_deleted(store: Backend) -> None:
+    assert store.get("a/b") is None
+    assert store.head("a/b") is None
+    assert list(store.list()) == []
+    assert store.put("a/b", b"data")
+    assert store.get("a/b") == b"data"
+    (listed,) = store.list("a/")
+    assert (listed.name, listed.size) == ("a/b", 4)
+    assert abs(listed.modified - time.time()) < 60
+    assert store.head("a/b") == listed
+    assert list(store.list("c/")) == []
+    store.delete("a/b")
+    store.delete("a/b")
+    assert store.get("a/b") is None
+
+
+def test_only_an_absent_object_is_put_if_absent(store: Backend) -> None:
+    assert store.put("a", b"one", if_absent=True)
+    assert not store.put("a", b"two", if_absent=True)
+    assert store.get("a") == b"one"
+    assert store.put("a", b"two")
+    assert store.get("a") == b"two"
+
+
+def test_a_large_object_comes_in_pieces(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "PIECE", 1000)
+    data = os.urandom(20_000)
+    store.put("a", data)
+    pieces: list[bytes] = []
+    sizes: set[int] = set()
+    assert store.get("a", lambda piece, size: (pieces.append(piece), sizes.add(size))) == data
+    assert b"".join(pieces) == data
+    assert sizes == {len(data)}
+    assert b"".join(store.read("a") or ()) == data
+    assert store.read("b") is None
+
+
+def test_an_object_that_is_too_large_is_not_read(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "MOST_BYTES", 10)
+    store.put("a", b"0123456789")
+    store.put("b", b"0123456789a")
+    assert store.get("a") == b"0123456789"
+    with raises(StoreError, "store-too-large", where="/store/b"):
+        store.get("b")
+
+
+def test_a_missing_directory_is_made_for_writers_alone(tmp_path: Path) -> None:
+    with raises(StoreError, "store-unreachable"):
+        open_backend(StoreAddress(f"file://{tmp_path}/none", True, False), timeout=10)
+    assert not (tmp_path / "none").exists()
+    open_backend(StoreAddress(f"file://{tmp_path}/none", True, True), timeout=10)
+    assert (tmp_path / "none").is_dir()
+
+
+def test_a_server_that_is_not_there_is_unreachable() -> None:
+    store = open_backend(StoreAddress("http://127.0.0.1:1", True, False), timeout=10)
+    with raises(StoreError, "store-unreachable", where="http://127.0.0.1:1/a"):
+        store.get("a")
+
+
+def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROXY_URL", "no url")
+    with raises(StoreError, "store-settings", where="s3://bucket"):
+        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+def test_without_obstore_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "obstore.store", None)
+    with raises(StoreError, "store-missing-package", "jitlto[remote]"):
+        open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+FORKED = """
+import os, sys
+from jitlto.errors import StoreError
+from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.backend import open_backend
+from jitlto.storage.remote.shared import SharedStores
+from jitlto.storage.remote.trust import Trust
+address = StoreAddress("file://" + sys.argv[1], True, True)
+def stores(): return SharedStores([(address, Trust(False))], 5.0)
+ours = stores()
+ours.put("kernels", "abc", b"payload"); ours.flush(); assert ours.get("kernels", "abc") == b"payload"
+store = open_backend(address, timeout=10)
+child = os.fork()
+if child:
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+for each in (ours, stores()):
+    assert each.get("kernels", "abc") is None
+    each.put("kernels", "abd", b"payload")
+    assert each.flush(1)
+    assert each.lease("kernels", "abc") is not None
+for use in (lambda: store.get("a"), lambda: open_backend(address, timeout=10)):
+    try:
+        use()
+    except StoreError as error:
+        assert error.code == "store-forked", error
+    else:
+        sys.exit(3)
+"""
+
+
+@pytest.mark.slow
+def test_a_forked_process_does_without_stores(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", FORKED, str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=30, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

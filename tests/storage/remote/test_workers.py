@@ -1,0 +1,51 @@
+"""Threads that are started when there is work, few of them, and that no process waits for."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from jitlto.storage.remote.workers import Workers
+
+
+def test_work_is_done_by_few_daemon_threads() -> None:
+    workers, go, done = Workers("test", 2), threading.Event(), threading.Barrier(3)
+    seen: set[threading.Thread] = set()
+
+    def work() -> None:
+        seen.add(threading.current_thread())
+        go.wait(10)
+
+    def last() -> None:
+        work()
+        done.wait(10)
+
+    for _ in range(5):
+        workers.submit(work)
+    workers.submit(last)
+    workers.submit(last)
+    go.set()
+    done.wait(10)
+    assert len(seen) == 2
+    assert all(thread.daemon for thread in seen)
+
+
+def test_an_idle_thread_is_used_again() -> None:
+    workers, seen = Workers("test", 8), []
+    for _ in range(5):
+        done = threading.Event()
+        workers.submit(lambda done=done: (seen.append(threading.current_thread()), done.set()))
+        assert done.wait(10)
+        while not workers._idle:
+            pass
+    assert len(set(seen)) == 1
+
+
+def test_where_no_thread_can_be_started_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(RuntimeError):
+        Workers("test", 1).submit(lambda: None)
