@@ -98,7 +98,7 @@ class Session:
                         settings.database_path,
                         settings=settings,
                         lookup_cache=lambda: self.lookup_cache,
-                        packed_contents=_packed_contents,
+                        packed_contents=self._packed_contents,
                     )
         return self._registry
 
@@ -127,6 +127,17 @@ class Session:
             shared = self.kernel_cache.shared
             if shared is not None:
                 shared.stores.open_soon()
+
+    def _packed_contents(self, database: Path, digest: str) -> Contents | None:
+        """Return the contents of a database that this machine has not seen, from packs beside it."""
+        if has_packs(database):
+            from jitlto.runtime.linking import packed_requests  # imported lazily: most databases have no packs
+
+            contents = packed_requests.find_contents(database, digest)
+            if contents is not None:
+                return contents
+        self.open_stores_soon()
+        return None
 
     @property
     def lookup_cache(self) -> LookupCache | None:
@@ -183,14 +194,6 @@ def _shared_kernels(settings: Config) -> SharedKernels | None:
     from jitlto.runtime.linking.shared_kernels import SharedKernels  # imported lazily: many processes have no store
 
     return SharedKernels(settings, readonly=settings.cache == "readonly" or settings.mode == "cached")
-
-
-def _packed_contents(database: Path, digest: str) -> Contents | None:
-    if not has_packs(database):
-        return None
-    from jitlto.runtime.linking import packed_requests  # imported lazily: most databases have no packs
-
-    return packed_requests.find_contents(database, digest)
 
 
 #: All that exist, for a fork concerns each.

@@ -56,7 +56,7 @@ class StoreClient:
         self._calls = Calls()
         self._lock = threading.Lock()
         self._opening = False
-        self._prepared = threading.Event()  # from now on, it is the store that opening waits for
+        self._prepared = threading.Event()  # requests can be sent, and it is the store that they wait for
         self._opened = threading.Event()  # or failed
         self._backend: Backend | None = None
         self._trusted: TrustedKeys | None = None
@@ -99,12 +99,12 @@ class StoreClient:
     def _is_open(self) -> bool:
         """Return whether the store is open, after a wait if need be."""
         self.open_soon()
-        if not self._opened.is_set():
+        if not self._prepared.is_set():  # a request need not wait for the reply to the first one
             start = time.monotonic()
-            if not self._opened.wait(self._patience.left_for_opening):
+            if not self._prepared.wait(self._patience.left_for_opening):
                 self._patience.lost(start, opening=True)
             self._counters.add(seconds_waited=time.monotonic() - start)
-        return self._opened.is_set() and self._backend is not None
+        return self._prepared.is_set() and self._backend is not None
 
     # Reading
 
@@ -335,6 +335,7 @@ class StoreClient:
         try:
             self._readers.submit(task)
         except RuntimeError:  # no thread can be started: as if the store had failed
+            self._prepared.set()
             self._opened.set()
             return False
         return True

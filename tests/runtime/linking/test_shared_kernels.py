@@ -7,21 +7,27 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from jitlto.config import Config
 from jitlto.errors import LinkError, NotCachedError
+from jitlto.runtime.family import KernelFamily
 from jitlto.runtime.linking import shared_kernels
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
 from jitlto.runtime.linking.shared_kernels import SharedKernels
 from jitlto.runtime.session import Session
 from jitlto.storage.remote import leases
 from tests.support.errors import raises
-from tests.support.process import output_of
+from tests.support.families import built
+from tests.support.fleet import TEN, Report, sail
+from tests.support.process import output_of, started
+from tests.support.store_server import Proxy, Server, fault_proxy, s3_server
+from tests.support.stores import write_key
 
 NOWHERE = Path("/nowhere.fragdb")
 PROCESSES = int(os.environ.get("JITLTO_TEST_PROCESSES", "8"))
@@ -245,3 +251,135 @@ def test_a_forked_process_links_for_itself(host: Callable[..., Host]) -> None:
         finally:
             os._exit(2)
     assert os.waitpid(child, 0)[1] == 0
+
+
+# --- a real server ---
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Server]:
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Proxy]:
+    """A bucket behind a round trip of 5 ms, signed."""
+    bucket = Server(s3.port)
+    bucket.create_bucket()
+    key = write_key(tmp_path / "key")
+    with fault_proxy(bucket) as between:
+        between.set(latency=0.005)
+        for name, value in between.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("JITLTO_STORE_KEY", str(key))
+        monkeypatch.setenv("JITLTO_STORE_SIGNERS", f"{key}.pub")
+        yield between
+
+
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> KernelFamily:
+    return built(tmp_path_factory.mktemp("ten"), TEN, "ten")
+
+
+@pytest.mark.slow
+def test_a_fleet_links_each_kernel_once_and_a_second_fleet_none(
+    ten: KernelFamily, proxy: Proxy, tmp_path: Path
+) -> None:
+    plans = [ten.plan(arch="sm_90", **configuration) for configuration in ten.configurations()]
+    truth = {plan.digest: hashlib.sha256(plan.link(use_cache=False).cubin).hexdigest() for plan in plans}
+    path = ten.database.path
+
+    def fleet(name: str) -> Report:
+        # The cores of this machine stand for all hosts, so replies may be late.
+        how = {"hosts": 4, "processes": PROCESSES, "JITLTO_STORE_PATIENCE": "30"}
+        report = sail(path, "ten", tmp_path / name, **how)  # type: ignore[arg-type]
+        assert [result["cubins"] for result in report.results] == [truth] * PROCESSES, report.log
+        return report
+
+    first, second = fleet("first"), fleet("second")
+    hosts = min(4, PROCESSES)
+    assert first.counters["linked"] == 10, first.log
+    assert second.counters["linked"] == 0, second.log
+    assert (first.counters["found_in_store"], second.counters["found_in_store"]) == (10 * (hosts - 1), 10 * hosts)
+
+
+HOLD = """
+import sys, time
+from tests.runtime.linking.test_shared_kernels import Host
+from pathlib import Path
+from typing import Any
+Host(Path(sys.argv[1]), "dead").ask(link=lambda: (print("linking", flush=True), time.sleep(600)))
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_is_killed_while_it_links_costs_one_link_and_a_bounded_wait(
+    proxy: Proxy, host: Callable[..., Host], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(leases, "LEASE", 2.0)
+    store = {"JITLTO_STORE": proxy.url}
+    with started("-c", HOLD, tmp_path, variables=store) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "linking\n"
+    hosts = [host(name, **own(proxy)) for name in ("first", "second", "third")]
+    begin = time.monotonic()
+    with ThreadPoolExecutor() as pool:
+        kernels = list(pool.map(Host.ask, hosts))
+    assert time.monotonic() - begin < 10
+    assert sorted(kernel.layer for kernel in kernels) == ["link", "store", "store"]
+    for each in hosts:
+        each.flush()
+    begin = time.monotonic()
+    assert host("later", **own(proxy)).ask().layer == "store"
+    assert time.monotonic() - begin < 1
+
+
+def own(proxy: Proxy) -> dict[str, str]:
+    """The settings of a host that uses the bucket."""
+    given = {name: os.environ[name] for name in ("JITLTO_STORE_KEY", "JITLTO_STORE_SIGNERS")}
+    return {"JITLTO_STORE": proxy.url, "JITLTO_STORE_PATIENCE": "5", **given}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", [{"fault": "refuse"}, {"fault": "silent"}, {"fault": "status", "status": 503}])
+def test_a_store_that_dies_in_the_middle_costs_its_patience_once(
+    proxy: Proxy, host: Callable[..., Host], fault: dict[str, Any]
+) -> None:
+    first = host("first", **own(proxy) | {"JITLTO_STORE_PATIENCE": "0.2"})
+    first.shared.stores.open_soon()
+    time.sleep(0.5)
+    assert [first.ask(name).layer for name in ("one", "two")] == ["link", "link"]
+    first.flush()
+    assert proxy.counts()["PUT"] >= 4  # two leases and two kernels
+    proxy.set(latency=0.005, **fault)
+    begin = time.monotonic()
+    assert {first.ask(f"later {number}").layer for number in range(20)} == {"link"}
+    assert time.monotonic() - begin < 0.2 + 1
+    assert first.ask("one").layer == "disk"
+
+
+@pytest.mark.slow
+def test_the_first_kernel_of_a_process_takes_a_round_trip_and_little_more(
+    ten: KernelFamily, proxy: Proxy, tmp_path: Path
+) -> None:
+    first = output_of(FRESH, ten.database.path, JITLTO_CACHE_DIR=str(tmp_path / "0"), JITLTO_STORE_PATIENCE="5")
+    assert first.split()[0] == "link"
+    proxy.set(latency=0.1)
+    seconds = []
+    for number in range(1, 6):
+        given = {"JITLTO_CACHE_DIR": str(tmp_path / str(number)), "JITLTO_STORE_PATIENCE": "5"}
+        layer, duration = output_of(FRESH, ten.database.path, **given).split()
+        assert layer == "store"
+        seconds.append(float(duration))
+    assert min(seconds) < 0.2 + 0.02  # a round trip for the connection, and one for the kernel
+
+
+FRESH = """
+import sys, time, jitlto
+family = jitlto.load("ten", sys.argv[1])
+plan = family.plan(arch="sm_90", **next(family.configurations()))
+plan.digest
+begin = time.perf_counter()
+print(plan.link().layer, time.perf_counter() - begin)
+"""
