@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,13 @@ from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_writable, report_unwritable
 from jitlto.cli.parameters import FILE, PATH, json_option
+from jitlto.cli.progress import progress
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
 from jitlto.storage.files import is_database
 
 if TYPE_CHECKING:
+    from jitlto.cli.tally import Tally
     from jitlto.storage.remote.artifacts import Pushed
     from jitlto.storage.remote.backend import Backend
     from jitlto.storage.remote.lock_file import LockFile
@@ -42,7 +44,8 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     backend = open_store(parse_store(url))
     done = []
     for path in paths:
-        held = _push(backend, path)
+        with progress("pushing (MiB)") as tally:
+            held = _push(backend, path, _Megabytes(tally))
         if as_json:
             done.append(_lock_as_dict(path, held) if not isinstance(held, list) else _as_dict(path, held))
         elif isinstance(held, list):
@@ -54,7 +57,26 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
         print_json({"files": done})
 
 
-def _push(backend: Backend, path: Path) -> list[Pushed] | LockFile:
+class _Megabytes:
+    """Counts transfers in a tally, a MiB at a time: of small files nothing is shown."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._left: Iterator[int] = iter(())
+        self._done = 0
+
+    def __call__(self, done: int, size: int) -> None:
+        if not done:
+            first = self._tally.total
+            keys = range(first, first + (size >> 20))
+            self._left, self._done = iter(keys), 0
+            self._tally.started(keys)
+        while self._done < min(done, size) >> 20:
+            self._done += 1
+            self._tally.finished(next(self._left))
+
+
+def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | LockFile:
     """Check a file as far as its kind is known, and store it."""
     from jitlto.storage.remote import artifacts, lock_file, upkeep
 
@@ -68,12 +90,12 @@ def _push(backend: Backend, path: Path) -> list[Pushed] | LockFile:
                 from jitlto.runtime.linking import packs
 
                 packs.verify(path)
-            return [artifacts.push(backend, path)]
+            return [artifacts.push(backend, path, on_piece=on_piece)]
     except OSError as error:
         what, hint = f"cannot be read: {error.strerror or error}", "check the path"
         raise JitltoError(what, code="jitlto-unreadable-file", where=str(path), hint=hint) from error
     _verify_database(path)
-    return artifacts.push_with_packs(backend, path)
+    return artifacts.push_with_packs(backend, path, on_piece=on_piece)
 
 
 def _verify_database(path: Path) -> None:
@@ -121,8 +143,8 @@ def pull(address: str, output: Path, as_json: bool) -> None:
 
     parsed = ArtifactAddress.parse(address)
     check_writable(output)
-    with report_unwritable(output):
-        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output)
+    with report_unwritable(output), progress("pulling (MiB)") as tally:
+        written = artifacts.pull(artifacts.open_store(parsed.store), parsed, output, _Megabytes(tally))
     sizes = [path.stat().st_size for path in written]
     if as_json:
         print_json(

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from jitlto.cli.tally import Tally
+from jitlto.cli.transfer import _Megabytes
 from jitlto.config import Config
 from jitlto.errors import RegistryError, StoreError
 from jitlto.runtime.family import load
@@ -53,6 +55,16 @@ def test_a_database_is_pushed_once_and_pulled_by_the_address_that_is_printed(
     copy = tmp_path / "copy.fragdb"
     assert str(copy) in succeeds("pull", done.stdout.strip(), "-o", copy)
     assert copy.read_bytes() == database.read_bytes()
+
+
+@pytest.mark.parametrize("sizes", [[0], [5, 1 << 20], [3_500_000, 10_000_000]])
+def test_progress_counts_every_megabyte_of_every_file(sizes: list[int]) -> None:
+    tally = Tally()
+    count = _Megabytes(tally)
+    for size in sizes:
+        for done in (*range(0, size, 1 << 18), size):
+            count(done, size)
+    assert tally.done == tally.total == sum(size >> 20 for size in sizes)
 
 
 def test_packs_travel_with_their_database(packed: Path, store_url: str, tmp_path: Path) -> None:

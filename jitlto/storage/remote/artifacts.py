@@ -28,6 +28,9 @@ KIND = "artifacts"
 #: Bytes of the largest index: thousands of packs.
 LARGEST_INDEX = 1 << 20
 _PIECE = 1 << 20
+
+#: Called with the bytes of a file that were transferred and with all of them: first with 0, then after each piece.
+OnPiece = Callable[[int, int], object]
 _TIMEOUT = 30.0  # seconds for a request, and more for what is large
 _RETRIES = 3
 _SLOWEST = 250_000  # bytes a second, below which a transfer fails
@@ -53,7 +56,12 @@ def open_store(address: StoreAddress, size: int = 0) -> Backend:
     return open_backend(address, timeout=_TIMEOUT + size / _SLOWEST, retries=_RETRIES)
 
 
-def push(backend: Backend, path: Path, clock: Callable[[], float] = time.time) -> Pushed:
+def push(
+    backend: Backend,
+    path: Path,
+    clock: Callable[[], float] = time.time,
+    on_piece: OnPiece = lambda _done, _size: None,
+) -> Pushed:
     """Store a file, unless the store holds it already.
 
     Raises:
@@ -61,16 +69,21 @@ def push(backend: Backend, path: Path, clock: Callable[[], float] = time.time) -
         ManifestError: If it cannot be read.
     """
     address = ArtifactAddress(backend.address, manifest.sha256(path))
-    return _push(backend, address, path, path.stat().st_size, lambda: _pieces(path), clock)
+    return _push(backend, address, path, path.stat().st_size, lambda: _pieces(path, on_piece), clock)
 
 
-def push_with_packs(backend: Backend, database: Path, clock: Callable[[], float] = time.time) -> list[Pushed]:
+def push_with_packs(
+    backend: Backend,
+    database: Path,
+    clock: Callable[[], float] = time.time,
+    on_piece: OnPiece = lambda _done, _size: None,
+) -> list[Pushed]:
     """Store a database with the packs beside it; what comes first names them all.
 
     Raises:
         StoreError, ManifestError: As :func:`push`.
     """
-    pushed = [push(backend, path, clock) for path in manifest.with_packs([database])]
+    pushed = [push(backend, path, clock, on_piece) for path in manifest.with_packs([database])]
     if len(pushed) == 1:
         return pushed
     data = encode_index({each.path.name: each.address.digest for each in pushed})
@@ -122,7 +135,9 @@ def decode_index(data: bytes) -> dict[str, str] | None:
     raise StoreError(what, code="store-damaged", where=hashlib.sha256(data).hexdigest(), hint=hint)
 
 
-def pull(backend: Backend, address: ArtifactAddress, output: Path) -> list[Path]:
+def pull(
+    backend: Backend, address: ArtifactAddress, output: Path, on_piece: OnPiece = lambda _done, _size: None
+) -> list[Path]:
     """Write an artifact to a file; or a database, and its packs beside it, named after it.
 
     Returns:
@@ -134,19 +149,25 @@ def pull(backend: Backend, address: ArtifactAddress, output: Path) -> list[Path]
     """
     with files.replacing(output) as temporary:
         written = [output]
-        digests = download(backend, address, temporary)
+        digests = download(backend, address, temporary, on_piece=on_piece)
         if digests is not None:
             name, *packs = digests
             for pack in packs:
                 written.append(output.with_name(output.stem + pack[len(name) - len(files.SUFFIX) :]))
                 with files.replacing(written[-1]) as part:
-                    download(backend, ArtifactAddress(address.store, digests[pack]), part)
+                    download(backend, ArtifactAddress(address.store, digests[pack]), part, on_piece=on_piece)
             temporary.unlink()
-            download(backend, ArtifactAddress(address.store, digests[name]), temporary)
+            download(backend, ArtifactAddress(address.store, digests[name]), temporary, on_piece=on_piece)
     return written
 
 
-def download(backend: Backend, address: ArtifactAddress, path: Path, mode: int = 0o666) -> dict[str, str] | None:
+def download(
+    backend: Backend,
+    address: ArtifactAddress,
+    path: Path,
+    mode: int = 0o666,
+    on_piece: OnPiece = lambda _done, _size: None,
+) -> dict[str, str] | None:
     """Write an artifact to a new file, a piece at a time.
 
     Returns:
@@ -159,14 +180,16 @@ def download(backend: Backend, address: ArtifactAddress, path: Path, mode: int =
     name = object_name(KIND, address.digest)
     found = backend.head(name)
     pieces = open_store(address.store, found.size).read(name) if found is not None else None
-    if pieces is None:
+    if found is None or pieces is None:
         hint = "check the address, or push the file again: `jitlto store prune` may have removed it"
         raise StoreError("the store does not hold it", code="store-no-such-artifact", where=str(address), hint=hint)
     sha = hashlib.sha256()
+    on_piece(0, found.size)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:  # noqa: PTH123 - a descriptor
         for piece in pieces:
             sha.update(piece)
             file.write(piece)
+            on_piece(file.tell(), found.size)
     if sha.hexdigest() != address.digest:
         what = f"the store sends other content, which is not used: its SHA-256 is {sha.hexdigest()}"
         hint = "remove it with `jitlto store verify URL --delete`, and push the file again"
@@ -207,7 +230,9 @@ def _checked(pieces: Iterator[bytes], digest: str, path: Path) -> Iterator[bytes
         raise StoreError(what, code="store-file-changed", where=str(path), hint=hint)
 
 
-def _pieces(path: Path) -> Iterator[bytes]:
-    with files.open_regular(path) as (file, _):
+def _pieces(path: Path, on_piece: OnPiece) -> Iterator[bytes]:
+    with files.open_regular(path) as (file, status):
+        on_piece(0, status.st_size)
         while piece := file.read(_PIECE):
             yield piece
+            on_piece(file.tell(), status.st_size)

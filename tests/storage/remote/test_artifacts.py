@@ -48,6 +48,17 @@ def test_a_file_comes_back_by_the_address_that_it_was_pushed_to(backend: Backend
     assert (tmp_path / "copy").read_bytes() == source.read_bytes()
 
 
+@pytest.mark.slow
+def test_every_transfer_is_counted_from_nothing_to_all_of_it(backend: Backend, tmp_path: Path) -> None:
+    source, counts = _file(tmp_path / "a", bytes(LARGE)), list[tuple[int, int]]()
+    address = push(backend, source, on_piece=lambda *count: counts.append(count)).address
+    assert (counts[0], counts[-1]) == ((0, LARGE), (LARGE, LARGE))
+    counts.clear()
+    pull(backend, address, tmp_path / "b", lambda *count: counts.append(count))
+    assert (counts[0], counts[-1]) == ((0, LARGE), (LARGE, LARGE))
+    assert counts == sorted(counts)
+
+
 def test_pushing_again_sends_nothing_until_the_object_is_a_day_old(backend: Backend, tmp_path: Path) -> None:
     source = _file(tmp_path / "a", b"content")
     first = push(backend, source)
