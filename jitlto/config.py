@@ -168,7 +168,7 @@ def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
     text = environment.get(variable)
     if not text:
         return None
-    if not re.fullmatch(r"[0-9]{0,6}\.?[0-9]{0,6}", text.strip()) or not re.search(r"[0-9]", text):
+    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}", text.strip()):
         hint = "write seconds, e.g. 0.05"
         raise JitltoError(f"invalid time {text!r}", code="jitlto-setting", where=variable, hint=hint)
     return float(text)

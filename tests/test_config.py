@@ -98,3 +98,33 @@ def test_the_environment_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_settings_do_not_change() -> None:
     with pytest.raises(AttributeError):
         Config.read({}).cache_dir = Path("/x")  # type: ignore[misc]
+
+
+def test_settings_of_shared_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = {"": " s3://bucket ", "_TRUST": "checksum", "_SIGNERS": "a", "_KEY": "~/b", "_PATIENCE": " 1.5 "}
+    settings = Config.read({f"JITLTO_STORE{name}": text for name, text in names.items()})
+    assert settings.store == "s3://bucket"
+    assert settings.store_trust == "checksum"
+    assert settings.store_signers == tmp_path / "a"
+    assert settings.store_key == Path.home() / "b"
+    assert settings.store_patience == 1.5
+    without = Config.read({"JITLTO_STORE_TRUST": "", "JITLTO_STORE_PATIENCE": ""})
+    assert (without.store, without.store_trust, without.store_signers, without.store_key) == ("", "", None, None)
+    assert without.store_patience is None
+
+
+@pytest.mark.parametrize("text", ["0", "0.05", ".5", "2."])
+def test_seconds(text: str) -> None:
+    assert Config.read({"JITLTO_STORE_PATIENCE": text}).store_patience == float(text)
+
+
+@pytest.mark.parametrize("text", [".", "-1", "1e3", "nan", "50ms", "0,05", "1" * 9])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with raises(JitltoError, "jitlto-setting", where="JITLTO_STORE_PATIENCE"):
+        Config.read({"JITLTO_STORE_PATIENCE": text})
+
+
+def test_a_trust_that_there_is_not_is_refused() -> None:
+    with raises(JitltoError, "jitlto-setting", where="JITLTO_STORE_TRUST", hint="signed or checksum"):
+        Config.read({"JITLTO_STORE_TRUST": "all"})

@@ -154,13 +154,9 @@ class StoreClient:
         return not (self._is_hopeless or self._patience.is_spent or self._reading.is_off)
 
     def _can_be_waited_for(self) -> bool:
-        if self._is_hopeless or self._patience.is_spent:
-            return False
-        if self._reading.is_off:
-            if self._reading.may_retry():
-                self._in_background(self._open)
-            return False
-        return True
+        if not self._is_hopeless and not self._patience.is_spent and self._reading.may_retry():
+            self._in_background(self._open)
+        return self.is_waited_for
 
     def _wait(self, requests: Mapping[str, Callable[[Call], object]]) -> dict[str, object]:
         """Send requests side by side; return the replies that come in time by name."""
@@ -180,12 +176,12 @@ class StoreClient:
         since = time.monotonic()
         while pending and not self._reading.is_off:
             timeout = self._patience.deadline(since) - time.monotonic()
-            if timeout <= 0:
-                self._late(since)
-                return replies
             try:
-                reply = call.replies.get(timeout=timeout)
+                reply = call.replies.get(timeout=max(0.0, timeout))  # one that is here is not late: this thread is
             except Empty:
+                if timeout <= 0:
+                    self._late(since)
+                    return replies
                 continue
             if reply is None:
                 continue

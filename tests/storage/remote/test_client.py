@@ -12,6 +12,7 @@ import pytest
 from jitlto.errors import StoreError
 from jitlto.storage.remote import client, entry, patience
 from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.backend import StoredObject
 from jitlto.storage.remote.client import StoreClient
 from jitlto.storage.remote.statistics import Counters
 from jitlto.storage.remote.trust import Trust
@@ -26,8 +27,12 @@ class Fake:
         self.reply: Callable[[str], bytes | None] = lambda name: None
         self.opens: Callable[[], None] = lambda: None
 
-    def get(self, name: str, on_piece: object = None, on_found: object = None) -> bytes | None:
+    def get(
+        self, name: str, on_piece: object = None, on_found: Callable[[StoredObject], None] | None = None
+    ) -> bytes | None:
         self.requests.append(name)
+        if on_found is not None:
+            on_found(StoredObject(name, 0, time.time()))
         return self.reply(name)
 
     def put(self, name: str, data: bytes, *, if_absent: bool = False) -> bool:
@@ -132,6 +137,19 @@ def test_a_late_reply_turns_the_store_off_for_the_process(
     assert store.get_many("kernels", [KEY]) == {}
     assert len(backend.requests) == count
     assert len(warnings(caplog)) == 1
+
+
+def test_a_reply_that_is_here_is_not_late_where_the_caller_is(store: StoreClient, backend: Fake) -> None:
+    opened(store)
+    backend.reply = lambda name: entry.encode("kernels", KEY, b"linked", None)
+    deadline = store._patience.deadline
+
+    def held_up(since: float) -> float:
+        time.sleep(0.12)  # longer than the patience: the processor is busy with others
+        return deadline(since)
+
+    store._patience.deadline = held_up  # type: ignore[method-assign]
+    assert store.get_many("kernels", [KEY])[KEY][0] == b"linked"
 
 
 def test_all_who_wait_leave_together(store: StoreClient, backend: Fake) -> None:
