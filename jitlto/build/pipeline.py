@@ -35,8 +35,9 @@ from jitlto.model.text import check_type
 from jitlto.storage.database import writer
 from jitlto.storage.declaration import FamilyDeclaration
 
-# What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds.
-_FLUSH_PART, _FLUSH = 0.1, 2.0
+# What was compiled is written to shared stores for at most this part of the build's time, but at least these seconds,
+# while something is written within those.
+_FINISH_PART, _FINISH, _STALL = 0.1, 2.0, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def build(
     if cache is not None and outcome.compiled:
         cache.store.prune()
     if cache is not None and cache.shared is not None:
-        cache.shared.stores.flush(max(_FLUSH, _FLUSH_PART * (time.perf_counter() - begin)))
+        cache.shared.stores.finish(max(_FINISH, _FINISH_PART * (time.perf_counter() - begin)), _STALL)
     use, seconds = find_use(outcome.layers, outcome.seconds_saved, cache), time.perf_counter() - begin
     return BuildReport(output, digest, fragments, outcome.compiled, advice, seconds, notes, use)
 

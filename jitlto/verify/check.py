@@ -26,7 +26,8 @@ from jitlto.verify.prove import FamilyProof, prove
 if TYPE_CHECKING:  # not imported at run time, so that checks without a store do not load it
     from jitlto.storage.remote.shared import SharedStores
 
-_FLUSH = 2.0  # seconds in which proofs are written to shared stores
+# Seconds in which proofs are written to shared stores, while something is written within the second.
+_FINISH, _STALL = 2.0, 0.5
 
 
 def check(
@@ -88,7 +89,7 @@ def check(
         on_proof(each)
     link = _link(families, proofs, targets, strength, mode, scope) if targets else None
     if stores is not None:
-        stores.flush(_FLUSH)
+        stores.finish(_FINISH, _STALL)
     holds = all(each.holds for each in checks) and all(each.holds for each in (link.families if link else ()))
     return CheckResult(database.digest, holds, tuple(checks), link, str(database.path), str(shard or ""))
 

@@ -20,6 +20,7 @@ class MemoryStores(Base):
     def __init__(self, objects: dict[tuple[str, str], bytes] | None = None) -> None:
         self.objects = dict(objects or {})
         self.asked: list[list[tuple[str, str]]] = []  # by round trip
+        self.is_opening = False  # nothing is found while they are
         self.writes: Counter[tuple[str, str]] = Counter()
 
     def copy(self) -> MemoryStores:
@@ -30,6 +31,8 @@ class MemoryStores(Base):
         names = [(kind, key) for key in keys]
         if names:
             self.asked.append(names)
+        if self.is_opening:
+            return {}
         return {key: self.objects[kind, key] for kind, key in names if (kind, key) in self.objects}
 
     def put(self, kind: str, key: str, payload: bytes) -> None:
@@ -41,5 +44,5 @@ class MemoryStores(Base):
     def statistics(self) -> StoreStatistics:
         return StoreStatistics()
 
-    def flush(self, timeout: float | None = None) -> bool:
-        return True
+    def finish(self, timeout: float, stall: float | None = None) -> None:
+        """Nothing is left to be written."""

@@ -17,13 +17,14 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from jitlto.build import interfaces
-from jitlto.build.cache.cache import Cache
+from jitlto.build.cache.cache import Cache, TakenUnit
 from jitlto.build.cache.keys import CompileConfig
 from jitlto.build.cache.use import Layer
 from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult
 from jitlto.build.execution.costs import estimate
 from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.request import CompileRequest
+from jitlto.build.execution.shared_lookup import SharedLookup
 from jitlto.build.execution.task import Missing, Task
 from jitlto.build.execution.workers import WorkerDied
 from jitlto.build.failures import Failure
@@ -68,6 +69,7 @@ class Scheduler:
     announce: Callable[[str], object] = lambda toolchain: None  # noqa: ARG005
     keep_going: bool = False  # after a failure; otherwise nothing more is compiled, and nothing awaited
     _outcome: Outcome = field(default_factory=Outcome, init=False)
+    _shared: SharedLookup = field(init=False)
     _announced: int = field(default=0, init=False)
     _waiting: list[Task] = field(default_factory=list, init=False)  # the next one last
     _tasks: dict[str, Task] = field(default_factory=dict, init=False)  # by key, those that are done too
@@ -75,6 +77,9 @@ class Scheduler:
     _running: dict[Future[CompileResult], Task] = field(default_factory=dict, init=False)
     _seconds: dict[str, float] = field(default_factory=dict, init=False)
     _history: dict[FragmentKey, tuple[dict[str, str], bytes]] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._shared = SharedLookup(self.cache)
 
     def run(self, batches: Iterable[Sequence[CompileRequest]]) -> Outcome:
         """Find or compile all requests.
@@ -89,6 +94,8 @@ class Scheduler:
         missing: deque[Missing] = deque()
         try:
             while (coming or missing or self._waiting or self._claimed or self._running) and not self._stopped:
+                if self._shared.is_pending:
+                    self._find_again()
                 self._start_tasks()
                 if missing:
                     self._find_tasks([missing.popleft() for _ in range(min(len(missing), self._width_of_finding))])
@@ -99,7 +106,8 @@ class Scheduler:
                 elif coming:
                     coming, done = None, set()
                 elif self._running:
-                    timeout = _POLL if self._claimed and not self._waiting else None
+                    polls = self._shared.is_pending or (self._claimed and not self._waiting)
+                    timeout = _POLL if polls else None
                     done = wait(self._running, timeout=timeout, return_when=FIRST_COMPLETED).done
                 else:
                     done = set()
@@ -141,17 +149,13 @@ class Scheduler:
             Missing(*each, sharers[head], recorded.get(str(each[1].key)))
             for each, head in zip(found, heads, strict=True)
         ]
-        if not self._has_stores:
+        if not self._shared.has_stores:
             self._announce(request for _, request, _ in found)
         return sorted(missing, key=lambda each: inf if each.seconds is None else each.seconds, reverse=True)
 
     @property
-    def _has_stores(self) -> bool:
-        return self.cache is not None and self.cache.shared is not None
-
-    @property
     def _width_of_finding(self) -> int:
-        return _ASKED if self._has_stores else 1
+        return _ASKED if self._shared.has_stores else 1
 
     def _announce(self, requests: Iterable[CompileRequest]) -> None:
         """Tell the executor which compilers are wanted next, for as many jobs as it runs at a time."""
@@ -164,17 +168,24 @@ class Scheduler:
     def _find_tasks(self, missing: Sequence[Missing]) -> None:
         """Make tasks of sources that shared stores do not have either."""
         tasks = [task for each in missing if (task := self._find_task(each)) is not None]
-        if self.cache is not None and self._has_stores:
-            taken = self.cache.find_shared({task.place: (task.source_key, task.request.config) for task in tasks})
-            for task in tasks:
-                if (unit := taken.get(task.place)) is not None:
-                    task.answer = unit.compiled
-                    self._record(task, unit.manifest)
-                    self._take_cached(task.positions, unit.compiled, Layer.STORE, unit.seconds)
-            tasks = [task for task in tasks if task.place not in taken]
+        if self._shared.has_stores:
+            self._take_shared(self._shared.find(tasks))
+            tasks = [task for task in tasks if task.answer is None]
             self._announce(task.request for task in tasks)
         for task in tasks:
             insort(self._waiting, task, key=lambda task: task.rank)
+
+    def _take_shared(self, found: Iterable[tuple[Task, TakenUnit]]) -> None:
+        for task, unit in found:
+            task.answer = unit.compiled
+            self._record(task, unit.manifest)
+            self._take_cached(task.positions, unit.compiled, Layer.STORE, unit.seconds)
+
+    def _find_again(self) -> None:
+        """Take from shared stores what they had not answered before they were open."""
+        if found := self._shared.find_again(self._waiting):
+            self._take_shared(found)
+            self._waiting = [task for task in self._waiting if task.answer is None]
 
     def _find_task(self, missing: Missing) -> Task | None:
         """Look for the headers of a source, and make it a task of its own unless there is one for the same."""

@@ -149,6 +149,11 @@ class StoreClient:
         return True
 
     @property
+    def is_opening(self) -> bool:
+        """Whether it is being opened: requests may be answered when it is open."""
+        return self._opening and not self._opened.is_set()
+
+    @property
     def is_waited_for(self) -> bool:
         """Whether callers wait for replies: it has not failed."""
         return not (self._is_hopeless or self._patience.is_spent or self._reading.is_off)
@@ -316,12 +321,12 @@ class StoreClient:
         """Wait until nothing waits to be written; return False if something still does after ``timeout`` seconds."""
         return self._queue.flush(timeout)
 
-    def finish(self, until: float) -> None:
-        """Flush at the end of the process: until a time, while the store does something within half of what is left."""
+    def finish(self, until: float, stall: float | None = None) -> None:
+        """Flush until a time, while the store does something within ``stall`` seconds."""
         if self._queue.flush(0):
             return
         self._prepared.wait(until - time.monotonic())
-        patience = self._patience.left / 2
+        patience = self._patience.left / 2 if stall is None or self._patience.is_spent else stall
         if not self._opened.wait(patience) or not self._queue.flush(max(0.0, until - time.monotonic()), patience):
             self._say_failed("not everything was written", "it did not do it in time")
 

@@ -144,6 +144,24 @@ class SharedStores:
             flushed &= client.flush(None if end is None else max(0.0, end - time.monotonic()))
         return flushed
 
+    def finish(self, timeout: float, stall: float | None = None) -> None:
+        """Flush at the end of a build or a process, and say which stores did not write everything.
+
+        Args:
+            timeout: Seconds to wait at most.
+            stall: Seconds in which a store has to write something, unless it has failed before; by default half of what
+                is left of its patience.
+        """
+        if self._is_usable():
+            until = time.monotonic() + timeout
+            for client in self._clients:
+                client.finish(until, stall)
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether a store is still being opened: what was not found may be there."""
+        return self._is_usable() and any(client.is_opening for client in self._clients if client.address.reads)
+
     @property
     def is_waited_for(self) -> bool:
         """Whether a store is still waited for: it has not failed."""
@@ -166,7 +184,4 @@ class SharedStores:
         return False
 
     def _at_exit(self) -> None:
-        if self._is_usable():
-            until = time.monotonic() + _AT_EXIT
-            for client in self._clients:
-                client.finish(until)
+        self.finish(_AT_EXIT)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from jitlto.build.cache.cache import Cache
+from jitlto.build.execution.events import Observer, Span
 from jitlto.build.execution.workers import ProcessExecutor
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.build.shards import Shard
@@ -176,6 +177,7 @@ def test_a_build_with_a_failing_store_is_a_build_without_one(
         proxy.set()
     assert (built["compiled"], built["store"]) == (FRAGMENTS, 0)
     assert built["bytes"] == Runners(tmp_path, {}).fresh().build()["bytes"]
+    assert built["stderr"].count("shared store") <= 1
     assert "Traceback" not in built["stderr"]
 
 
@@ -209,6 +211,19 @@ def test_units_are_asked_for_side_by_side_and_a_warm_directory_asks_nothing(mach
     stores.asked.clear()
     report = machine.build(stores, fresh=False, compare_archs=True)
     assert (report.compiled, report.use.directory, stores.asked) == (0, FRAGMENTS, [])
+
+
+def test_what_waits_for_a_worker_when_the_stores_have_opened_is_looked_for_again(machine: Machine) -> None:
+    stores = MemoryStores()
+    machine.build(stores)
+    stores.is_opening = True
+
+    class OpensAtFirstCompile(Observer):
+        def compiled(self, span: Span) -> None:
+            stores.is_opening = False
+
+    report = machine.build(stores, observer=OpensAtFirstCompile(), jobs=1)
+    assert (report.compiled, report.use.store) == (1, FRAGMENTS - 1)
 
 
 def test_what_a_comparison_of_architectures_found_is_shared(machine: Machine) -> None:
