@@ -95,6 +95,7 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
     TensorFromObject tensor_from_object;
     int has_gradient; /* tensors of the type have the attribute requires_grad */
     Attribute handle;                             /* of a stream */
+    int keeps_handle; /* each stream has one for life */
     Attribute dtype, c_contiguous, size, data, ptr; /* of CuPy's array; the last is of its data */
     Attribute is_cuda, requires_grad;             /* of PyTorch's tensor, and dtype */
     PyObject *dtypes; /* of PyTorch, one a parameter: a dtype, a frozenset of dtypes or None */
@@ -123,6 +124,8 @@ typedef struct {
     unsigned generation;
     PyObject *fallback, *learn_array, *learn_stream, *prepare, *stream_type;
     Slot state; /* of a launcher */
+    PyObject *last_stream; /* of those that keep their handles, and its handle */
+    uint64_t last_handle;
     Known known[MOST_TYPES];
     atomic_int known_count; /* rows are only added, and counted when they are complete */
     Py_ssize_t count;
@@ -266,6 +269,7 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
         made.dtypes = Py_NewRef(answer);
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
+        made.keeps_handle = PyUnicode_CompareWithASCIIString(answer, "cuda_stream") == 0; /* PyTorch's */
         find_attribute(made.type, Py_NewRef(answer), &made.handle);
     } else if (PyCapsule_CheckExact(answer) && describe_exchange(call->names, answer, &made) == FAILED) {
         Py_DECREF(answer);
@@ -506,10 +510,21 @@ static int pack(Call *call, Parameter *parameter, PyObject *argument, char *out)
 
 /* --- streams and configurations --- */
 
+static void remember_stream(Call *call, PyObject *stream, uint64_t handle) {
+#ifndef Py_GIL_DISABLED /* which keeps the two together */
+    call->last_handle = handle;
+    Py_XSETREF(call->last_stream, Py_NewRef(stream));
+#else
+    (void)call, (void)stream, (void)handle;
+#endif
+}
+
 static int read_stream(Call *call, PyObject *stream, void **out) {
     uint64_t handle = 0;
     int result = DONE;
     if (stream == Py_None) {
+    } else if (stream == call->last_stream) {
+        handle = call->last_handle;
     } else if ((PyObject *)Py_TYPE(stream) == call->stream_type) {
         PyObject *pair = PyObject_CallMethodNoArgs(stream, call->names->stream_protocol);
         if (pair == NULL) return otherwise();
@@ -529,6 +544,7 @@ static int read_stream(Call *call, PyObject *stream, void **out) {
         }
         if (known->way != STREAM_ATTRIBUTE) return OTHERWISE;
         result = as_number(read_attribute(&known->handle, stream), &handle);
+        if (result == DONE && known->keeps_handle) remember_stream(call, stream, handle);
     }
     *out = (void *)(uintptr_t)(handle != 0 ? handle : call->default_stream);
     return result;
@@ -691,6 +707,7 @@ static int call_traverse(PyObject *self, visitproc visit, void *arg) {
     Py_VISIT(call->prepare);
     Py_VISIT(call->stream_type);
     Py_VISIT(call->state.type);
+    Py_VISIT(call->last_stream);
     for (int i = 0; i < atomic_load(&call->known_count); i++) {
         Py_VISIT(call->known[i].type);
         Py_VISIT(call->known[i].data_type);
@@ -712,6 +729,7 @@ static int call_clear(PyObject *self) {
     Py_CLEAR(call->prepare);
     Py_CLEAR(call->stream_type);
     Py_CLEAR(call->state.type);
+    Py_CLEAR(call->last_stream);
     int known = atomic_exchange(&call->known_count, 0);
     for (int i = 0; i < known; i++) {
         Py_CLEAR(call->known[i].type);

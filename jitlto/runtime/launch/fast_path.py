@@ -37,7 +37,10 @@ _ELEMENTS = _INTEGERS | _FLOATS | {"b1", "c8", "c16", "bfloat16"}
 
 _TEMPLATE = """
 def make({constants}):
+    last = None, 0
+
     def __call__(self, stream, grid, block, {parameters}*more, **how):
+        nonlocal last
         attributes = read_attributes(**how) if how else None
         if {miscounted}:
             given = [argument for argument in ({arguments}*more,) if argument is not missing]
@@ -84,6 +87,19 @@ _STREAM = """
             elif type(stream) is {kind}:
                 try:
                     handle = {handle}
+                    stream = streams[handle] if handle else thread.default
+                except Exception:
+                    stream = as_stream(stream)
+"""
+
+# Streams that keep their handles: that of the last one is not read again. In one tuple, because threads replace it.
+_LASTING_STREAM = """
+            elif type(stream) is {kind}:
+                try:
+                    known, handle = last
+                    if stream is not known:
+                        handle = {handle}
+                        last = stream, handle
                     stream = streams[handle] if handle else thread.default
                 except Exception:
                     stream = as_stream(stream)
@@ -181,7 +197,7 @@ class FastPath:
         stream_lines: list[str] = []
         for number, (kind, code) in enumerate(self._streams.items()):
             constants[f"stream{number}"] = kind
-            template = _STREAM if code else _OWN_STREAM
+            template = _LASTING_STREAM if code in streams.LASTING else _STREAM if code else _OWN_STREAM
             stream_lines.append(template.format(kind=f"stream{number}", handle=code.format("stream")).strip("\n"))
         numbers = range(len(self._signature))
         source = _TEMPLATE.format(

@@ -279,7 +279,7 @@ def make_stream(library: str, **attributes: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("stream", "handle"),
-    [(77, 77), (make_stream("cupy", ptr=77), 77), (make_stream("torch", cuda_stream=77), 77)],
+    [(77, 77), (make_stream("cupy", ptr=77), 77)],
 )
 def test_handles_of_streams_are_read_at_each_launch(
     fake: FakeDriver, generated: list[object], stream: Any, handle: int

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import threading
+import weakref
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +25,7 @@ from tests.support.arrays import (
     CupyArray,
     JaxArray,
     NumbaArray,
+    TorchStream,
     TorchTensor,
     torch_stand_in,  # noqa: F401 - a fixture
 )
@@ -246,11 +250,61 @@ def test_a_stream_of_any_library_is_its_handle_in_every_launch(
 def test_a_stream_whose_handle_changes_is_read_anew(fake: FakeDriver, made: list[int]) -> None:
     launcher = fake.launcher()
     for kind in STREAMS:
+        if kind is TorchStream:  # which cannot be changed
+            continue
         stream = kind(5)
         for handle in (5, 6, 5):
             vars(stream).update(vars(kind(handle)))
             launcher(stream, 1, 32)
             assert fake.launches[-1][0].handle == handle
+
+
+def test_a_stream_of_pytorch_is_read_once_while_it_is_used(
+    fake: FakeDriver, made: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[int] = []
+
+    def read(stream: Any) -> int:
+        reads.append(stream.number)
+        return int(stream.number)
+
+    kind: Any = type("Stream", (), {"__module__": "torch.cuda.streams", "cuda_stream": property(read)})
+    streams = [kind(), kind(), kind()]
+    for number, stream in zip((5, 6, 0), streams, strict=True):
+        stream.number = number
+    launcher = fake.launcher()
+    for _ in range(3):
+        launcher(streams[0], 1, 32)
+    for stream in streams:
+        launcher(stream, 1, 32)
+        reads.clear()
+        for _ in range(4):
+            launcher(stream, 1, 32)
+            assert fake.launches[-1][0].handle == (stream.number or fake.stream.handle)
+        assert reads == []
+    gone = weakref.ref(streams.pop())
+    launcher(streams[0], 1, 32)
+    del stream
+    gc.collect()
+    assert gone() is None  # only the last one is kept
+
+
+def test_threads_launch_in_their_own_streams_of_pytorch(fake: FakeDriver, made: list[int]) -> None:
+    launcher, failures = fake.launcher("int"), []
+
+    def work(number: int) -> None:
+        stream = TorchStream(number)
+        for _ in range(300):
+            launcher(stream, 1, 32, number)
+        failures.extend(each for each in fake.launches if each[0].handle != each[2])
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (5, 6, 7)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(fake.launches) == 900
+    assert failures == []
 
 
 @pytest.mark.parametrize("how", [{"cooperative": True}, {"cluster": 1}])
