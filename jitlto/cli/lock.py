@@ -53,7 +53,7 @@ def lock(
         from jitlto.storage.remote.artifacts import open_store
         from jitlto.storage.remote.upkeep import put_lock
 
-        put_lock(open_store(parse_store(url)), made)
+        put_lock(open_store(parse_store(url, writes=True)), made)
     if as_json:
         counts = {"artifacts": len(made.artifacts), "kernels": len(made.kernels)}
         print_json({"name": made.name, "path": output and str(output), "store": url, **counts})

@@ -45,7 +45,7 @@ def _open(url: str, *, writes: bool = True) -> Backend:
     from jitlto.storage.remote.artifact_address import parse_store
     from jitlto.storage.remote.artifacts import open_store
 
-    return open_store(parse_store(url).only(writes=writes))
+    return open_store(parse_store(url, writes=writes))
 
 
 @click.group(epilog="Example: jitlto store info s3://kernels/prod")
@@ -126,7 +126,9 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
 
 @store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")
 @_url
-@click.option("--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS].")
+@click.option(
+    "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
+)
 @click.option("--delete", is_flag=True, help="Remove what is damaged, or not signed by a trusted key.")
 @json_option
 def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
@@ -136,10 +138,13 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
     never removed.
     """
     from jitlto.storage.remote import upkeep
+    from jitlto.storage.remote.artifact_address import parse_store
     from jitlto.storage.remote.keys import TrustedKeys
+    from jitlto.storage.remote.trust import Trust
 
     def run() -> bool:
-        path = signers or config.current().store_signers
+        address, settings = parse_store(url), config.current()
+        path = signers or (settings.store_signers if Trust.of(settings, address).signed else None)
         trusted = TrustedKeys.load(path) if path else None
         counted = 0
 

@@ -41,7 +41,7 @@ def push(files: tuple[Path, ...], url: str, as_json: bool) -> None:
     from jitlto.storage.remote.artifacts import open_store
 
     paths = [locate(path)[0] for path in files]
-    backend = open_store(parse_store(url))
+    backend = open_store(parse_store(url, writes=True))
     done = []
     for path in paths:
         with progress("pushing (MiB)") as tally:

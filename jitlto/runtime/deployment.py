@@ -97,7 +97,9 @@ def _family_kernels(path: Path, only: str | None, archs: Sequence[Architecture])
         return {}
     with FragmentDatabase(path) as database:
         names = [only] if only else list(database.families)
-    return _planned(job for name in names for job in family_jobs(load(name, path), (), archs).jobs)
+    # Families that others share have no kernels of their own.
+    loaded = [held for held in (load(name, path) for name in names) if held.entrypoints]
+    return _planned(job for held in loaded for job in family_jobs(held, (), archs).jobs)
 
 
 def _recorded(

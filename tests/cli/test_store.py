@@ -79,7 +79,7 @@ def test_verify_finds_what_is_damaged_or_not_signed_and_removes_it(store_url: st
     private, formats = Ed25519PrivateKey.generate(), serialization
     public = private.public_key().public_bytes(formats.Encoding.OpenSSH, formats.PublicFormat.OpenSSH)
     (signers := tmp_path / "signers").write_bytes(b"ci@example.org " + public + b"\n")
-    backend, good, unsigned, damaged = open_store(parse_store(store_url)), "0" * 64, "1" * 64, "2" * 64
+    backend, good, unsigned, damaged = open_store(parse_store(store_url, writes=True)), "0" * 64, "1" * 64, "2" * 64
     backend.put(object_name("kernels", good), encode("kernels", good, b"code", SigningKey(private)))
     backend.put(object_name("kernels", unsigned), encode("kernels", unsigned, b"code", None))
     assert "all right" in succeeds("store", "verify", store_url)
@@ -89,7 +89,10 @@ def test_verify_finds_what_is_damaged_or_not_signed_and_removes_it(store_url: st
     assert found.returncode == 1
     names = {each["name"] for each in json.loads(found.stdout)["damaged"]}
     assert names == {object_name("kernels", key) for key in (unsigned, damaged)}
-    fails(jitlto("store", "verify", store_url, "--delete", JITLTO_STORE_SIGNERS=str(signers)), 1, "removed")
+    settings = {"JITLTO_STORE_SIGNERS": str(signers), "JITLTO_STORE_TRUST": "checksum"}
+    assert len(json.loads(jitlto("store", "verify", store_url, "--json", **settings).stdout)["damaged"]) == 1
+    settings["JITLTO_STORE_TRUST"] = "signed"
+    fails(jitlto("store", "verify", store_url, "--delete", **settings), 1, "removed")
     assert "1 object, all right" in succeeds("store", "verify", store_url, "--signers", signers)
     fails(jitlto("store", "verify", store_url, "--signers", tmp_path / "none"), 1, "none")
 

@@ -101,6 +101,8 @@ def test_wrong_addresses_and_files_are_one_message(database: Path, store_url: st
     fails(jitlto("pull", f"{store_url}#sha256={'0' * 64}", "-o", tmp_path / "none" / "out"), 1, "unwritable-file")
     fails(jitlto("push", tmp_path / "none.fragdb", store_url), 1, "none.fragdb")
     fails(jitlto("push", database, "nowhere"), 1, "[store-address]")
+    fails(jitlto("push", database, "https://mirror.example/x"), 1, "[store-address]", "only be read")
+    fails(jitlto("store", "prune", "s3://bucket#read", "--size", "0"), 1, "[store-address]", "only be read")
     fails(jitlto("push", store_url), 2, "FILE")
     succeeds("push", database, store_url)
     fails(jitlto("pull", f"{store_url}#sha256={'0' * 64}", "-o", out), 1, "[store-no-such-artifact]", "0" * 64)

@@ -35,7 +35,7 @@ class ArtifactAddress:
             JitltoError: If it is not the address of a store, or has no digest.
         """
         url, digest = split_address(text)
-        return cls(parse_store(url).only(writes=False), digest)
+        return cls(parse_store(url), digest)
 
 
 def split_address(text: str) -> tuple[str, str]:
@@ -54,13 +54,20 @@ def split_address(text: str) -> tuple[str, str]:
     return url, digest
 
 
-def parse_store(url: str) -> StoreAddress:
+def parse_store(url: str, *, writes: bool = False) -> StoreAddress:
     """Parse the address of one store.
 
+    Args:
+        url: The address.
+        writes: Whether the store is to be written.
+
     Raises:
-        JitltoError: If it is invalid, or there are several.
+        StoreError: If it is invalid, if there are several, or if it is to be written and can only be read.
     """
     addresses = parse_addresses(url, url)
     if len(addresses) != 1:
         raise StoreError("give the address of one store", code="store-address", where=url, hint=_HINT)
-    return addresses[0]
+    if writes and not addresses[0].writes:
+        hint = "give the address that it is written by, such as s3://bucket/prefix"
+        raise StoreError("this store can only be read", code="store-address", where=url, hint=hint)
+    return addresses[0].only(writes=writes)

@@ -25,8 +25,8 @@ from jitlto.storage.remote.backend import REFRESH_AFTER, Backend, open_backend
 from jitlto.storage.remote.entry import object_name
 
 KIND = "artifacts"
-#: Bytes of the largest index: thousands of packs.
-LARGEST_INDEX = 1 << 20
+#: Bytes of the largest index: a thousand packs.
+LARGEST_INDEX = 1 << 18
 _PIECE = 1 << 20
 
 #: Called with the bytes of a file that were transferred and with all of them: first with 0, then after each piece.

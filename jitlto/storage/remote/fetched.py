@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from jitlto.errors import DatabaseError, JitltoError
-from jitlto.storage.cache_dir import CacheDir, FileLock, NoLocksError
+from jitlto.storage.cache_dir import CacheDir, FileLock
 from jitlto.storage.files import SUFFIX, digest_of
 
 if TYPE_CHECKING:
@@ -106,8 +106,8 @@ def _remove_tree(directory: Path) -> None:
 def _fetch(address: ArtifactAddress, directory: Path, target: Path) -> Path:
     _remove_stale(directory)
     temporary = directory / f"{_TEMPORARY}{os.urandom(8).hex()}"
-    temporary.mkdir(0o700)
     try:
+        temporary.mkdir(0o700)
         database = _download(address, temporary)
         if digest_of(temporary / database) is None:
             what = "is not a fragment database, or one of another version"
@@ -163,7 +163,7 @@ def _remove_stale(directory: Path) -> None:
 def _only_fetcher(directory: Path, digest: str) -> Iterator[None]:
     """Wait while another process fetches the same. It only saves work: what is fetched twice is the same."""
     lock = FileLock(directory / f"{digest[:_LOCK_DIGITS]}.lock")
-    with contextlib.suppress(NoLocksError):
+    with contextlib.suppress(OSError):  # without locks too
         lock.acquire(_PATIENCE)
     try:
         yield

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.remote import artifacts
@@ -21,6 +22,7 @@ from jitlto.storage.remote.entry import decode, object_name
 from jitlto.storage.remote.keys import TrustedKeys
 from jitlto.storage.remote.lock_file import LockFile
 
+T = TypeVar("T")
 LOCKS, LEASES, OTHER = "locks", "leases", "other"
 _ROOT = "v1/"
 _ENTRY = re.compile(r"v1/([a-z]+)/([0-9a-f]{2})/([0-9a-f]{62})")
@@ -222,8 +224,7 @@ def verify(
             backend.delete(each.name)
         return Damage(each.name, reason, each.size, removes)
 
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        return [found for found in pool.map(check, held) if found is not None]
+    return [found for found in _side_by_side(check, held) if found is not None]
 
 
 def _needed(locks: Iterable[LockFile]) -> set[str]:
@@ -237,14 +238,13 @@ def _needed(locks: Iterable[LockFile]) -> set[str]:
 def _keep_members(backend: Backend, held: list[StoredObject], needed: set[str]) -> None:
     """Have what an index lists stay as long as the index: make it needed too, or as recently used."""
     dates: dict[str, float] = {}
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        small = [each for each in held if each.size <= artifacts.LARGEST_INDEX]
-        for index, listed in zip(small, pool.map(lambda each: _members(backend, each.name), small), strict=True):
-            for name in listed:
-                # Later than its index, so that an interrupted pruning leaves no index without what it lists.
-                dates[name] = max(dates.get(name, 0.0), index.modified + 1e-6)
-                if index.name in needed:
-                    needed.add(name)
+    small = [each for each in held if each.size <= artifacts.LARGEST_INDEX]
+    for index, listed in zip(small, _side_by_side(lambda each: _members(backend, each.name), small), strict=True):
+        for name in listed:
+            # Later than its index, so that an interrupted pruning leaves no index without what it lists.
+            dates[name] = max(dates.get(name, 0.0), index.modified + 1e-6)
+            if index.name in needed:
+                needed.add(name)
     held[:] = [StoredObject(each.name, each.size, max(each.modified, dates.get(each.name, 0.0))) for each in held]
 
 
@@ -263,17 +263,20 @@ def _delete(backend: Backend, doomed: list[StoredObject], on_removal: Callable[[
         on_removal(each.name)
 
     # One after the other where order counts: an index goes before what it lists.
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        for part in _runs(doomed):
-            list(pool.map(remove, part))
-
-
-def _runs(doomed: list[StoredObject]) -> Iterator[list[StoredObject]]:
-    """Yield artifacts one by one in their order, and everything else together."""
     for each in doomed:
         if kind_of(each.name) == artifacts.KIND:
-            yield [each]
-    yield [each for each in doomed if kind_of(each.name) != artifacts.KIND]
+            remove(each)
+    for _ in _side_by_side(remove, [each for each in doomed if kind_of(each.name) != artifacts.KIND]):
+        pass
+
+
+def _side_by_side(work: Callable[[StoredObject], T], held: list[StoredObject]) -> Iterator[T]:
+    """Yield the results in order; after an error or an interrupt, no further work is begun."""
+    pool = ThreadPoolExecutor(_WORKERS)
+    try:
+        yield from pool.map(work, held)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _damage(backend: Backend, name: str, trusted: TrustedKeys | None, names: set[str]) -> str | None:

@@ -24,7 +24,7 @@ LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
 @pytest.fixture
 def backend(store_url: str) -> Backend:
     """An empty store."""
-    return open_store(parse_store(store_url))
+    return open_store(parse_store(store_url, writes=True))
 
 
 def _file(path: Path, data: bytes) -> Path:

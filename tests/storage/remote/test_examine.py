@@ -63,9 +63,9 @@ def _examine(store: object, address: StoreAddress = ADDRESS, **how: Any) -> list
 
 
 def test_a_store_that_works_is_found_so_and_left_as_it_was(store_url: str) -> None:
-    backend = open_store(parse_store(store_url))
+    backend = open_store(parse_store(store_url, writes=True))
     backend.put("v1/kernels/ab/cd", b"payload")
-    (found,) = examine_stores([parse_store(store_url)])
+    (found,) = examine_stores([parse_store(store_url, writes=True)])
     assert [finding.ok for finding in found] == [True]
     assert found[0].value.startswith(f"{store_url}: ")
     assert [each.name for each in backend.list()] == ["v1/kernels/ab/cd"]
@@ -141,7 +141,7 @@ def test_a_server_that_fails_is_said_within_the_bound(fault: dict[str, Any], mon
             monkeypatch.setenv(name, value)
         proxy.set(**fault)
         begin = time.monotonic()
-        (found,) = examine_stores([parse_store(proxy.url)])
+        (found,) = examine_stores([parse_store(proxy.url, writes=True)])
     assert time.monotonic() - begin < 12
     assert not all(finding.ok for finding in found)
     assert all(finding.remedy for finding in found if not finding.ok)

@@ -22,7 +22,7 @@ from tests.support.errors import raises
 @pytest.fixture
 def backend(store_url: str) -> Backend:
     """An empty store."""
-    return open_store(parse_store(store_url))
+    return open_store(parse_store(store_url, writes=True))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ NOW = 1_800_000_000.0
 @pytest.fixture
 def backend(store_url: str) -> Backend:
     """An empty store."""
-    return open_store(parse_store(store_url))
+    return open_store(parse_store(store_url, writes=True))
 
 
 class DatedStore:
@@ -229,6 +229,28 @@ def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend:
     removed = upkeep.verify(backend, key.public, delete=True)
     assert {each.name for each in removed if each.removed} == set(bad) - {"v1/readme"}
     assert [each.name for each in upkeep.verify(backend, key.public)] == ["v1/readme"]
+
+
+def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not fail for each of the objects that are left."""
+    for number in range(200):
+        dated.entry(number, 50)
+    asked: list[str] = []
+
+    def fail(_: Backend, name: str) -> None:
+        asked.append(name)
+        time.sleep(0.001)
+        raise StoreError("it is gone", code="store-unreachable")
+
+    for method, work in (
+        ("get", lambda: upkeep.verify(dated.backend, None)),
+        ("delete", lambda: upkeep.prune(dated.backend, older_than=DAY, now=NOW)),
+    ):
+        asked.clear()
+        with monkeypatch.context() as patch, raises(StoreError, "store-unreachable"):
+            patch.setattr(Backend, method, fail)
+            work()
+        assert len(asked) < 150
 
 
 def test_without_trusted_keys_signatures_do_not_count(backend: Backend) -> None:
