@@ -23,6 +23,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import cupy as cp
 import numpy as np
@@ -136,10 +137,33 @@ def main() -> None:
         }
         result = {"machine": describe(command_line())}
         result |= {name: part() for name, part in parts.items() if name in (options.parts or parts)}
+        result["goals"] = _goals(result)
     for name, figures in result.items():
         print(name, json.dumps(figures, indent=1), flush=True)
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
+
+
+def _goals(result: dict[str, object]) -> dict[str, dict[str, float]]:
+    """What was aimed at, beside what was measured: ratios to cuda.core.launch, and nanoseconds."""
+    goals: dict[str, tuple[float, object]] = {}
+    launches: Any = result.get("launch", {})
+    ratios = launches.get("ratios to cuda.core.launch, median over rounds", {})
+    for name, python, compiled in (
+        ("CuPy arrays, stream of CuPy", 1.25, 0.85),
+        ("PyTorch tensors, stream of PyTorch", 1.25, 0.90),
+        ("Numba arrays, stream of Numba", 1.25, None),
+    ):
+        goals[name] = (python, ratios.get(f"jitlto, {name}"))
+        if compiled is not None:
+            goals[f"{name}, compiled"] = (compiled, ratios.get(f"jitlto, {name}, compiled"))
+            more = f"ns for each further array: {name}, compiled"
+            goals[more] = (60, launches.get(more))
+    dispatch: Any = result.get("dispatch", {})
+    for way, figures in dispatch.items():
+        for what in ("dispatcher", "family_launcher"):
+            goals[f"{what} above a launcher held, {way}: ns"] = (150, figures[f"{what}_above_a_launcher_held_ns"])
+    return {name: {"goal": goal, "measured": found} for name, (goal, found) in goals.items() if found is not None}  # type: ignore[dict-item]
 
 
 def _plain(**changed: str) -> dict[str, str]:

@@ -32,6 +32,7 @@ from jitlto.runtime.family import KernelFamily
 from jitlto.storage import declaration
 from jitlto.storage.database import FragmentDatabase
 from tests.benchmarks import bursts
+from tests.benchmarks.launch_sides import find_extension, use_extension
 from tests.benchmarks.machine import command_line, describe
 from tests.support.families import write_family
 
@@ -98,7 +99,9 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
     made = time.perf_counter() - begin
     plain()
     first_call = time.perf_counter() - begin - made
-    one, number, every = sequence(1, x=arrays[0]), sequence(1, "n", n=N), sequence(LAUNCHES, x=arrays[0])
+    with use_extension(None):
+        one = sequence(1, x=arrays[0])
+    number, every = sequence(1, "n", n=N), sequence(LAUNCHES, x=arrays[0])
     single = sequence(0)
     single._may_use_graph = False
     bound = [launcher.bind(stream, 4, 256, arrays[0], target, N) for _ in range(LAUNCHES)]
@@ -135,8 +138,15 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
 
         tensors = itertools.cycle([torch.ones(N, device="cuda"), torch.ones(N, device="cuda")])
         torch.cuda.synchronize()
-        other = sequence(1, x=next(tensors))
+        with use_extension(None):
+            other = sequence(1, x=next(tensors))
         sides["sequence, a PyTorch tensor replaced"] = lambda: other(x=next(tensors))
+        if find_extension() is not None:
+            same = sequence(1, x=next(tensors))
+            sides["sequence, a PyTorch tensor, compiled, replaced"] = lambda: same(x=next(tensors))
+    if find_extension() is not None:
+        again = sequence(1, x=arrays[0])
+        sides["sequence, a CuPy array, compiled, replaced"] = lambda: again(x=next(values))
     for side in sides.values():
         side()
     target[...] = 0
@@ -148,6 +158,7 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
     return {
         "nanoseconds": {name: bursts.figures(each) for name, each in times.items()},
         "ratios to bound launches, median over rounds": _ratios(times, "bound launches"),
+        "goals: ns more for one replaced argument": 2000,
         "more_for_a_replaced_argument_ns": {
             name.partition(", ")[2]: round(
                 statistics.median(map(float.__sub__, each, times["sequence, with a slot"])), 1
