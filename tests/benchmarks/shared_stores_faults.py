@@ -41,8 +41,9 @@ def main() -> None:
         family = declaration.load_family(write_family(place / "mini", MINI))
         database = build([family], place / "mini.fragdb", jobs=1).path
         for name in [options.only] if options.only else CASES:
-            (place / name).mkdir()
-            figures = measure(name, settings, place / name, database, options.runs)
+            case = place / name.replace("/", " a ")
+            case.mkdir()
+            figures = measure(name, settings, case, database, options.runs)
             print(f"{name:26}", json.dumps(figures), flush=True)
             result["faults"][name] = figures
     result["load"] = os.getloadavg()
@@ -54,10 +55,11 @@ def measure(name: str, settings: dict[str, str], place: Path, database: Path, ru
     """The figures of one fault."""
     asking: list[tuple[Cost, Cost]] = []
     linking: list[tuple[Cost, Cost]] = []
-    with CASES[name](place) as store:
-        for number in range(runs):
+    for number in range(runs):
+        with CASES[name](place) as store:
             asking.append((run({}), run(store | settings)))
-            caches = [{"JITLTO_CACHE_DIR": str(place / f"{kind}{number}")} for kind in ("alone", "beside")]
+        caches = [{"JITLTO_CACHE_DIR": str(place / f"{kind}{number}")} for kind in ("alone", "beside")]
+        with CASES[name](place) as store:
             alone = run(caches[0], LINKING, database)
             linking.append((alone, run(caches[1] | store | settings, LINKING, database)))
     return {

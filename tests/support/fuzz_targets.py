@@ -48,6 +48,9 @@ from jitlto.storage.database import FragmentDatabase, writer
 from jitlto.storage.database import _hash_tree as hash_tree
 from jitlto.storage.files import digest_of
 from jitlto.storage.manifest import Manifest
+from jitlto.storage.remote import entry as shared_entry
+from jitlto.storage.remote.keys import TrustedKeys
+from jitlto.storage.remote.lock_file import LockFile
 from jitlto.verify import check
 from tests.support.families import MINI
 from tests.support.fuzzing import MINI_BYTES
@@ -419,6 +422,29 @@ def _raw_entry(ground: Ground, data: bytes) -> None:
     assert ground.store.get("units", key) in (None, b"payload")
 
 
+_SHARED = ("kernels", "ab" * 32, b"payload")
+
+
+def _shared_entry(_: Ground, data: bytes) -> None:
+    """An entry of a shared store whose bytes are anything."""
+    kind, key, payload = _SHARED
+    assert shared_entry.decode(kind, key, edited(shared_entry.encode(*_SHARED, None), data), None) == payload
+
+
+def _signers(ground: Ground, data: bytes) -> None:
+    """A file of trusted keys, and entries that are signed by any of them or by none."""
+    trusted = TrustedKeys.load(ground.file("signers", data))
+    kind, key, _ = _SHARED
+    for key_id in trusted.ids:
+        assert not trusted.verify(key_id, bytes(64), b"")
+    assert refused(lambda: shared_entry.decode(kind, key, shared_entry.encode(*_SHARED, None), trusted))
+
+
+def _lock_file(ground: Ground, data: bytes) -> None:
+    lock = LockFile.read(ground.file("lock.json", data))
+    assert LockFile.decode(lock.encode(), "again") == lock
+
+
 def _recording(ground: Ground, data: bytes) -> None:
     for used in recording.read(ground.file("used.jsonl", data)):
         used.to_line()
@@ -490,6 +516,8 @@ Run = Callable[[Ground, bytes], None]
 Seeds = Callable[[Ground], list[bytes]]
 
 _TOMLS = [MINI["family.toml"].encode()]
+_SIGNER = b"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFtYHP6XEMiOiOI5r5jJ7vV69MHZyJfRe+NWk2hW9sCL"
+_SIGNERS = [_SIGNER + b" me\n", b'me@example.org namespaces="jitlto-store",valid-before="20300101" ' + _SIGNER]
 _KEYS = [b"mini/op[data_type=float,op_name=twice]", b"a/b[]", b"a/b[c=%2C%5B]"]
 _SYMBOLS = [b"_ZN4mini4kernIfEEvPT_j", b"_Z3addPKfi", b"N1aclEi", b"float const*", b"__half"]
 
@@ -500,6 +528,9 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "pack": (_pack, _pack_seeds),
     "entry": (_entry, _entry_seeds),
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
+    "shared_entry": (_shared_entry, lambda _: [bytes(8)]),
+    "signers": (_signers, lambda _: _SIGNERS),
+    "lock_file": (_lock_file, lambda _: [LockFile("production", {"ab" * 32: "mini.fragdb"}).encode()]),
     "recording": (_recording, lambda _: [recorded_line()]),
     "family": (_family, lambda _: _TOMLS),
     "matrix": (_matrix, lambda _: [MINI["kern.json"].encode(), MINI["op.json"].encode()]),
@@ -511,7 +542,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "cubin": (_cubin, lambda g: [bytes(8), g.cubins[0]]),
 }
 #: Those whose inputs are JSON, at least in part: mutated as documents too.
-DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack"})
+DOCUMENTS = frozenset({"records", "matrix", "recording", "entry", "pack", "lock_file"})
 
 
 def recorded_line() -> bytes:
