@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import unquote
 
 from jitlto.config import Config
 from jitlto.errors import StoreError
@@ -19,21 +21,28 @@ class Trust(Frozen):
         signed: Whether only signed entries are trusted.
         signers: The file of trusted keys.
         key: The file of the private key.
+        directory: The store, if it is one that is trusted because nobody has said otherwise.
     """
 
     signed: bool
     signers: Path | None = None
     key: Path | None = None
+    directory: Path | None = None
 
     @classmethod
     def of(cls, config: Config, address: StoreAddress) -> Trust:
         """Return what the settings say for a store: by default, a directory needs no signatures."""
         signed = config.store_trust == "signed" or (not config.store_trust and not address.is_local)
-        return cls(signed, config.store_signers, config.store_key)
+        is_implied = address.is_local and not config.store_trust
+        directory = Path(unquote(address.url.removeprefix("file://"))) if is_implied else None
+        return cls(signed, config.store_signers, config.store_key, directory)
 
     def load_trusted(self, say: Callable[[str], None]) -> tuple[bool, TrustedKeys | None]:
         """Return whether anything can be trusted, and the keys of which one has to have signed it, if one has to."""
         if not self.signed:
+            if self.directory is not None and _everybody_may_write(self.directory):
+                say("everybody may write to it; set JITLTO_STORE_TRUST=signed, or =checksum if you trust them")
+                return False, None
             return True, None
         if self.signers is None:
             say("no keys are trusted; set JITLTO_STORE_SIGNERS to a file of public keys")
@@ -58,3 +67,10 @@ class Trust(Frozen):
         except StoreError as error:
             say(str(error))
             return False, None
+
+
+def _everybody_may_write(directory: Path) -> bool:
+    try:
+        return bool(directory.stat().st_mode & stat.S_IWOTH)
+    except OSError:  # it is not there yet, and will be this user's
+        return False

@@ -76,6 +76,21 @@ def test_a_directory_needs_no_signatures_unless_they_are_asked_for(tmp_path: Pat
     assert get(store | signed(trust(tmp_path / "signers", key))) is None
 
 
+def test_a_directory_that_everybody_may_write_to_is_not_read_unless_it_is_trusted_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = store_in(tmp_path / "a store")
+    put(store, b"kernel")
+    (tmp_path / "a store").chmod(0o1777)
+    assert get(store) is None
+    assert get(store) is None
+    assert len([record for record in caplog.records if "JITLTO_STORE_TRUST" in record.getMessage()]) == 1
+    assert get(store | {"JITLTO_STORE_TRUST": "checksum"}) == b"kernel"
+    key = KeyPair.create(tmp_path / "key")
+    put(store | signed(trust(tmp_path / "signers", key), key), b"signed kernel", "ab" * 32)
+    assert get(store | signed(tmp_path / "signers"), "ab" * 32) == b"signed kernel"
+
+
 @pytest.mark.parametrize("trusts", ["checksum", "signed"])
 def test_whoever_is_trusted_decides_what_is_read(trusts: str, tmp_path: Path) -> None:
     """With ``checksum`` everyone who can write to the directory; with ``signed`` those who hold a key."""
