@@ -46,9 +46,10 @@ def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
     caches = [(place.title, _describe(place)) for place in user_caches()]
     caches += [(_EDITABLE, _describe_editable()), (_FETCHED, _describe_fetched())]
-    mode = config.current().mode
+    settings = config.current()
+    mode, stores = settings.mode, settings.store.split() if settings.cache != "off" else []
     if as_json:
-        print_json({"caches": [about for _, about in caches], "mode": mode})
+        print_json({"caches": [about for _, about in caches], "stores": stores, "mode": mode})
         return
     for title, about in caches:
         nouns = {"compiled": "compiled source", "rendered": "rendered template"}
@@ -61,8 +62,10 @@ def info(as_json: bool) -> None:
         click.echo(f"{title}: {about['directory']}: {', '.join(kinds) or 'empty'}, {size}{bound}")
         if about.get("note"):
             click.echo(f"  {about['note']}")
+    for store in stores:
+        click.echo(f"shared store: {store}; `jitlto store info` shows what it holds")
     if mode == "cached":
-        click.echo("JITLTO_MODE=cached: a kernel that is neither in the cache nor in a pack is an error")
+        click.echo("JITLTO_MODE=cached: a kernel that is in no cache, pack or shared store is an error")
 
 
 def _describe(place: UserCache) -> dict[str, Any]:
@@ -185,8 +188,8 @@ def why(
 ) -> None:
     """Show where the linked kernel of a configuration is stored, or how the nearest entry differs from it.
 
-    Searches where a program would: the packs beside the database, then the cache of linked kernels. Exit status 0 for
-    a miss too.
+    Searches where a program would: the packs beside the database, the cache of linked kernels, then shared stores. Exit
+    status 0 for a miss too.
     """
     from jitlto.runtime.cache_lookup import look_up
 
@@ -222,7 +225,8 @@ def why(
     else:
         click.echo(f"miss: {kernel} for {plan.target.sm}")
         for source in found.sources:
-            click.echo(f"  not in {source.title}: {source.path} ({pluralize(len(source.files), 'kernel')})")
+            count = "" if source.layer == "store" else f" ({pluralize(len(source.files), 'kernel')})"
+            click.echo(f"  not in {source.title}: {source.path}{count}")
         if not any(source.layer == "pack" for source in found.sources):
             click.echo(f"  no pack beside {plan.database.path}")
     if found.problem:

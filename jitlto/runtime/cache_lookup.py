@@ -7,27 +7,30 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from jitlto import config
 from jitlto.runtime.linking import kernel_cache, packs
 from jitlto.runtime.linking.cache_entry import LinkedKernel, LinkKey
+from jitlto.runtime.linking.shared_kernels import SharedKernels
 from jitlto.runtime.planning.plan import Plan
 from jitlto.storage.user_caches import CACHE_OFF, user_caches
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A pack or the user's cache.
+    """A pack, the user's cache or the shared stores.
 
     Args:
-        layer: ``pack`` or ``disk``.
+        layer: ``pack``, ``disk`` or ``store``.
         title: Its description.
-        files: Digest → file.
+        path: Where it is; URLs for shared stores.
+        files: Digest → file; only the one that was looked for of shared stores.
         get: Digest → entry; None if it is missing or damaged.
     """
 
     layer: str
     title: str
-    path: Path
-    files: Mapping[str, Path]
+    path: Path | str
+    files: Mapping[str, Path | str]
     get: Callable[[str], bytes | None]
 
     def holds(self, digest: str) -> bool:
@@ -67,7 +70,7 @@ class Nearest:
     differences: tuple[Difference, ...]
 
     @property
-    def file(self) -> Path:
+    def file(self) -> Path | str:
         return self.source.files[self.digest]
 
 
@@ -89,9 +92,16 @@ class Lookup:
 
 
 def look_up(plan: Plan) -> Lookup:
-    """Look for a plan's linked kernel where a program would: packs beside the database, then the user's cache."""
+    """Look for a plan's linked kernel where a program would: in packs, the user's cache, and shared stores."""
     sources, problem = _sources(plan.database.location)
     hit = next((source for source in sources if source.holds(plan.digest)), None)
+    settings = config.current()
+    if hit is None and settings.store and settings.cache != "off":
+        found = SharedKernels(settings, readonly=True).find(plan.digest)
+        files = {plan.digest: settings.store} if found else {}
+        payload = plan.link_key.encode(found) if found else None
+        sources.append(Source("store", "the shared stores", settings.store, files, lambda _: payload))
+        hit = sources[-1] if found else None
     return Lookup(tuple(sources), hit, problem, None if hit else _nearest(plan, sources))
 
 

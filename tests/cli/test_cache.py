@@ -278,3 +278,29 @@ def test_sizes_have_three_digits_and_the_largest_unit_that_fits() -> None:
     assert [format_bytes(n) for n in (0, 999, 1023, 1024, 1536 * 1024, 5 << 40, 5 << 50)] == [
         "0 B", "999 B", "1.0 KiB", "1.0 KiB", "1.5 MiB", "5.0 TiB", "5120 TiB",
     ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_shared_stores_are_listed_filled_and_searched(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    url = (tmp_path / "store").as_uri()
+    there = own | {"JITLTO_STORE": url}
+    assert f"not in the shared stores: {url}\n" in _why(mini_copy, there)
+    done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
+    assert (done.returncode, "shared stores: 1 kernel written\n" in done.stdout) == (0, True), done.stderr
+    shutil.rmtree(tmp_path / "cache")
+    found = json.loads(_why(mini_copy, there, "--json"))
+    assert (found["hit"], found["layer"], found["file"]) == (True, "store", url)
+    assert url in jitlto("cache", "info", **there).stdout
+    for setting, stores in {"on": [url], "off": []}.items():
+        described = jitlto("cache", "info", "--json", **there, JITLTO_CACHE=setting)
+        assert json.loads(described.stdout)["stores"] == stores
+
+
+def test_kernels_that_a_shared_store_does_not_take_are_a_failure(
+    mini_copy: Path, own: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    there = own | {"JITLTO_STORE": (tmp_path / "file" / "store").as_uri()}
+    done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
+    assert (done.returncode, "0 kernels written, 1 could not be" in done.stdout) == (1, True), done.stdout + done.stderr

@@ -86,5 +86,10 @@ def test_shared_stores_get_what_is_linked_and_what_is_in_the_cache(
     written.unlink()
     again = WarmTarget().link(jobs)
     assert (again.linked, again.shared) == (0, 1)
-    session.default.kernel_cache.store.clear()
+    own = session.default.kernel_cache.store
+    assert own is not None
+    own.clear()
+    hit = look_up(jobs[0].plan()).hit
+    assert hit is not None
+    assert (hit.layer, hit.path) == ("store", store.as_uri())
     assert WarmTarget(tmp_path / "mini.pack").link(jobs).linked == 0
