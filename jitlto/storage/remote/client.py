@@ -58,6 +58,7 @@ class StoreClient:
         self._opening = False
         self._prepared = threading.Event()  # requests can be sent, and it is the store that they wait for
         self._opened = threading.Event()  # or failed
+        self._is_awaited = False  # by a caller with a request
         self._backend: Backend | None = None
         self._trusted: TrustedKeys | None = None
         self._key: SigningKey | None = None
@@ -77,7 +78,10 @@ class StoreClient:
             self._in_background(self._open)
 
     def _open(self) -> None:
-        """Import, load the keys and send one request, so that a connection with all that it needs is there."""
+        """Import, load the keys and send one request, so that a connection with all that it needs is there.
+
+        Not if a caller waits already: its own request is the first, and it waits for no other.
+        """
         try:
             if self._backend is None:
                 if self._reads:
@@ -87,8 +91,9 @@ class StoreClient:
             if self._reads or self._writes:
                 self._backend = self._backend or open_backend(self.address, timeout=_TIME_LIMIT)
                 self._prepared.set()
-                if not self.address.is_local:
+                if not (self.address.is_local or self._is_awaited):
                     self._backend.get(_PROBE)
+            self._is_awaited = False
             self._reading.succeeded()
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
             self._failed(error, at_once=True)
@@ -98,8 +103,9 @@ class StoreClient:
 
     def _is_open(self) -> bool:
         """Return whether the store is open, after a wait if need be."""
-        self.open_soon()
-        if not self._prepared.is_set():  # a request need not wait for the reply to the first one
+        if not self._prepared.is_set():
+            self._is_awaited = True
+            self.open_soon()
             start = time.monotonic()
             if not self._prepared.wait(self._patience.left_for_opening):
                 self._patience.lost(start, opening=True)
