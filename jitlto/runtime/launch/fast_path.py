@@ -41,6 +41,7 @@ def make({constants}):
 
     def __call__(self, stream, grid, block, {parameters}*more, **how):
         nonlocal last
+        # Not parameters of this function: Python would look up the default of each in every launch.
         attributes = read_attributes(**how) if how else None
         if {miscounted}:
             given = [argument for argument in ({arguments}*more,) if argument is not missing]
@@ -121,23 +122,13 @@ elif type(a{number}) is array{position}:
 """
 
 
-def _read_attributes(
-    *, shared_memory: Any = 0, cluster: Any = None, cooperative: Any = False, programmatic: Any = False
-) -> tuple[Any, Any, Any, Any]:
-    # Not parameters of the generated function: Python would look up the default of each in every launch.
-    return shared_memory, cluster, cooperative, programmatic
-
-
-_read_attributes.__qualname__ = "Launcher.__call__"  # what the TypeError for another name says
-
-
 class FastPath:
     """What has been learnt about the launches of kernels with one signature.
 
     Args:
         signature: The kernels' parameters.
         convert: Converts their arguments.
-        namespace: Where the generated code looks up ``launch``, ``Stream`` and ``JitltoError``.
+        namespace: Where the generated code looks up ``launch``, ``Stream``, ``read_attributes`` and ``JitltoError``.
         install: Called with a new function when there is something to learn.
     """
 
@@ -186,7 +177,6 @@ class FastPath:
             "convert_stream": self._convert_stream,
             "default_stream": default_stream,
             "missing": _MISSING,
-            "read_attributes": _read_attributes,
             "streams": streams.streams_by_handle,
             "thread": streams.thread,
         }

@@ -24,19 +24,39 @@ from jitlto.runtime.launch.arguments import ArgumentConverter
 from jitlto.runtime.linking.cache_entry import LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
+    from typing import TypedDict, Unpack
+
     from jitlto.runtime.launch.resources import Resources
     from jitlto.runtime.launch.sequence import Step
     from jitlto.runtime.planning.plan import Plan
 
+    class LaunchAttributes(TypedDict, total=False):
+        """The keyword arguments of a launch, which :func:`read_attributes` reads."""
+
+        shared_memory: int
+        cluster: Extent | None
+        cooperative: bool
+        programmatic: bool
+
+
 _MOST_CONFIGS = 4096  # bounds the memory of callers that use a new grid in every launch
 _Class = TypeVar("_Class")
-_PLAIN = (0, None, False, False)  # no shared memory, no cluster, neither cooperative nor programmatic
 #: One to three extents, of a grid, a block or a cluster.
 Extent: TypeAlias = int | tuple[int, ...]
 
 # Above this, static and dynamic together, a kernel has to opt in to dynamic shared memory (CUDA C++ Programming Guide).
 _SHARED_WITHOUT_OPT_IN = 48 * 1024
 _granting = threading.Lock()
+
+
+def read_attributes(
+    *, shared_memory: int = 0, cluster: Extent | None = None, cooperative: bool = False, programmatic: bool = False
+) -> tuple[int, Extent | None, bool, bool]:
+    """Return the attributes of a launch in the order of :meth:`ConfigMaker.make`, those that are not given too."""
+    return shared_memory, cluster, cooperative, programmatic
+
+
+read_attributes.__qualname__ = "Launcher.__call__"  # what the TypeError for another name says
 
 
 class Launcher:
@@ -209,15 +229,7 @@ class Launcher:
         return self
 
     def bind(
-        self,
-        stream: Any,
-        grid: Extent,
-        block: Extent,
-        *args: Any,
-        shared_memory: int = 0,
-        cluster: Extent | None = None,
-        cooperative: bool = False,
-        programmatic: bool = False,
+        self, stream: Any, grid: Extent, block: Extent, *args: Any, **attributes: Unpack[LaunchAttributes]
     ) -> Callable[[], None]:
         """Prepare a repeated launch: all arguments are checked and converted once, now.
 
@@ -229,6 +241,7 @@ class Launcher:
         Raises:
             ArgumentError, LaunchError: As :meth:`__call__`.
         """
+        shared_memory, cluster, cooperative, programmatic = read_attributes(**attributes)
         current = device.current()
         values = self._convert(args)
         config = self._config_maker.make(grid, block, shared_memory, cluster, cooperative, programmatic)
@@ -251,16 +264,7 @@ class Launcher:
         bound.stream = stream  # type: ignore[attr-defined]
         return bound
 
-    def step(
-        self,
-        grid: Extent,
-        block: Extent,
-        *args: Any,
-        shared_memory: int = 0,
-        cluster: Extent | None = None,
-        cooperative: bool = False,
-        programmatic: bool = False,
-    ) -> Step:
+    def step(self, grid: Extent, block: Extent, *args: Any, **attributes: Unpack[LaunchAttributes]) -> Step:
         """Describe a launch for :func:`jitlto.sequence`, which checks it.
 
         Takes the arguments of :meth:`__call__` without the stream. An argument that is to be replaced later is given as
@@ -268,18 +272,10 @@ class Launcher:
         """
         from jitlto.runtime.launch.sequence import Step  # imported lazily: not needed by a launch
 
-        return Step(self, grid, block, args, shared_memory, cluster, cooperative, programmatic)
+        return Step(self, grid, block, args, *read_attributes(**attributes))
 
     def __call__(
-        self,
-        stream: Any,
-        grid: Extent,
-        block: Extent,
-        *args: Any,
-        shared_memory: int = 0,
-        cluster: Extent | None = None,
-        cooperative: bool = False,
-        programmatic: bool = False,
+        self, stream: Any, grid: Extent, block: Extent, *args: Any, **attributes: Unpack[LaunchAttributes]
     ) -> None:
         """Launch the kernel.
 
@@ -292,7 +288,7 @@ class Launcher:
                 dtype (``__cuda_array_interface__`` or DLPack), a buffer, a device address as an int, or None. For a
                 structure: a ``ctypes.Structure``, a NumPy structured scalar, a dataclass or bytes.
             shared_memory: Dynamic shared memory per block, in bytes; above 48 KB it is requested from the driver.
-            cluster: Blocks of a thread block cluster; divides ``grid``.
+            cluster: Blocks of a thread block cluster; divides ``grid``. None by default.
             cooperative: Run all blocks at the same time, so that they can synchronise.
             programmatic: Allow programmatic dependent launch: start before the previous kernel in the stream has ended.
 
@@ -308,13 +304,12 @@ class Launcher:
             install = partial(setattr, launcher_class, "__call__")
             install_call(self.signature, self._convert, globals(), install, stream, args)
         launcher_class._has_launched = True
-        attributes = {"cluster": cluster, "cooperative": cooperative, "programmatic": programmatic}
-        self.bind(stream, grid, block, *args, shared_memory=shared_memory, **attributes)()  # type: ignore[arg-type]
+        self.bind(stream, grid, block, *args, **attributes)()
 
     def _configure(self, grid: Extent, block: Extent, *others: Any) -> LaunchConfig:
         """Create a configuration that the fast path has not seen, and remember it; without ``others``, a plain one."""
         device.current()
-        config = self._config_maker.make(grid, block, *(others or _PLAIN))
+        config = self._config_maker.make(grid, block, *(others or read_attributes()))
         if len(self._configs) < _MOST_CONFIGS:
             with suppress(TypeError):  # an extent that cannot be hashed
                 self._configs[grid, block, *others] = config
