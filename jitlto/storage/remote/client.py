@@ -148,7 +148,7 @@ class StoreClient:
                     self._replaced.add(name)
             raise
         if time.time() - min(dates) > REFRESH_AFTER:
-            self._enqueue(len(data), lambda backend: self._refresh(backend, name, data))
+            self._enqueue(len(data), lambda backend: self._refresh(backend, name, data), optional=True)
         if not call.has_left:
             found[key] = payload, data
             self._counters.add(bytes_read=len(data))
@@ -298,7 +298,7 @@ class StoreClient:
 
         self._enqueue(len(data), work)
 
-    def _enqueue(self, size: int, work: Callable[[Backend], None]) -> None:
+    def _enqueue(self, size: int, work: Callable[[Backend], None], *, optional: bool = False) -> None:
         def opened() -> None:
             self._opened.wait(_TIME_LIMIT)
             if self.writes:
@@ -308,7 +308,7 @@ class StoreClient:
 
         if self.writes:
             self.open_soon()
-            self._queue.add(size, opened)
+            self._queue.add(size, opened, optional=optional)
 
     def _write(self, backend: Backend, name: str, data: bytes) -> None:
         with self._lock:

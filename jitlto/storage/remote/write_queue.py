@@ -30,15 +30,18 @@ class WriteQueue:
         self._back_off = BackOff()
         self._workers = Workers("jitlto store: writes", _THREADS)
         self._changed = threading.Condition()
-        self._queued = self._queued_bytes = 0
+        self._queued = self._queued_bytes = self._flushing = 0
 
-    def add(self, size: int, work: Callable[[], None]) -> None:
+    def add(self, size: int, work: Callable[[], None], *, optional: bool = False) -> None:
         """Do a write soon, or drop it if the store fails or too much is queued.
 
         Args:
             size: Bytes that it keeps in memory until then.
             work: Writes. An exception is a failure of the store.
+            optional: Whether nobody waits for it: it is left out if it has not begun when the queue is flushed.
         """
+        if optional:
+            work = partial(self._unless_flushing, work)
         is_trial = self._back_off.may_retry()
         with self._changed:
             is_full = self._queued >= _MOST_QUEUED or (self._queued and self._queued_bytes + size > _MOST_QUEUED_BYTES)
@@ -61,12 +64,20 @@ class WriteQueue:
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._changed:
-            while self._queued:
-                limits = [] if end is None else [end - time.monotonic()]
-                limits += [] if stall is None else [stall]
-                if not self._changed.wait(min(limits, default=None)):
-                    return False
-            return True
+            self._flushing += 1
+            try:
+                while self._queued:
+                    limits = [] if end is None else [end - time.monotonic()]
+                    limits += [] if stall is None else [stall]
+                    if not self._changed.wait(min(limits, default=None)):
+                        return False
+                return True
+            finally:
+                self._flushing -= 1
+
+    def _unless_flushing(self, work: Callable[[], None]) -> None:
+        if not self._flushing:
+            work()
 
     def _run(self, size: int, work: Callable[[], None], is_trial: bool) -> None:
         dropped = 1

@@ -58,6 +58,21 @@ def test_more_than_fits_is_dropped(queue: WriteQueue, counters: Counters, monkey
     assert queue.flush(10)
 
 
+def test_what_nobody_waits_for_is_done_unless_the_queue_is_flushed_before(queue: WriteQueue) -> None:
+    done = threading.Event()
+    queue.add(1, done.set, optional=True)
+    assert done.wait(10)
+    sent, go = list[int](), threading.Event()
+    for _ in range(4):  # one for each thread
+        queue.add(1, lambda: go.wait(10) and None)
+    for number in range(100):
+        queue.add(1, lambda number=number: sent.append(number), optional=True)
+    queue.add(1, lambda: sent.append(-1))
+    threading.Timer(0.02, go.set).start()
+    assert queue.flush(10)
+    assert sent == [-1]
+
+
 def test_after_failures_nothing_is_sent(queue: WriteQueue, counters: Counters, failures: list[BaseException]) -> None:
     for _ in range(3):
         queue.add(1, fail)
