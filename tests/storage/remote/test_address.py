@@ -28,7 +28,7 @@ def test_addresses_parse_back(given: dict[str, tuple[bool, bool]]) -> None:
         ("s3://bucket", ("s3://bucket", True, True)),
         ("s3://bucket/prefix/", ("s3://bucket/prefix", True, True)),
         ("gs://bucket/a/b#read", ("gs://bucket/a/b", True, False)),
-        ("az://account/container#write", ("az://account/container", False, True)),
+        ("az://container/prefix#write", ("az://container/prefix", False, True)),
         ("file:///mnt/store", ("file:///mnt/store", True, True)),
         ("http://host:8080/path", ("http://host:8080/path", True, False)),
         ("https://host#read", ("https://host", True, False)),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -95,6 +99,60 @@ def test_without_obstore_the_error_says_what_to_install(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "obstore.store", None)
     with raises(StoreError, "store-missing-package", "jitlto[remote]"):
         open_backend(StoreAddress("s3://bucket", True, True), timeout=10)
+
+
+@pytest.fixture
+def requests() -> Iterator[tuple[str, list[str]]]:
+    """A server that has nothing: its URL, and the paths that it was asked for."""
+    server, paths = socket.create_server(("127.0.0.1", 0)), list[str]()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                client, _ = server.accept()
+                paths.append(client.recv(10_000).split()[1].decode())
+                client.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                client.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    yield f"http://127.0.0.1:{server.getsockname()[1]}", paths
+    server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "variables", "path"),
+    [
+        (
+            "s3://bucket/a/b",
+            {"AWS_ENDPOINT_URL": "{}", "AWS_ALLOW_HTTP": "1", "AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"},
+            "/bucket/a/b/c",
+        ),
+        (
+            "az://container/a/b",
+            {
+                "AZURE_ENDPOINT": "{}",
+                "AZURE_ALLOW_HTTP": "true",
+                "AZURE_STORAGE_ACCOUNT_NAME": "account",
+                "AZURE_STORAGE_ACCOUNT_KEY": "a2V5",
+            },
+            "/container/a/b/c",
+        ),
+        ("{}/a/b", {}, "/a/b/c"),
+    ],
+)
+def test_what_a_url_and_the_environment_name_is_asked(
+    url: str,
+    variables: dict[str, str],
+    path: str,
+    requests: tuple[str, list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, paths = requests
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.format(server))
+    store = open_backend(StoreAddress(url.format(server), True, False), timeout=10)
+    assert store.get("c") is None
+    assert paths == [path]
 
 
 FORKED = """
