@@ -53,7 +53,10 @@ def store() -> None:
     """Inspect, prune and verify a shared store."""
 
 
-@store.command(epilog="Example: jitlto store info s3://kernels/prod --json")
+@store.command(
+    short_help="Show what a store holds, by kind, and its lock files.",
+    epilog="Example: jitlto store info s3://kernels/prod --json",
+)
 @_url
 @json_option
 def info(url: str, as_json: bool) -> None:
@@ -83,7 +86,10 @@ def info(url: str, as_json: bool) -> None:
         click.echo(f"lock file {lock.name}: {held}")
 
 
-@store.command(epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run")
+@store.command(
+    short_help="Remove what is not used.",
+    epilog="Example: jitlto store prune s3://kernels/prod --older-than 30d --size 10G --dry-run",
+)
 @_url
 @click.option("--older-than", "age", callback=_age, metavar="AGE", help="Remove what was not used for so long: 30d.")
 @click.option("--size", callback=_size, metavar="SIZE", help="Then remove the least recently used until this is left.")
@@ -124,7 +130,10 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
         click.echo(f"  more than {format_bytes(size)}: remove a lock file with `jitlto store unlock URL NAME`")
 
 
-@store.command(epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete")
+@store.command(
+    short_help="Check names, checksums and signatures.",
+    epilog="Example: jitlto store verify s3://kernels/prod --signers allowed_signers --delete",
+)
 @_url
 @click.option(
     "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
@@ -186,7 +195,9 @@ def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bo
         click.echo("  signatures not checked: give --signers", err=True)
 
 
-@store.command(epilog="Example: jitlto store unlock s3://kernels/prod production")
+@store.command(
+    short_help="Remove a lock file from a store.", epilog="Example: jitlto store unlock s3://kernels/prod production"
+)
 @_url
 @click.argument("name")
 def unlock(url: str, name: str) -> None:

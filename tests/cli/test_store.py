@@ -72,6 +72,7 @@ def test_usage_errors_come_before_any_request() -> None:
     fails(jitlto("store", "prune", url, "--size", "much"), 2, "much")
     fails(jitlto("store", "info", "nowhere"), 1, "[store-address]")
     fails(jitlto("store", "info", "file:///no/such/directory"), 1, "file:///no/such/directory")
+    fails(jitlto("store", "info", "https://mirror.example/x"), 1, "[store-unsupported]", "https://mirror.example/x")
     fails(jitlto("store", "info"), 2, "URL")
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from jitlto.errors import StoreError
 from jitlto.model.frozen import Frozen
-from jitlto.storage.remote.address import StoreAddress
+from jitlto.storage.remote.address import SCHEMES, StoreAddress
 
 #: The largest object that is read, in bytes.
 MOST_BYTES = 1 << 30
@@ -132,6 +132,9 @@ class Backend:
 
     def list(self, prefix: str = "") -> Iterator[StoredObject]:
         """Yield the objects whose names begin with a prefix, which ends at a ``/``."""
+        if not SCHEMES[self.address.scheme]:
+            what, hint = "a web server cannot list what it holds", "give the address that it is written by"
+            raise StoreError(what, code="store-unsupported", where=self.address.url, hint=hint)
         pages = self._call(prefix, lambda: iter(self._store.list(prefix or None)))
         while (page := self._call(prefix, lambda: next(pages, None))) is not None:
             yield from map(_stored, page)
