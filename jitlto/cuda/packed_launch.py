@@ -15,6 +15,7 @@ from cuda.core import Kernel, LaunchConfig
 
 from jitlto.cuda import device
 
+_CUDA = 12000  # the version of the driver's functions, whose structures cuda.bindings has too
 _ALIGNMENT = 16  # of each argument in its buffer; no scalar or vector type of CUDA has a larger one
 _CLUSTER = "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
 _COOPERATIVE = "CU_LAUNCH_ATTRIBUTE_COOPERATIVE"
@@ -72,12 +73,16 @@ class LaunchGraph:
     Args:
         launches: The launches.
         stream: Where the graph is transferred to the device, as the first launch of it would do otherwise.
+        call: Calls a function of the driver by its address with three more numbers, and returns its status, for less
+            than ``cuda.bindings`` takes; None if there is no such way.
 
     Raises:
         RejectedError: If the driver rejects one of the launches, or the graph.
     """
 
-    def __init__(self, launches: Sequence[PackedLaunch], stream: driver.CUstream) -> None:
+    def __init__(
+        self, launches: Sequence[PackedLaunch], stream: driver.CUstream, call: Callable[..., int] | None = None
+    ) -> None:
         with device.allowed_in_captures():
             self._graph = _check(driver.cuGraphCreate(0))
             _destroy_with(self, driver.cuGraphDestroy, self._graph)  # not earlier: updates refer to its nodes
@@ -92,6 +97,12 @@ class LaunchGraph:
             _destroy_with(self, driver.cuGraphExecDestroy, self._executable)
             set_parameters = driver.cuGraphExecKernelNodeSetParams
             self._updates = [partial(set_parameters, self._executable, *node) for node in nodes]
+            self._quick_updates: list[partial[int]] = []
+            if call is not None and (function := _update_function()):
+                executable = int(self._executable)
+                self._quick_updates = [
+                    partial(call, function, executable, int(node), int(values.getPtr())) for node, values in nodes
+                ]
             _check(driver.cuGraphUpload(self._executable, stream))
 
     def _add(
@@ -116,9 +127,11 @@ class LaunchGraph:
         Raises:
             RejectedError: If the driver rejects a change.
         """
-        updates = self._updates
+        quick = self._quick_updates
         for number in numbers:
-            status = updates[number]()[0]
+            if quick and quick[number]() == 0:
+                continue
+            status = self._updates[number]()[0]
             if status:
                 raise RejectedError(status.name)
 
@@ -131,6 +144,12 @@ class LaunchGraph:
         status = driver.cuGraphLaunch(self._executable, stream)[0]
         if status:
             raise RejectedError(status.name)
+
+
+def _update_function() -> int:
+    """Return the address of ``cuGraphExecKernelNodeSetParams``; 0 if the driver has none."""
+    status, address, _ = driver.cuGetProcAddress(b"cuGraphExecKernelNodeSetParams", _CUDA, 0)
+    return int(address) if status == driver.CUresult.CUDA_SUCCESS else 0
 
 
 def is_capturing(stream: driver.CUstream) -> bool:

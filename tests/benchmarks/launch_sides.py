@@ -24,7 +24,7 @@ from cuda.core import Device, LaunchConfig, launch
 
 from jitlto.errors import JitltoError
 from jitlto.runtime import quick_lookup
-from jitlto.runtime.launch import compiled, core
+from jitlto.runtime.launch import compiled, core, sequence
 from jitlto.runtime.launch.launcher import Launcher
 
 BURST = 200
@@ -278,7 +278,7 @@ def find_extension() -> Any:
 def use_extension(module: Any) -> Iterator[None]:
     """Have launches and look-ups that choose their way find an extension module, or none."""
     with pytest.MonkeyPatch.context() as patch:
-        for place in (compiled, quick_lookup):
+        for place in (compiled, quick_lookup, sequence):
             patch.setattr(place, "extension", lambda: module)
         yield
 

@@ -100,8 +100,8 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
     plain()
     first_call = time.perf_counter() - begin - made
     with use_extension(None):
-        one = sequence(1, x=arrays[0])
-    number, every = sequence(1, "n", n=N), sequence(LAUNCHES, x=arrays[0])
+        one, number = sequence(1, x=arrays[0]), sequence(1, "n", n=N)
+    every = sequence(LAUNCHES, x=arrays[0])
     single = sequence(0)
     single._may_use_graph = False
     bound = [launcher.bind(stream, 4, 256, arrays[0], target, N) for _ in range(LAUNCHES)]
@@ -145,8 +145,9 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
             same = sequence(1, x=next(tensors))
             sides["sequence, a PyTorch tensor, compiled, replaced"] = lambda: same(x=next(tensors))
     if find_extension() is not None:
-        again = sequence(1, x=arrays[0])
+        again, count = sequence(1, x=arrays[0]), sequence(1, "n", n=N)
         sides["sequence, a CuPy array, compiled, replaced"] = lambda: again(x=next(values))
+        sides["sequence, a number, compiled, replaced"] = lambda: count(n=next(numbers))
     for side in sides.values():
         side()
     target[...] = 0
@@ -166,7 +167,7 @@ def _measure(family: KernelFamily, rounds: int) -> dict[str, object]:
             for name, each in times.items()
             if name.endswith("replaced")
         },
-        "calls_of_the_driver_ns": _driver_calls(one, rounds),
+        "calls_of_the_driver_ns": _driver_calls(every, rounds),
         "made_ms": round(1000 * made, 3),
         "first_call_ms": round(1000 * first_call, 3),
     }
@@ -179,6 +180,7 @@ def _order(fixed: dict[str, Any], target: Any) -> list[tuple[str, Any]]:
 def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
     """The calls that a sequence makes, alone."""
     handle, graph, packed = sequence._handle, sequence._graph, sequence._launches[0]
+    quick = graph._quick_updates or graph._updates
     return {
         name: bursts.figures(each)
         for name, each in bursts.in_turn(
@@ -186,6 +188,7 @@ def _driver_calls(sequence: Any, rounds: int) -> dict[str, object]:
                 "cuStreamIsCapturing": lambda: driver.cuStreamIsCapturing(handle),
                 "cuGraphLaunch": lambda: driver.cuGraphLaunch(graph._executable, handle),
                 "cuGraphExecKernelNodeSetParams": graph._updates[0],
+                "cuGraphExecKernelNodeSetParams, called by the core": quick[0],
                 "cuLaunchKernelEx": lambda: packed.issue(handle),
             },
             rounds,

@@ -37,6 +37,10 @@ class Graph:
 
     runs: list[Run] = field(default_factory=list)
     edges: list[tuple[int, int, int]] = field(default_factory=list)
+    number: int = 0
+
+    def __int__(self) -> int:
+        return self.number
 
 
 class FakeGraphs:
@@ -54,6 +58,9 @@ class FakeGraphs:
         self.sizes = sizes
         self.runs: list[Run] = []
         self.graphs: list[Graph] = []
+        self.executables: list[Graph] = []
+        self.quick_updates = 0  # calls without cuda.bindings
+        self._natives: list[Any] = []  # keeps them alive
         #: Calls by the name of the function.
         self.calls: list[str] = []
         #: Functions that fail, by name.
@@ -129,7 +136,8 @@ class FakeGraphs:
         return (OK,)
 
     def _cuGraphInstantiate(self, graph: Graph, flags: int) -> tuple[Any, ...]:  # noqa: N802
-        return OK, Graph(list(graph.runs))
+        self.executables.append(Graph(list(graph.runs), number=len(self.executables)))
+        return OK, self.executables[-1]
 
     def _cuGraphUpload(self, executable: Graph, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         return (OK,)
@@ -138,6 +146,23 @@ class FakeGraphs:
         read = self._read(parameters, int(parameters.kernelParams))
         executable.runs[node] = replace(executable.runs[node], values=read.values)
         return (OK,)
+
+    def _cuGetProcAddress(self, name: bytes, version: int, flags: int) -> tuple[Any, ...]:  # noqa: N802
+        """Only of the function that replaces arguments; executable graphs are numbered here, for it."""
+        assert name == b"cuGraphExecKernelNodeSetParams"
+
+        def call(executable: int, node: int, address: int) -> int:
+            self.calls.append("cuGraphExecKernelNodeSetParams")
+            if "cuGraphExecKernelNodeSetParams" in self.failing:
+                return 1
+            self.quick_updates += 1
+            parameters = driver.CUDA_KERNEL_NODE_PARAMS(_ptr=address)
+            self._cuGraphExecKernelNodeSetParams(self.executables[executable], node, parameters)
+            return 0
+
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t)
+        self._natives.append(prototype(call))
+        return OK, ctypes.cast(self._natives[-1], ctypes.c_void_p).value, None
 
     def _cuGraphLaunch(self, executable: Graph, stream: Any) -> tuple[Any, ...]:  # noqa: N802
         self.runs += [replace(run, stream=int(stream)) for run in executable.runs]
@@ -166,6 +191,7 @@ class FakeSequences(FakeDriver):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *types: str, core: ModuleType | None = None) -> None:
         super().__init__(monkeypatch, core)
         monkeypatch.setattr(sequence_module, "as_stream", lambda stream: stream)
+        monkeypatch.setattr(sequence_module, "extension", lambda: core)
         # That of cuda.core asks the driver whether it knows clusters.
         monkeypatch.setattr(launcher_module, "LaunchConfig", SimpleNamespace)
         monkeypatch.setattr(launcher_module.Launcher, "max_blocks", lambda *_: 100)

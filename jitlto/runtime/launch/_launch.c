@@ -889,6 +889,29 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
     return (PyObject *)call;
 }
 
+/* For functions that take three handles or pointers, without the objects that cuda.bindings makes of what they return. */
+static PyObject *call_driver(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t count) {
+    uintptr_t values[4] = {0};
+    if (count != 4) {
+        PyErr_SetString(PyExc_TypeError, "call_driver(function, first, second, third)");
+        return NULL;
+    }
+    for (int i = 0; i < 4; i++) {
+        values[i] = (uintptr_t)AS_UINT64(args[i]);
+        if (values[i] == (uintptr_t)-1 && PyErr_Occurred()) return NULL;
+    }
+    if (values[0] == 0) {
+        PyErr_SetString(PyExc_ValueError, "no function");
+        return NULL;
+    }
+    int (*function)(uintptr_t, uintptr_t, uintptr_t) = (int (*)(uintptr_t, uintptr_t, uintptr_t))values[0];
+    int status;
+    Py_BEGIN_ALLOW_THREADS
+    status = function(values[1], values[2], values[3]);
+    Py_END_ALLOW_THREADS
+    return PyLong_FromLong(status);
+}
+
 static PyObject *forget(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(none)) {
     atomic_fetch_add(&generation, 1);
     Py_RETURN_NONE;
@@ -917,6 +940,8 @@ static PyMethodDef functions[] = {
     {"make_call", make_call, METH_VARARGS,
      "make_call(rows, function, default_stream, stream_type, prepare, learn_array, learn_stream, fallback)"},
     {"make_state", make_state, METH_O, "Return what a launcher of the kernel with a handle has to keep."},
+    {"call_driver", (PyCFunction)(void (*)(void))call_driver, METH_FASTCALL,
+     "call_driver(function, first, second, third): call a function by its address; return its status."},
     {"forget", forget, METH_NOARGS, "Send all launches of the calls made so far the Python way."},
     {NULL, NULL, 0, NULL},
 };

@@ -17,6 +17,7 @@ from jitlto.cuda.packed_launch import LaunchGraph, PackedLaunch, RejectedError, 
 from jitlto.errors import ArgumentError, LaunchError
 from jitlto.model.frozen import Frozen
 from jitlto.model.text import pluralize, suggest
+from jitlto.runtime.launch.core import extension
 from jitlto.runtime.launch.packed import to_bytes
 from jitlto.runtime.launch.slots import Slot, make_place
 from jitlto.runtime.launch.streams import as_stream
@@ -66,6 +67,8 @@ class LaunchSequence:
         self._launches = [self._pack(number, step) for number, step in enumerate(self.steps)]
         self._lock = threading.Lock()
         self._graph: LaunchGraph | None = None
+        core = extension()
+        self._call_driver = None if core is None else core.call_driver
         self._may_use_graph = True
         self._stale: set[int] = set()  # launches whose arguments the graph does not have yet
         for name in self._places.keys() - arguments.keys():
@@ -128,7 +131,7 @@ class LaunchSequence:
                 except RejectedError:
                     graph = None  # the driver cannot change these arguments: make the graph again
             if graph is None:
-                graph = self._graph = LaunchGraph(self._launches, self._handle)
+                graph = self._graph = LaunchGraph(self._launches, self._handle, self._call_driver)
             if stale:
                 stale.clear()
             graph.issue(self._handle)

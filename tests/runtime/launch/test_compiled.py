@@ -404,6 +404,25 @@ def test_the_method_of_a_signature_is_freed_with_its_class(fake: FakeDriver) -> 
     assert class_() is None
 
 
+def test_a_function_of_the_driver_is_called_by_its_address() -> None:
+    core, seen = launch_core.core(), []
+    kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_size_t)
+    function = kind(lambda *numbers: [seen.append(numbers), numbers[2] % 1000][1])
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    largest = (1 << 64) - 1
+    assert core.call_driver(address, 0, 1 << 47, 700) == 700
+    assert core.call_driver(address, largest, 1, 0) == 0
+    assert seen == [(0, 1 << 47, 700), (largest, 1, 0)]
+    for wrong in ((), (address, 1, 2), (address, 1, 2, 3, 4), (address, 1, 2, "3"), (address, 1, None, 3)):
+        with pytest.raises(TypeError):
+            core.call_driver(*wrong)
+    for number in (-1, 1 << 64):
+        with pytest.raises(OverflowError):
+            core.call_driver(address, number, 1, 2)
+    with pytest.raises(ValueError, match="no function"):
+        core.call_driver(0, 1, 2, 3)
+
+
 def test_threads_learn_types_at_the_same_time(fake: FakeDriver) -> None:
     launcher = warm(fake, "float*", "float*")
     classes = [tensor_class(__dlpack_c_exchange_api__=capsule(API)) for _ in range(20)]

@@ -107,6 +107,23 @@ def test_only_the_launches_that_changed_are_updated_and_nothing_is_captured_agai
     assert len(fake.driver.graphs) == 1
 
 
+def test_the_core_updates_a_graph_itself_and_leaves_what_fails_to_cuda_bindings(
+    fake: FakeSequences, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_all = _make(fake)
+    for number, array in enumerate((A, C, B)):
+        run_all(x=array, n=number)
+    assert fake.driver.quick_updates == (0 if fake.core is None else 6)  # of three launches, in two calls
+    assert _values(fake)[3:] == [
+        (0x3000, 0x2000, 7), (0x1000, 0x2000, 1), (0x3000, 0x2000, 9),
+        (0x2000, 0x2000, 7), (0x1000, 0x2000, 2), (0x2000, 0x2000, 9),
+    ]  # fmt: skip
+    assert run_all._graph is not None
+    monkeypatch.setattr(run_all._graph, "_quick_updates", [lambda: 1] * 3)
+    run_all(x=C)
+    assert _values(fake)[0] == (0x3000, 0x2000, 7)
+
+
 def test_a_stream_that_is_captured_gets_the_launches_themselves(fake: FakeSequences) -> None:
     run_all = _make(fake, StreamStandIn(5))
     fake.driver.capturing = True
