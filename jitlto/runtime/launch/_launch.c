@@ -184,6 +184,7 @@ static PyObject *read_attribute(Attribute *attribute, PyObject *object) {
                                   : PyObject_GetAttr(object, attribute->name);
 }
 
+#ifndef Py_GIL_DISABLED /* where another thread may replace the value while it is read */
 static void learn_slot(Slot *slot, PyTypeObject *type) {
     PyObject *found = PyObject_GetAttr((PyObject *)type, slot->name);
     if (found == NULL) {
@@ -197,9 +198,10 @@ static void learn_slot(Slot *slot, PyTypeObject *type) {
     }
     Py_DECREF(found);
 }
+#endif
 
 static PyObject *read_slot(Slot *slot, PyObject *object) {
-#ifndef Py_GIL_DISABLED /* where another thread may replace the value meanwhile */
+#ifndef Py_GIL_DISABLED
     if (slot->type == NULL) learn_slot(slot, Py_TYPE(object));
     if (Py_TYPE(object) == slot->type) {
         PyObject *value = *(PyObject **)((char *)object + slot->offset);
