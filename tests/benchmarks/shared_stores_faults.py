@@ -30,7 +30,7 @@ def main() -> None:
     """Measure, print, write JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path)
-    parser.add_argument("--runs", type=int, default=15, help="of each kind, of which medians and the least are given")
+    parser.add_argument("--runs", type=int, default=15, help="of each kind")
     parser.add_argument("--only", choices=list(CASES))
     options = parser.parse_args()
     result: dict[str, Any] = {**describe(command_line()), "runs": options.runs, "faults": {}}
@@ -63,17 +63,23 @@ def measure(name: str, settings: dict[str, str], place: Path, database: Path, ru
             alone = run(caches[0], LINKING, database)
             linking.append((alone, run(caches[1] | store | settings, LINKING, database)))
     return {
-        "calls of the store, ms": _spread(beside.waited for _, beside in asking),
-        "whole process that asks, ms more": _spread(beside.whole - alone.whole for alone, beside in asking),
-        "four kernels linked, ms more": _spread(beside.waited - alone.waited for alone, beside in linking),
-        "whole process that links, ms more": _spread(beside.whole - alone.whole for alone, beside in linking),
-        "messages": max(len(beside.messages) for _, beside in (*asking, *linking)),
+        "calls of the store, ms": _spread([beside.waited for _, beside in asking]),
+        "process that asks, ms more": _more([(alone.whole, beside.whole) for alone, beside in asking]),
+        "four kernels linked, ms more": _more([(alone.waited, beside.waited) for alone, beside in linking]),
+        "process that links, ms more": _more([(alone.whole, beside.whole) for alone, beside in linking]),
+        "process that links, processor ms more": _more([(a.processor, b.processor) for a, b in linking]),
+        "messages": _spread([len(beside.messages) / 1000 for _, beside in (*asking, *linking)]),
     }
 
 
-def _spread(seconds: Any) -> dict[str, float]:
-    values = sorted(seconds)
-    return {"least": _ms(values[0]), "median": _ms(median(values)), "most": _ms(values[-1])}
+def _spread(seconds: list[float]) -> dict[str, float]:
+    return {"least": _ms(min(seconds)), "median": _ms(median(seconds)), "most": _ms(max(seconds))}
+
+
+def _more(pairs: list[tuple[float, float]]) -> dict[str, float]:
+    """The fastest run with the store less the fastest without, and the median of the differences."""
+    alone, beside = zip(*pairs, strict=True)
+    return {"fastest": _ms(min(beside) - min(alone)), "median": _ms(median(b - a for a, b in pairs))}
 
 
 def _ms(seconds: float) -> float:

@@ -6,6 +6,7 @@ import datetime
 import ipaddress
 import json
 import re
+import resource
 import socket
 import subprocess
 import sys
@@ -63,13 +64,14 @@ class Cost:
 
     waited: float  # seconds in calls of the stores, or from the first kernel to the last
     whole: float  # seconds from its start to its end
+    processor: float  # seconds of processor time, its threads' included
     found: int  # entries
     messages: tuple[str, ...]  # warnings and errors, by line
 
 
 def run(variables: dict[str, str], code: str = PROCESS, *arguments: str | Path, seconds: float = 60) -> Cost:
     """Run a process with the stores of these variables, or with none."""
-    begin = time.perf_counter()
+    begin, before = time.perf_counter(), _processor_time()
     done = subprocess.run(
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
@@ -78,12 +80,18 @@ def run(variables: dict[str, str], code: str = PROCESS, *arguments: str | Path, 
         env=environment(**variables),
         check=False,
     )
-    whole = time.perf_counter() - begin
+    whole, processor = time.perf_counter() - begin, _processor_time() - before
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     messages = tuple(line for line in done.stderr.splitlines() if re.match(r"(WARNING|ERROR|CRITICAL) ", line))
     assert "Traceback" not in done.stderr, done.stderr
-    return Cost(told["waited"], whole, told["found"], messages)
+    return Cost(told["waited"], whole, processor, told["found"], messages)
+
+
+def _processor_time() -> float:
+    """Of all processes that have ended and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def proxied(**conditions: object) -> Store:
