@@ -2,6 +2,8 @@
 
 Requests run in daemon threads. A caller hears of their replies through a queue, and leaves when its patience ends; the
 request goes on until its own time limit.
+
+This module is longer than most: opening, reading and writing change what is known about the same store.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from queue import Empty
 
@@ -59,6 +62,8 @@ class StoreClient:
         self._prepared = threading.Event()  # requests can be sent, and it is the store that they wait for
         self._opened = threading.Event()  # or failed
         self._is_awaited = False  # by a caller with a request
+        self._has_answered = False  # so what follows needs no new connection, credentials or names
+        self._is_probed_again = False
         self._backend: Backend | None = None
         self._trusted: TrustedKeys | None = None
         self._key: SigningKey | None = None
@@ -93,6 +98,7 @@ class StoreClient:
                 self._prepared.set()
                 if not (self.address.is_local or self._is_awaited):
                     self._backend.get(_PROBE)
+                self._has_answered = self.address.is_local or not self._is_awaited
             self._is_awaited = False
             self._reading.succeeded()
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
@@ -109,6 +115,7 @@ class StoreClient:
             start = time.monotonic()
             if not self._prepared.wait(self._patience.left_for_opening):
                 self._patience.lost(start, opening=True)
+                self._is_awaited = False
             self._counters.add(seconds_waited=time.monotonic() - start)
         return self._prepared.is_set() and self._backend is not None
 
@@ -157,7 +164,7 @@ class StoreClient:
     @property
     def is_opening(self) -> bool:
         """Whether it is being opened: requests may be answered when it is open."""
-        return self._opening and not self._opened.is_set()
+        return self._opening and not self._has_answered and (not self._opened.is_set() or self.is_waited_for)
 
     @property
     def is_waited_for(self) -> bool:
@@ -167,6 +174,11 @@ class StoreClient:
     def _can_be_waited_for(self) -> bool:
         if not self._is_hopeless and not self._patience.is_spent and self._reading.may_retry():
             self._in_background(self._open)
+        if not self._has_answered and not self._patience.left_for_opening:
+            if self._opened.is_set() and not self._is_probed_again:
+                self._is_probed_again = True
+                self._in_background(self._open)
+            return False
         return self.is_waited_for
 
     def _wait(self, requests: Mapping[str, Callable[[Call], object]]) -> dict[str, object]:
@@ -186,7 +198,7 @@ class StoreClient:
         replies: dict[str, object] = {}
         since = time.monotonic()
         while pending and not self._reading.is_off:
-            timeout = self._patience.deadline(since) - time.monotonic()
+            timeout = self._patience.deadline(since, opening=not self._has_answered) - time.monotonic()
             try:
                 reply = call.replies.get(timeout=max(0.0, timeout))  # one that is here is not late: this thread is
             except Empty:
@@ -214,15 +226,20 @@ class StoreClient:
         result: object
         try:
             result = request(call)
+            self._has_answered = True
             self._reading.succeeded()
         except BaseException as error:  # noqa: BLE001 - as above
             result = error
+            self._has_answered |= isinstance(error, RejectedEntryError)
         call.replies.put((name, result))
 
     def _late(self, since: float) -> None:
-        self._patience.lost(since)
+        """Note that no reply came in time: the store is off, unless its first reply is what it takes long to get."""
+        opening = not self._has_answered
+        self._patience.lost(since, opening=opening)
         self._counters.add(failures=1)
-        self._say_failed("it is not used any more by this process", _LATE)
+        if not opening:
+            self._say_failed("it is not used any more by this process", _LATE)
         self._calls.wake()
 
     def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
@@ -290,11 +307,10 @@ class StoreClient:
         """Write another store's object in the background, if this store's readers would trust it."""
 
         def work(backend: Backend) -> None:
-            try:
-                entry.decode(kind, key, data, self._trusted)
-            except RejectedEntryError:
-                return
-            self._write(backend, entry.object_name(kind, key), data)
+            with suppress(RejectedEntryError):
+                if self._reads:  # else what is trusted is not known
+                    entry.decode(kind, key, data, self._trusted)
+                    self._write(backend, entry.object_name(kind, key), data)
 
         self._enqueue(len(data), work)
 

@@ -87,10 +87,10 @@ class Patience:
         """Seconds that a caller may wait for the store to be opened."""
         return min(self._left, self._left_for_opening)
 
-    def deadline(self, since: float) -> float:
+    def deadline(self, since: float, *, opening: bool = False) -> float:
         """Return until when a caller may wait who has received nothing since a time of :func:`time.monotonic`."""
         with self._lock:
-            return max(since, self._counted_until) + self._left
+            return max(since, self._counted_until) + (self.left_for_opening if opening else self._left)
 
     def lost(self, since: float, *, opening: bool = False) -> None:
         """Count the time since then: what a caller waited for failed, or has not come."""
@@ -101,5 +101,7 @@ class Patience:
             self._left = max(0.0, self._left - seconds)
             if opening:
                 self._left_for_opening = max(0.0, self._left_for_opening - seconds)
+                if self._left_for_opening < 0.001:
+                    self._left_for_opening = 0.0
             if self._left < 0.001:  # too little for any reply
                 self._left = 0.0

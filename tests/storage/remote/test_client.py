@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,7 +17,7 @@ from jitlto.storage.remote.backend import StoredObject
 from jitlto.storage.remote.client import StoreClient
 from jitlto.storage.remote.statistics import Counters
 from jitlto.storage.remote.trust import Trust
-from tests.support.stores import KEY
+from tests.support.stores import KEY, write_key
 
 
 class Fake:
@@ -144,9 +145,9 @@ def test_a_reply_that_is_here_is_not_late_where_the_caller_is(store: StoreClient
     backend.reply = lambda name: entry.encode("kernels", KEY, b"linked", None)
     deadline = store._patience.deadline
 
-    def held_up(since: float) -> float:
+    def held_up(since: float, *, opening: bool) -> float:
         time.sleep(0.12)  # longer than the patience: the processor is busy with others
-        return deadline(since)
+        return deadline(since, opening=opening)
 
     store._patience.deadline = held_up  # type: ignore[method-assign]
     assert store.get_many("kernels", [KEY])[KEY][0] == b"linked"
@@ -178,6 +179,52 @@ def test_a_store_that_takes_long_to_open_is_not_turned_off(store: StoreClient, b
     held.set()
     opened(store).get_many("kernels", [KEY])
     assert entry.object_name("kernels", KEY) in backend.requests
+
+
+def test_a_first_reply_that_takes_long_does_not_turn_the_store_off(
+    store: StoreClient, backend: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = threading.Event()
+    backend.reply = lambda name: held.wait(10) and None  # a connection, credentials, names: once in a process
+    begin = time.monotonic()
+    for _ in range(5):
+        assert store.get_many("kernels", [KEY]) == {}
+    assert time.monotonic() - begin < 0.09
+    assert store.is_opening
+    assert len(backend.requests) <= 3
+    held.set()
+    while store.is_opening:
+        time.sleep(0.001)
+    backend.reply = lambda name: entry.encode("kernels", KEY, b"linked", None)
+    assert store.get_many("kernels", [KEY])[KEY][0] == b"linked"
+    assert warnings(caplog) == []
+
+
+def test_a_first_reply_that_does_not_come_is_said_once(
+    store: StoreClient, backend: Fake, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = threading.Event()
+
+    def reply(name: str) -> bytes | None:
+        held.wait(10)
+        raise StoreError("timed out", code="store-unreachable")
+
+    backend.reply = reply
+    for _ in range(5):
+        assert store.get_many("kernels", [KEY]) == {}
+    held.set()
+    while store.is_opening:
+        time.sleep(0.001)
+    assert store.get_many("kernels", [KEY]) == {}
+    assert len(warnings(caplog)) == 1
+
+
+def test_nothing_is_copied_to_a_store_whose_readers_trust_unknown_keys(backend: Fake, tmp_path: Path) -> None:
+    trust = Trust(True, tmp_path / "missing", write_key(tmp_path / "key"))
+    store = StoreClient(StoreAddress("s3://bucket", True, True), trust, 0.1, Counters())
+    store.put_object("kernels", KEY, entry.encode("kernels", KEY, b"linked", None))
+    assert store.flush(10)
+    assert backend.requests == ["v1/probe"]
 
 
 def test_a_panic_of_rust_is_a_failure_like_others(store: StoreClient, backend: Fake, counters: Counters) -> None:
