@@ -44,13 +44,16 @@ def fetch(address: str, settings: Config) -> Path:
         DatabaseError: If it is not a fragment database.
         JitltoError: If the cache directory cannot be used.
     """
-    directory, digest = _directory(settings), address.rpartition("=")[2]
-    found = _database_in(directory / digest) if len(digest) == _DIGITS and digest.isalnum() else None
-    if found is not None:
-        return found
+    digest = address.rpartition("=")[2]
+    if len(digest) == _DIGITS and digest.isalnum():
+        with contextlib.suppress(OSError):  # a directory that can only be read is enough for what is there
+            directory = CacheDir(settings.cache_dir / DIRECTORY, 0, readonly=True).directory
+            found = _database_in(directory / digest)
+            if found is not None:
+                return found
     from jitlto.storage.remote.artifact_address import ArtifactAddress  # imported lazily: most were fetched before
 
-    parsed = ArtifactAddress.parse(address)
+    parsed, directory = ArtifactAddress.parse(address), _directory(settings)
     with _only_fetcher(directory, parsed.digest):
         target = directory / parsed.digest
         return _database_in(target) or _fetch(parsed, directory, target)

@@ -135,6 +135,17 @@ def test_a_cache_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
         fetch(f"s3://bucket#sha256={'0' * 64}", settings)
 
 
+def test_a_copy_is_found_in_a_cache_that_can_only_be_read(
+    backend: Backend, database: Path, settings: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = str(push(backend, database).address)
+    path = fetch(address, settings)
+    monkeypatch.setattr(os, "access", lambda _path, mode: mode == os.R_OK)  # root may write everywhere
+    assert fetch(address, settings) == path
+    with raises(JitltoError, "jitlto-unusable-cache", where=fetched.DIRECTORY):
+        fetch(address[:-64] + "0" * 64, settings)
+
+
 def test_an_address_without_a_digest_is_refused(settings: Config) -> None:
     with raises(StoreError, "store-no-digest", "s3://bucket/mini.fragdb"):
         fetch("s3://bucket/mini.fragdb", settings)
