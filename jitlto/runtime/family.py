@@ -199,7 +199,6 @@ class KernelFamily:
         """
         # Not cached_property: a fork could leave its lock (until Python 3.12) locked.
         if self._opened is None:
-            self.session.open_stores_soon()
             database = self.database
             self._opened = (database, *database.index(self.name))
         return self._opened
@@ -339,6 +338,7 @@ class KernelFamily:
             if chosen is not None:
                 launcher = self._find(chosen, requested)
         if launcher is None:
+            self.session.open_stores_soon()
             plan = self.planner(entry, **configuration).plan(link_mode=link_mode, link_options=link_options)
             launcher = self._load_plan(plan)
             # A result made from PTX instead of LTO-IR is not cached, so that each process warns about it.

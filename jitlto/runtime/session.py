@@ -122,7 +122,7 @@ class Session:
         return self._kernel_cache
 
     def open_stores_soon(self) -> None:
-        """Open the shared stores, if there are any, in the background: a process that plans may soon need a kernel."""
+        """Open the shared stores, if there are any, in the background: a kernel may be needed that is not here."""
         if self.config.store:
             shared = self.kernel_cache.shared
             if shared is not None:

@@ -73,7 +73,8 @@ def main() -> None:
         for name in ("empty store", "again"):
             proxy.counts(reset=True)
             size = {"hosts": options.hosts, "processes": options.processes}
-            report = sail(path, "ten", place / name, **size, seconds=1200, **variables)
+            # The cores of this machine stand for all hosts, so replies may be late.
+            report = sail(path, "ten", place / name, **size, seconds=1200, **variables, JITLTO_STORE_PATIENCE="30")
             result[name] = {**size, **_fleet(report), "requests to the store": _requests(proxy)}
         result["first kernel, ms"] = _first(place, path, variables, options.runs)
         result["found on disk, ms"] = _on_disk(place, path, variables, options.runs)
@@ -83,10 +84,10 @@ def main() -> None:
 
 
 def _variables(place: Path, proxy: Proxy) -> dict[str, str]:
-    """The store, signed. Two cores stand for all hosts here, so replies may take longer than from a store in use."""
+    """The store, signed."""
     write_key(place / "key")
     keys = {"JITLTO_STORE_KEY": str(place / "key"), "JITLTO_STORE_SIGNERS": str(place / "key.pub")}
-    return {**proxy.environment, **keys, "JITLTO_STORE_PATIENCE": "30"}
+    return {**proxy.environment, **keys}
 
 
 def _fleet(report: Report) -> dict[str, object]:
@@ -107,6 +108,7 @@ def _requests(proxy: Proxy) -> Mapping[str, int]:
 def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> dict[str, object]:
     """Processes with a store and an empty cache, and bare requests for the same objects, in turn."""
     marks: dict[str, list[float]] = {}
+    found = 0
 
     def add(name: str, seconds: float) -> None:
         marks.setdefault(name, []).append(seconds)
@@ -114,7 +116,9 @@ def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> dic
     for run in range(runs + 1):
         printed = output_of(_FRESH, path, **variables, JITLTO_CACHE_DIR=str(place / f"fresh{run}"))
         (load, plan, first, second), layers, digests = json.loads(printed)
-        assert layers == ["store", "store"], layers
+        found += layers.count("store") if run else 0
+        if layers != ["store", "store"]:  # this machine was busy, and the reply late
+            continue
         bare = json.loads(output_of(_BARE, *digests, **variables))
         alone = {name: text for name, text in variables.items() if name != "JITLTO_STORE"}
         printed = output_of(_FRESH, path, **alone, JITLTO_CACHE_DIR=str(place / f"alone{run}"))
@@ -129,7 +133,8 @@ def _first(place: Path, path: Path, variables: dict[str, str], runs: int) -> dic
         add("second kernel beyond the bare request", second - bare[1])
         add("load and plan", load + plan)
         add("load and plan without a store", own_load + own_plan)
-    return {name: _summary(seconds) for name, seconds in marks.items()}
+    times = {name: _summary(seconds) for name, seconds in marks.items()}
+    return {"kernels requested": 2 * runs, "found in the store": found, **times}
 
 
 def _on_disk(place: Path, path: Path, variables: dict[str, str], runs: int) -> dict[str, object]:
