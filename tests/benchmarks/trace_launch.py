@@ -119,7 +119,7 @@ REASONS = {
     ("*", "build.compilers.snapshot"): "each run of a compile may go on from a snapshot: LTO-IR, PTX, unoptimised PTX",
     ("build.compilers.snapshot", "cuda.nvrtc"): "each run of a compile is one call of NVRTC",
     ("build.execution.workers", "build.execution.forkserver"): "asked to load the compilers, then for each worker",
-    ("build.execution.scheduler", "build.execution.shared_lookup"): "asked for all jobs, and again if stores opened late",
+    ("build.execution.scheduler", "build.execution.shared_lookup"): "asked for all jobs, again if stores opened late",
     ("build.execution.scheduler", "build.execution.task"): "values: a job is asked for its key and rank",
     ("*", "build.execution.workers"): "the pool is made at the start, and ended at the end",
     ("*", "build.rendered_families"): "rendered, checked for what makes builds differ, and reduced to a shard",
