@@ -89,7 +89,7 @@ def check(
                 compare=not no_compare,
                 shard=shard,
                 use_cache=not no_cache,
-                stores=shared.stores,
+                stores=None if config.current().cache == "off" else shared.stores,
                 directory=directory,
                 workers=jobs,
                 on_proof=(lambda _: None) if as_json else _print_proof,

@@ -92,7 +92,7 @@ class Proofs:
         if key is not None and self._store is not None:
             self._store.put(ENTRIES, key, key.encode())
             self._store.prune_if_due()
-        if key is not None and self._stores is not None:
+        if key is not None and self._stores is not None and not (self._store and self._store.readonly):
             self._stores.put(ENTRIES, key, key.encode())
 
 

@@ -22,6 +22,7 @@ from jitlto.storage.database import FragmentDatabase
 from jitlto.verify.check import check
 from jitlto.verify.link_all import LinkJob
 from jitlto.verify.proofs import ENTRIES, Proofs, Scope
+from tests.support.memory_stores import MemoryStores
 
 
 @pytest.fixture
@@ -29,7 +30,9 @@ def store(tmp_path: Path) -> CacheDir:
     return CacheDir(tmp_path / "store", 1 << 30)
 
 
-def run(store: CacheDir | None, jobs: Sequence[int], failing: Sequence[int] = ()) -> tuple[list[int], list[int]]:
+def run(
+    store: CacheDir | None, jobs: Sequence[int], failing: Sequence[int] = (), stores: MemoryStores | None = None
+) -> tuple[list[int], list[int]]:
     """Do jobs; return those that were done and those that failed."""
     done: list[int] = []
     ended: list[int] = []
@@ -39,7 +42,7 @@ def run(store: CacheDir | None, jobs: Sequence[int], failing: Sequence[int] = ()
             done.append(job)
             yield position, job, "failed" if job in failing else None
 
-    proofs = Proofs(store)
+    proofs = Proofs(store, stores)
     totals: list[int] = []
     scope = Scope(Shard(1, 1), proofs, None, totals.append, ended.append)
     found = {position: (job, text) for position, job, text in scope.run(work, jobs, lambda job: proofs.key("n", job))}
@@ -54,6 +57,28 @@ def test_what_was_proved_is_known_and_what_failed_is_tried_again(store: CacheDir
     assert run(store, [1, 2, 3, 4], failing=[2]) == ([2, 4], [2])
     assert run(store, [4, 2]) == ([2], [])
     assert run(store, [1, 2, 3, 4]) == ([], [])
+
+
+def test_another_machine_knows_what_stores_have_and_a_reader_writes_nothing(tmp_path: Path) -> None:
+    stores = MemoryStores()
+    reader = CacheDir(tmp_path / "reader", 1 << 30)
+    assert run(CacheDir(reader.directory, 1 << 30, readonly=True), [1, 2], stores=stores) == ([1, 2], [])
+    assert not stores.objects
+    assert run(CacheDir(tmp_path / "one", 1 << 30), [1, 2], failing=[2], stores=stores) == ([1, 2], [2])
+    stores.asked.clear()
+    other = CacheDir(tmp_path / "other", 1 << 30)
+    assert run(other, [1, 2], stores=stores) == ([2], [])
+    assert [len(names) for names in stores.asked] == [2]
+    assert run(other, [1, 2]) == ([], [])
+    assert run(None, [1, 2], stores=stores) == ([], [])
+
+
+def test_a_proof_under_another_key_proves_nothing() -> None:
+    stores = MemoryStores()
+    run(None, [1, 2], stores=stores)
+    one, two = stores.objects
+    stores.objects[one], stores.objects[two] = stores.objects[two], stores.objects[one]
+    assert run(None, [1, 2], stores=stores) == ([1, 2], [])
 
 
 def test_without_a_cache_everything_is_done_again() -> None:
