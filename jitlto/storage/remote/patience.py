@@ -98,10 +98,11 @@ class Patience:
             now = time.monotonic()
             seconds = max(0.0, now - max(since, self._counted_until))
             self._counted_until = now
-            self._left = max(0.0, self._left - seconds)
             if opening:
-                self._left_for_opening = max(0.0, self._left_for_opening - seconds)
+                seconds = min(seconds, self._left_for_opening)  # more is this machine's delay
+                self._left_for_opening -= seconds
                 if self._left_for_opening < 0.001:
                     self._left_for_opening = 0.0
+            self._left = max(0.0, self._left - seconds)
             if self._left < 0.001:  # too little for any reply
                 self._left = 0.0

@@ -19,6 +19,8 @@ from jitlto.storage.remote.statistics import Counters
 from jitlto.storage.remote.trust import Trust
 from tests.support.stores import KEY, write_key
 
+OTHERS = 0.5  # seconds that this machine may give to others
+
 
 class Fake:
     """A backend whose replies a test decides."""
@@ -117,7 +119,7 @@ def test_it_is_tried_again_in_the_background(
     backend.reply = lambda name: held.wait(10) and None
     begin = time.monotonic()
     assert store.get_many("kernels", [KEY]) == {}
-    assert time.monotonic() - begin < 0.1
+    assert time.monotonic() - begin < 0.1 + OTHERS
     held.set()
     while store._reading.is_off:
         time.sleep(0.001)
@@ -165,7 +167,7 @@ def test_all_who_wait_leave_together(store: StoreClient, backend: Fake) -> None:
         time.sleep(0.015)
     for thread in threads:
         thread.join()
-    assert time.monotonic() - begin < 0.25
+    assert time.monotonic() - begin < 0.25 + OTHERS
     held.set()
 
 
@@ -175,7 +177,7 @@ def test_a_store_that_takes_long_to_open_is_not_turned_off(store: StoreClient, b
     begin = time.monotonic()
     for _ in range(5):
         assert store.get_many("kernels", [KEY]) == {}
-    assert time.monotonic() - begin < 0.15
+    assert time.monotonic() - begin < 0.15 + OTHERS
     held.set()
     opened(store).get_many("kernels", [KEY])
     assert entry.object_name("kernels", KEY) in backend.requests
@@ -189,7 +191,7 @@ def test_a_first_reply_that_takes_long_does_not_turn_the_store_off(
     begin = time.monotonic()
     for _ in range(5):
         assert store.get_many("kernels", [KEY]) == {}
-    assert time.monotonic() - begin < 0.09
+    assert time.monotonic() - begin < 0.09 + OTHERS
     assert store.is_opening
     assert len(backend.requests) <= 3
     held.set()
