@@ -16,7 +16,7 @@ from jitlto.cli.parameters import json_option
 from jitlto.errors import JitltoError
 from jitlto.model.text import format_bytes, pluralize
 from jitlto.model.versions import Architecture
-from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, user_caches
+from jitlto.storage.user_caches import CACHE_OFF, Removed, UserCache, project_caches, user_caches
 
 _EDITABLE = "databases of packages that are installed editable"
 _FETCHED = "databases fetched from shared stores"
@@ -44,7 +44,7 @@ def cache() -> None:
 @json_option
 def info(as_json: bool) -> None:
     """Show the caches' directories, contents and size limits."""
-    caches = [(place.title, _describe(place)) for place in user_caches()]
+    caches = [(place.title, _describe(place)) for place in (*user_caches(), *project_caches())]
     caches += [(_EDITABLE, _describe_editable()), (_FETCHED, _describe_fetched())]
     settings = config.current()
     mode, stores = settings.mode, settings.store.split() if settings.cache != "off" else []
@@ -156,7 +156,7 @@ def _clear(describe: Callable[[], dict[str, Any]], clear: Callable[[config.Confi
 
 def _remove(only: str | None, **how: Any) -> list[tuple[str, str, dict[str, Any]]]:
     """Remove entries; return title, noun and result of each cache."""
-    chosen = [place for place in user_caches() if only in (None, place.name)]
+    chosen = [place for place in (*user_caches(), *project_caches()) if only in (None, place.name)]
     about = [{"name": place.name, "directory": str(place.directory), **asdict(place.remove(**how))} for place in chosen]
     return [(place.title, "entry", each) for place, each in zip(chosen, about, strict=True)]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jitlto import config
@@ -11,6 +11,8 @@ from jitlto.config import Config
 from jitlto.errors import JitltoError
 from jitlto.storage.cache_dir import CacheDir, Usage
 
+#: The folder of the caches of projects that configure shared stores, in the cache directory.
+PROJECTS = "projects"
 CACHE_OFF = "JITLTO_CACHE=off: nothing is read or stored"
 
 
@@ -105,4 +107,15 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
     return (
         UserCache("cubins", "linked kernels and what leads to them", cubins, settings.cache_size, settings.cache),
         UserCache("build", "build cache", build, settings.build_cache_size),
+    )
+
+
+def project_caches(settings: Config | None = None) -> tuple[UserCache, ...]:
+    """Return the caches of projects that configure shared stores, as far as they exist; see docs/shared-stores.md."""
+    settings = settings or config.current()
+    return tuple(
+        replace(cache, title=f"{cache.title} of a project", directory=folder / cache.name)
+        for folder in sorted((settings.cache_dir / PROJECTS).glob("*"))
+        for cache in user_caches(settings)
+        if os.path.isdir(folder / cache.name)  # noqa: PTH112 - Path.is_dir raises where it may not look
     )

@@ -21,6 +21,7 @@ from jitlto.storage import files
 from jitlto.storage.cache_dir import CacheDir, open_cache_dir
 from jitlto.storage.declaration import CompilerTable
 from jitlto.storage.toml_reader import TomlTable
+from jitlto.storage.user_caches import PROJECTS
 
 if TYPE_CHECKING:  # not imported at run time, so that builds without a store do not load it
     from jitlto.storage.remote.shared import SharedStores
@@ -54,7 +55,7 @@ class ProjectStores:
             directory: The cache directory, by default ``JITLTO_CACHE_DIR``.
         """
         top = Path(directory or config.current().cache_dir)
-        return open_cache_dir(top / "projects" / self.project / name if self.project else top / name, size)
+        return open_cache_dir(top / PROJECTS / self.project / name if self.project else top / name, size)
 
     def open_cache(self, directory: Path | None = None) -> Cache | None:
         """Open the build cache over these stores; return None if its directory cannot be used."""
