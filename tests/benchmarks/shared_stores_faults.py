@@ -1,7 +1,8 @@
-"""What a broken shared store costs a process: milliseconds beyond the same process without a store, by fault.
+"""What a broken shared store costs a process, by fault.
 
-Two processes: one asks a store for ten entries and writes them, the other links four kernels with an empty cache.
-Runs with the fault and without a store take turns.
+A process asks a store for ten entries, writes them and ends. What counts is the time that its main thread spends in
+calls of the store and, at the end, waiting for what is still to be written. Loading obstore and the keys in the
+background is counted as processor time; runs with the fault and without a store take turns.
 
 python -m tests.benchmarks.shared_stores_faults --runs 15
 """
@@ -16,12 +17,9 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from jitlto.build.pipeline import build
-from jitlto.storage import declaration
 from tests.benchmarks.machine import command_line, describe
-from tests.support.families import MINI, write_family
 from tests.support.shared_stores import KeyPair, signed, trust
-from tests.support.store_faults import FAULTS, LINKING, Cost, proxied, run
+from tests.support.store_faults import FAULTS, Cost, proxied, run
 
 CASES = {"healthy": proxied(), "healthy, 5 ms away": proxied(latency=0.005), **FAULTS}
 
@@ -38,48 +36,27 @@ def main() -> None:
         place = Path(directory)
         key = KeyPair.create(place / "key")
         settings = signed(trust(place / "signers", key), key)
-        family = declaration.load_family(write_family(place / "mini", MINI))
-        database = build([family], place / "mini.fragdb", jobs=1).path
         for name in [options.only] if options.only else CASES:
-            case = place / name.replace("/", " a ")
-            case.mkdir()
-            figures = measure(name, settings, case, database, options.runs)
-            print(f"{name:26}", json.dumps(figures), flush=True)
-            result["faults"][name] = figures
+            result["faults"][name] = measure(name, settings, place, options.runs)
+            print(f"{name:26}", json.dumps(result["faults"][name]), flush=True)
     result["load"] = os.getloadavg()
     if options.output:
         options.output.write_text(json.dumps(result, indent=1) + "\n")
 
 
-def measure(name: str, settings: dict[str, str], place: Path, database: Path, runs: int) -> dict[str, Any]:
+def measure(name: str, settings: dict[str, str], place: Path, runs: int) -> dict[str, Any]:
     """The figures of one fault."""
-    asking: list[tuple[Cost, Cost]] = []
-    linking: list[tuple[Cost, Cost]] = []
-    for number in range(runs):
+    pairs: list[tuple[Cost, Cost]] = []
+    for _ in range(runs):
         with CASES[name](place) as store:
-            asking.append((run({}), run(store | settings)))
-        caches = [{"JITLTO_CACHE_DIR": str(place / f"{kind}{number}")} for kind in ("alone", "beside")]
-        with CASES[name](place) as store:
-            alone = run(caches[0], LINKING, database)
-            linking.append((alone, run(caches[1] | store | settings, LINKING, database)))
+            pairs.append((run({}), run(store | settings)))
+    waited = [beside.waited for _, beside in pairs]
+    more = [beside.processor - alone.processor for alone, beside in pairs]
     return {
-        "calls of the store, ms": _spread([beside.waited for _, beside in asking]),
-        "process that asks, ms more": _more([(alone.whole, beside.whole) for alone, beside in asking]),
-        "four kernels linked, ms more": _more([(alone.waited, beside.waited) for alone, beside in linking]),
-        "process that links, ms more": _more([(alone.whole, beside.whole) for alone, beside in linking]),
-        "process that links, processor ms more": _more([(a.processor, b.processor) for a, b in linking]),
-        "messages": _spread([len(beside.messages) / 1000 for _, beside in (*asking, *linking)]),
+        "waited, ms": {"least": _ms(min(waited)), "median": _ms(median(waited)), "most": _ms(max(waited))},
+        "processor time more, median, ms": _ms(median(more)),
+        "messages": sorted({len(beside.messages) for _, beside in pairs}),
     }
-
-
-def _spread(seconds: list[float]) -> dict[str, float]:
-    return {"least": _ms(min(seconds)), "median": _ms(median(seconds)), "most": _ms(max(seconds))}
-
-
-def _more(pairs: list[tuple[float, float]]) -> dict[str, float]:
-    """The fastest run with the store less the fastest without, and the median of the differences."""
-    alone, beside = zip(*pairs, strict=True)
-    return {"fastest": _ms(min(beside) - min(alone)), "median": _ms(median(b - a for a, b in pairs))}
 
 
 def _ms(seconds: float) -> float:

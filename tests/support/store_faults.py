@@ -21,40 +21,26 @@ from tests.support.store_server import Server, fault_proxy
 
 Store = Callable[[Path], AbstractContextManager[dict[str, str]]]
 
-#: What a process does with stores that link nothing themselves: look for ten entries, write them, work, end.
+#: What a process does with stores that links nothing itself: look for ten entries, write them, work, end. It prints the
+#: seconds that its main thread spent in calls of the stores, and, when it ends, in writing what was left.
 PROCESS = """
-import hashlib, json, logging, os, sys, time
+import atexit, hashlib, json, logging, os, sys, time
 logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-begin = time.perf_counter()
 from jitlto.config import Config
 from jitlto.storage.remote.shared import SharedStores
+seconds = {"calls": 0.0, "end": 0.0, "found": 0}
+atexit.register(lambda: print(json.dumps(seconds | {"end": time.perf_counter() - seconds["end"]})))  # last
 stores = SharedStores.from_config(Config.read(os.environ))
 if stores is not None:
     stores.open_soon()
-opened = time.perf_counter() - begin
-waited = opened if stores is not None else 0.0
-found = 0
 for number in range(10):
     time.sleep(0.005)  # other work
     begin = time.perf_counter()
     if stores is not None:
-        found += stores.get("kernels", hashlib.sha256(b"%d" % number).hexdigest()) is not None
+        seconds["found"] += stores.get("kernels", hashlib.sha256(b"%d" % number).hexdigest()) is not None
         stores.put("kernels", hashlib.sha256(b"%d" % number).hexdigest(), b"payload" * 1000)
-    waited += time.perf_counter() - begin
-print(json.dumps({"waited": waited - opened, "found": found}), flush=True)
-"""
-
-#: What a process does that links the four kernels of the family ``mini``, of a database that it is given.
-LINKING = """
-import json, logging, sys, time
-logging.basicConfig(format="%(levelname)s %(name)s: %(message)s")
-import jitlto
-begin = time.perf_counter()
-family = jitlto.load("mini", sys.argv[1])
-for data_type in ("float", "double"):
-    for op_name in ("twice", "square"):
-        assert family.plan(arch="sm_90", data_type=data_type, op_name=op_name).link().cubin
-print(json.dumps({"waited": time.perf_counter() - begin, "found": 0}), flush=True)
+    seconds["calls"] += time.perf_counter() - begin
+atexit.register(lambda: seconds.update(end=time.perf_counter()))  # first
 """
 
 
@@ -62,18 +48,18 @@ print(json.dumps({"waited": time.perf_counter() - begin, "found": 0}), flush=Tru
 class Cost:
     """What one process took."""
 
-    waited: float  # seconds in calls of the stores, or from the first kernel to the last
+    waited: float  # seconds in calls of the stores, and at the end until they have finished
     whole: float  # seconds from its start to its end
     processor: float  # seconds of processor time, its threads' included
     found: int  # entries
     messages: tuple[str, ...]  # warnings and errors, by line
 
 
-def run(variables: dict[str, str], code: str = PROCESS, *arguments: str | Path, seconds: float = 60) -> Cost:
+def run(variables: dict[str, str], seconds: float = 60) -> Cost:
     """Run a process with the stores of these variables, or with none."""
     begin, before = time.perf_counter(), _processor_time()
     done = subprocess.run(
-        [sys.executable, "-c", code, *map(str, arguments)],
+        [sys.executable, "-c", PROCESS],
         capture_output=True,
         text=True,
         timeout=seconds,
@@ -85,7 +71,7 @@ def run(variables: dict[str, str], code: str = PROCESS, *arguments: str | Path, 
     told = json.loads(done.stdout)
     messages = tuple(line for line in done.stderr.splitlines() if re.match(r"(WARNING|ERROR|CRITICAL) ", line))
     assert "Traceback" not in done.stderr, done.stderr
-    return Cost(told["waited"], whole, processor, told["found"], messages)
+    return Cost(told["calls"] + told["end"], whole, processor, told["found"], messages)
 
 
 def _processor_time() -> float:
