@@ -127,7 +127,7 @@ def _print(work: WarmJobs, result: WarmResult, causes: Sequence[Cause], output: 
         click.echo(f"skipped {pluralize(work.left_out, 'plan')} {work.reason}")
     click.echo(f"nvJitLink {nvjitlink.version()}, {seconds:.1f} s")
     if result.shared or result.unshared:
-        failed = f", {result.unshared} could not be" if result.unshared else ""
+        failed = f", {result.unshared} failed" if result.unshared else ""
         click.echo(f"shared stores: {pluralize(result.shared, 'kernel')} written{failed}")
     if output is None:
         return

@@ -26,7 +26,7 @@ from jitlto.runtime.planning.plan import Plan, Request
 from jitlto.storage import files
 from jitlto.storage.user_caches import user_caches
 
-_FLUSH = 60.0  # seconds to wait for what is written to shared stores
+_FLUSH, _STALL = 60.0, 5.0  # seconds to wait for what is written to shared stores, in all and for one of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +261,8 @@ class WarmTarget:
         shared, before = self._cache.shared, self._before
         if shared is None or before is None:
             return 0, 0
-        flushed, now = shared.stores.flush(_FLUSH), shared.stores.statistics
+        shared.stores.finish(_FLUSH, _STALL)
+        flushed, now = shared.stores.flush(0), shared.stores.statistics
         return now.writes - before.writes, now.dropped - before.dropped + (not flushed)
 
     def _to_pack(self, plan: Plan) -> LinkedKernel:

@@ -30,10 +30,10 @@ from jitlto.storage.remote.write_queue import WriteQueue
 
 _READERS = 8  # threads
 _TIME_LIMIT = 60.0  # seconds: of a request that nobody waits for
-_MOST_REPLACED = 4096  # names whose entry was rejected: the next to write one replaces it
 _PROBE = "v1/probe"  # need not exist
 _HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-address"}
 _OFF_AT_ONCE = {*_HOPELESS, "store-denied"}
+_GIVEN_UP = "nothing more is read from it by this process"
 _LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
 _warn = WarnOnce(__name__)
 
@@ -69,7 +69,6 @@ class StoreClient:
         self._key: SigningKey | None = None
         self._reads, self._writes = address.reads, address.writes
         self._is_hopeless = False
-        self._replaced: set[str] = set()
 
     # Opening
 
@@ -89,10 +88,14 @@ class StoreClient:
         """
         try:
             if self._backend is None:
-                if self._reads:
-                    self._reads, self._trusted = self._trust.load_trusted(partial(self._say, "nothing is read"))
+                # A store that is only written to has the same readers: what they would reject is replaced.
+                say = partial(self._say, "nothing is read") if self._reads else self._debug
+                may_read, trusted = self._trust.load_trusted(say)
+                self._reads, self._trusted = self._reads and may_read, trusted if may_read else None
                 if self._writes:
                     self._writes, self._key = self._trust.load_signing_key(partial(self._say, "nothing is written"))
+                if self._key is not None and self._trusted is not None and self._key.id not in self._trusted:
+                    self._say("what is written here is not read here", "JITLTO_STORE_SIGNERS lacks the key that signs")
             if self._reads or self._writes:
                 self._backend = self._backend or open_backend(self.address, timeout=_TIME_LIMIT)
                 self._prepared.set()
@@ -144,16 +147,10 @@ class StoreClient:
             call.replies.put((key, ...))
 
         name = entry.object_name(kind, key)
-        try:
-            data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
-            if data is None:
-                return None
-            payload = entry.decode(kind, key, data, self._trusted)
-        except RejectedEntryError:
-            with self._lock:
-                if len(self._replaced) < _MOST_REPLACED:
-                    self._replaced.add(name)
-            raise
+        data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
+        if data is None:
+            return None
+        payload = entry.decode(kind, key, data, self._trusted)
         if time.time() - min(dates) > REFRESH_AFTER:
             self._enqueue(len(data), lambda backend: self._refresh(backend, name, data), optional=True)
         if not call.has_left:
@@ -239,14 +236,14 @@ class StoreClient:
         self._patience.lost(since, opening=opening)
         self._counters.add(failures=1)
         if not opening:
-            self._say_failed("it is not used any more by this process", _LATE)
+            self._say_failed(_GIVEN_UP, _LATE)
         self._calls.wake()
 
     def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
         """Note a failed reply; one that is only rejected does not turn the store off."""
         if isinstance(error, RejectedEntryError):
             self._counters.add(rejected=1)
-            self._say("an entry is not used", str(error), error.reason)
+            self._say("an entry", str(error), error.reason)
         else:
             self._counters.add(failures=1)
             code = getattr(error, "code", "")
@@ -254,9 +251,9 @@ class StoreClient:
             if code == "store-forked":
                 self._debug(str(error))
             elif self._reading.failed(at_once=at_once or code in _OFF_AT_ONCE):
-                self._say_failed("it is not used for a while", error)
+                self._say_failed("it is not used" if self._is_hopeless else "it is not used for a while", error)
         if self._patience.is_spent and not isinstance(error, RejectedEntryError):
-            self._say_failed("it is not used any more by this process", error)
+            self._say_failed(_GIVEN_UP, error)
         self._calls.wake()
 
     # Leases
@@ -297,7 +294,7 @@ class StoreClient:
 
         def work(backend: Backend) -> None:
             try:
-                self._write(backend, entry.object_name(kind, key), entry.encode(kind, key, payload, self._key))
+                self._write(backend, kind, key, entry.encode(kind, key, payload, self._key))
             finally:
                 leases.release(backend, lease)
 
@@ -310,28 +307,43 @@ class StoreClient:
             with suppress(RejectedEntryError):
                 if self._reads:  # else what is trusted is not known
                     entry.decode(kind, key, data, self._trusted)
-                    self._write(backend, entry.object_name(kind, key), data)
+                    self._write(backend, kind, key, data)
 
         self._enqueue(len(data), work)
 
     def _enqueue(self, size: int, work: Callable[[Backend], None], *, optional: bool = False) -> None:
         def opened() -> None:
             self._opened.wait(_TIME_LIMIT)
-            if self.writes:
-                if self._backend is None:
-                    raise StoreError("the store could not be opened", code="store-failed", where=self.address.url)
+            if not self.writes:
+                self._counters.add(dropped=int(not optional))
+            elif self._backend is None:
+                raise StoreError("the store could not be opened", code="store-failed", where=self.address.url)
+            else:
                 work(self._backend)
 
         if self.writes:
             self.open_soon()
             self._queue.add(size, opened, optional=optional)
+        elif self.address.writes and not optional:
+            self._counters.add(dropped=1)
 
-    def _write(self, backend: Backend, name: str, data: bytes) -> None:
-        with self._lock:
-            replaces = name in self._replaced
-            self._replaced.discard(name)
-        if backend.put(name, data, if_absent=not replaces):
+    def _write(self, backend: Backend, kind: str, key: str, data: bytes) -> None:
+        """Write an entry, unless a good one is there."""
+        name = entry.object_name(kind, key)
+        if backend.put(name, data, if_absent=True) or self._replace(backend, kind, key, data):
             self._counters.add(bytes_written=len(data), writes=1)
+
+    def _replace(self, backend: Backend, kind: str, key: str, data: bytes) -> bool:
+        """Write an entry over one that readers would reject; return whether that was so."""
+        name = entry.object_name(kind, key)
+        try:
+            there = backend.get(name)
+            if there is not None:
+                entry.decode(kind, key, there, self._trusted)
+                return False
+        except RejectedEntryError:
+            pass
+        return backend.put(name, data)
 
     def _refresh(self, backend: Backend, name: str, data: bytes) -> None:
         """Write an object again, so that its date is that of its last use; unless somebody else has."""

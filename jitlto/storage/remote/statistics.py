@@ -19,7 +19,7 @@ class StoreStatistics(Frozen):
         bytes_written: Bytes of the entries that were written.
         seconds_waited: Time that callers waited for replies.
         writes: Entries that were written.
-        dropped: Entries that were not written, because a store failed or too many waited.
+        dropped: Entries that were not written, because a store failed, too many waited, or a key is missing.
     """
 
     hits: int = 0

@@ -51,11 +51,37 @@ def test_a_key_is_replaced_by_another_without_a_gap(tmp_path: Path) -> None:
     trust(signers, new)  # 4. the old one is dropped: what it signed is a miss, and is written anew
     assert get(store | signed(signers)) is None
     assert get(store | signed(signers), later) == b"later kernel"
-    with opened(store | signed(signers, new)) as stores:
-        assert stores.get("kernels", KEY) is None
+    put(store | signed(signers, new), b"kernel")  # also by a process that has not read it
+    assert get(store | signed(signers)) == b"kernel"
+
+
+def test_a_store_that_is_only_written_to_is_repaired_too(tmp_path: Path) -> None:
+    old, new = KeyPair.create(tmp_path / "old"), KeyPair.create(tmp_path / "new")
+    store = store_in(tmp_path / "store")
+    put(store | signed(trust(tmp_path / "signers", old), old), b"kernel")
+    signers = trust(tmp_path / "signers", new)
+    put({"JITLTO_STORE": f"{store['JITLTO_STORE']}#write"} | signed(signers, new), b"kernel")
+    assert get(store | signed(signers)) == b"kernel"
+
+
+def test_what_cannot_be_signed_counts_as_not_written(tmp_path: Path) -> None:
+    key = KeyPair.create(tmp_path / "key")
+    store = store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", key))
+    with opened(store) as stores:
         stores.put("kernels", KEY, b"kernel")
         assert stores.flush(10)
-    assert get(store | signed(signers)) == b"kernel"
+        assert (stores.statistics.writes, stores.statistics.dropped) == (0, 1)
+    with opened(store | {"JITLTO_STORE": f"{store['JITLTO_STORE']}#read"}) as stores:
+        stores.put("kernels", KEY, b"kernel")
+        assert stores.flush(10)
+        assert stores.statistics.dropped == 0  # nobody asked for it
+
+
+def test_a_writer_whose_key_its_own_readers_reject_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    own, trusted = KeyPair.create(tmp_path / "own"), KeyPair.create(tmp_path / "trusted")
+    put(store_in(tmp_path / "store") | signed(trust(tmp_path / "signers", trusted), own), b"kernel")
+    (record,) = (each for each in caplog.records if "JITLTO_STORE_SIGNERS" in each.getMessage())
+    assert record.levelname == "WARNING"
 
 
 def test_what_a_revoked_key_signed_is_a_miss_whenever_it_was_written(tmp_path: Path) -> None:
