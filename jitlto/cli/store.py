@@ -138,13 +138,15 @@ def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> No
 @click.option(
     "--signers", type=FILE, help="The trusted keys [default: JITLTO_STORE_SIGNERS, where entries have to be signed]."
 )
-@click.option("--delete", is_flag=True, help="Remove what is damaged, or not signed by a trusted key.")
+@click.option("--delete", is_flag=True, help="Remove what is damaged.")
+@click.option("--delete-untrusted", is_flag=True, help="Remove what is not signed by a trusted key.")
+@click.option("--dry-run", is_flag=True, help="Remove nothing; show what would be removed.")
 @json_option
-def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
+def verify(url: str, signers: Path | None, delete: bool, delete_untrusted: bool, dry_run: bool, as_json: bool) -> None:
     """Read everything in a store, and check names, checksums and signatures. Exit status 1 if anything is wrong.
 
-    Without trusted keys, signatures are not checked. Objects under names that jitlto does not give are reported and
-    never removed.
+    Without trusted keys, signatures are not checked. Lock files, and objects under names that jitlto does not give, are
+    reported and never removed.
     """
     from jitlto.storage.remote import upkeep
     from jitlto.storage.remote.artifact_address import parse_store
@@ -155,6 +157,8 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
         address, settings = parse_store(url), config.current()
         path = signers or (settings.store_signers if Trust.of(settings, address).signed else None)
         trusted = TrustedKeys.load(path) if path else None
+        if delete_untrusted and trusted is None:
+            raise click.UsageError("--delete-untrusted needs the trusted keys: give --signers")
         counted = 0
 
         def start(count: int) -> None:
@@ -165,31 +169,40 @@ def verify(url: str, signers: Path | None, delete: bool, as_json: bool) -> None:
         with progress("verifying") as tally:
             done = iter(range(1 << 62))
             found = upkeep.verify(
-                _open(url, writes=delete),
+                _open(url, writes=(delete or delete_untrusted) and not dry_run),
                 trusted,
                 delete=delete,
+                delete_untrusted=delete_untrusted,
+                dry_run=dry_run,
                 on_start=start,
                 on_object=lambda _: tally.finished(next(done)),
             )
         if as_json:
             damaged = [asdict(each) for each in found]
-            print_json({"store": url, "objects": counted, "signatures": trusted is not None, "damaged": damaged})
+            signatures = trusted is not None
+            print_json(
+                {"store": url, "objects": counted, "signatures": signatures, "dry_run": dry_run, "damaged": damaged}
+            )
         else:
-            _print_verified(url, counted, found, signed=trusted is not None)
+            _print_verified(url, counted, found, signed=trusted is not None, dry_run=dry_run)
+            if delete and (left := sum(each.untrusted and not each.removed for each in found)):
+                click.echo(f"  not removed: {pluralize(left, 'object')} that no trusted key has signed", err=True)
+                click.echo("  hint: check the trusted keys; --delete-untrusted removes such objects", err=True)
         return not found
 
     conclude(run)
 
 
-def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool) -> None:
+def _print_verified(url: str, count: int, found: Sequence[Damage], *, signed: bool, dry_run: bool) -> None:
+    verb = "would be removed" if dry_run else "removed"
     for each in found[:SHOWN]:
         click.secho("error: ", fg="red", nl=False, err=True)
-        click.echo(f"{each.name}: {each.reason}{' (removed)' if each.removed else ''}", err=True)
+        click.echo(f"{each.name}: {each.reason}{f' ({verb})' if each.removed else ''}", err=True)
     if len(found) > SHOWN:
         click.echo(f"  and {len(found) - SHOWN} more (--json lists all)", err=True)
     state = f"{len(found)} wrong" if found else "all right"
     if removed := sum(each.removed for each in found):
-        state += f", {removed} removed"
+        state += f", {removed} {verb}"
     click.echo(f"{url}: {pluralize(count, 'object')}, {state}")
     if not signed:
         click.echo("  signatures not checked: give --signers", err=True)

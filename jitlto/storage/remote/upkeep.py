@@ -18,7 +18,7 @@ from typing import TypeVar
 from jitlto.errors import RejectedEntryError, StoreError
 from jitlto.storage.remote import artifacts
 from jitlto.storage.remote.backend import Backend, StoredObject
-from jitlto.storage.remote.entry import decode, object_name
+from jitlto.storage.remote.entry import decode, object_name, read_header
 from jitlto.storage.remote.keys import TrustedKeys
 from jitlto.storage.remote.lock_file import LockFile
 
@@ -59,11 +59,17 @@ class Pruned:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """An object that is not what its name says, and why; ``removed`` if it was removed."""
+    """An object that is not what its name says, and why.
+
+    Args:
+        untrusted: It is whole, but no trusted key has signed it.
+        removed: It was removed, or would be but for ``dry_run``.
+    """
 
     name: str
     reason: str
     size: int
+    untrusted: bool = False
     removed: bool = False
 
 
@@ -196,6 +202,8 @@ def verify(
     trusted: TrustedKeys | None,
     *,
     delete: bool = False,
+    delete_untrusted: bool = False,
+    dry_run: bool = False,
     on_start: Callable[[int], object] = lambda _: None,
     on_object: Callable[[str], object] = lambda _: None,
 ) -> list[Damage]:
@@ -203,7 +211,9 @@ def verify(
 
     Args:
         trusted: The keys of which one must have signed each entry; None if signatures do not count.
-        delete: Remove what is damaged, but not what jitlto gives no such name.
+        delete: Remove what is damaged, but neither lock files nor what jitlto gives no such name.
+        delete_untrusted: Remove what is whole and that no trusted key has signed.
+        dry_run: Remove nothing, and return what would be.
         on_start: Called with the number of objects.
         on_object: Called with the name of each checked object.
 
@@ -215,14 +225,15 @@ def verify(
     on_start(len(held))
 
     def check(each: StoredObject) -> Damage | None:
-        reason = _damage(backend, each.name, trusted, names)
+        reason, untrusted = _damage(backend, each.name, trusted, names)
         on_object(each.name)
         if reason is None:
             return None
-        removes = delete and kind_of(each.name) != OTHER
-        if removes:
+        # Without its lock file, what a deployment needs would go with the next pruning.
+        removes = (delete_untrusted if untrusted else delete) and kind_of(each.name) not in (OTHER, LOCKS)
+        if removes and not dry_run:
             backend.delete(each.name)
-        return Damage(each.name, reason, each.size, removes)
+        return Damage(each.name, reason, each.size, untrusted, removes)
 
     return [found for found in _side_by_side(check, held) if found is not None]
 
@@ -279,28 +290,29 @@ def _side_by_side(work: Callable[[StoredObject], T], held: list[StoredObject]) -
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _damage(backend: Backend, name: str, trusted: TrustedKeys | None, names: set[str]) -> str | None:
-    """Return what is wrong with an object; None if it is right, or was removed meanwhile."""
+def _damage(backend: Backend, name: str, trusted: TrustedKeys | None, names: set[str]) -> tuple[str | None, bool]:
+    """Return what is wrong with an object, None if nothing is, and whether that is the signature alone."""
     kind = kind_of(name)
-    if kind == LEASES:
-        return None
     if kind == OTHER:
-        return "jitlto gives no such name"
+        return "jitlto gives no such name", False
     if kind == artifacts.KIND:
-        return _artifact_damage(backend, name, names)
-    data = backend.get(name)
+        return _artifact_damage(backend, name, names), False
+    data = backend.get(name) if kind != LEASES else None
     if data is None:
-        return None
+        return None, False
+    is_whole = False
     try:
-        if match := _LOCK.fullmatch(name):
-            LockFile.decode(data, match[0])
-        else:
-            decode(kind, _key_of(name), data, trusted)
+        if kind == LOCKS:
+            LockFile.decode(data, name)
+            return None, False
+        decode(kind, _key_of(name), data, None)
+        is_whole = True
+        read_header(kind, _key_of(name), data, len(data), trusted)
     except RejectedEntryError as error:
-        return error.reason
+        return error.reason, is_whole
     except StoreError as error:
-        return error.what
-    return None
+        return error.what, False
+    return None, False
 
 
 def _artifact_damage(backend: Backend, name: str, names: set[str]) -> str | None:

@@ -186,6 +186,9 @@ def test_what_was_used_last_is_known_on_a_real_server_too(backend: Backend) -> N
     assert list(backend.list("v1/")) == []
 
 
+_SIGNATURE = ("sign", "trusted")  # words of the reasons that are about signatures
+
+
 def _key() -> SigningKey:
     return SigningKey(Ed25519PrivateKey.generate())
 
@@ -226,9 +229,26 @@ def test_everything_that_is_not_what_its_name_says_is_found_and_removed(backend:
     assert {each.name for each in found} == set(bad)
     assert [each.reason for each in found if bad[each.name] not in each.reason] == []
     assert {each.name for each in backend.list()} == before
+    kept, unsigned = {"v1/readme", "v1/locks/bad.json"}, {name for name, word in bad.items() if word in _SIGNATURE}
+    everything = {"delete": True, "delete_untrusted": True}
+    planned = upkeep.verify(backend, key.public, **everything, dry_run=True)
+    assert {each.name for each in planned if each.removed} == set(bad) - kept
+    assert {each.name for each in backend.list()} == before
     removed = upkeep.verify(backend, key.public, delete=True)
-    assert {each.name for each in removed if each.removed} == set(bad) - {"v1/readme"}
-    assert [each.name for each in upkeep.verify(backend, key.public)] == ["v1/readme"]
+    assert {each.name for each in removed if each.removed} == set(bad) - kept - unsigned
+    assert {each.name for each in removed if each.untrusted} == unsigned
+    upkeep.verify(backend, key.public, **everything)
+    assert {each.name for each in upkeep.verify(backend, key.public)} == kept
+
+
+def test_wrong_trusted_keys_remove_nothing(backend: Backend) -> None:
+    """Unless that is asked for by its own name."""
+    signing, digests = _key(), [hashlib.sha256(b"%d" % number).hexdigest() for number in range(3)]
+    for digest in digests:
+        backend.put(object_name("kernels", digest), encode("kernels", digest, b"payload", signing))
+    found = upkeep.verify(backend, _key().public, delete=True)
+    assert [(each.untrusted, each.removed) for each in found] == [(True, False)] * 3
+    assert upkeep.verify(backend, signing.public) == []
 
 
 def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +276,7 @@ def test_a_store_that_fails_in_the_middle_ends_the_work(dated: DatedStore, monke
 def test_without_trusted_keys_signatures_do_not_count(backend: Backend) -> None:
     bad = _fill(backend, _key())
     found = {each.name for each in upkeep.verify(backend, None)}
-    assert found == {name for name, word in bad.items() if word not in ("sign", "trusted")}
+    assert found == {name for name, word in bad.items() if word not in _SIGNATURE}
 
 
 @pytest.mark.parametrize(("days", "purpose"), [(0.9, ""), (1.1, ""), (400, ""), (400, "#read")])
