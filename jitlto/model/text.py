@@ -11,10 +11,10 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def pluralize(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 kernel``, ``2 kernels``, ``2 histories``."""
+    """Return a count with its noun: ``1 kernel``, ``2 kernels``, ``2 histories``, ``2 keys``."""
     if count == 1:
         return f"{count} {noun}"
-    return f"{count} {noun[:-1]}ies" if noun.endswith("y") else f"{count} {noun}s"
+    return f"{count} {noun[:-1]}ies" if noun.endswith("y") and noun[-2] not in "aeiou" else f"{count} {noun}s"
 
 
 def check_type(value: object, expected: type | tuple[type, ...], what: str) -> None:

@@ -31,7 +31,8 @@ _PIECE = 1 << 20
 
 #: Called with the bytes of a file that were transferred and with all of them: first with 0, then after each piece.
 OnPiece = Callable[[int, int], object]
-_TIMEOUT = 30.0  # seconds for a request, and more for what is large
+_TIMEOUT = 30.0  # seconds for a transfer, and more for what is large
+_REPLY = 10.0  # seconds for other requests, of which one is the first
 _RETRIES = 3
 _SLOWEST = 250_000  # bytes a second, below which a transfer fails
 _INDEX = b'{"jitlto_files": 1,'
@@ -53,7 +54,7 @@ def open_store(address: StoreAddress, size: int = 0) -> Backend:
     Raises:
         StoreError: If it cannot be opened.
     """
-    return open_backend(address, timeout=_TIMEOUT + size / _SLOWEST, retries=_RETRIES)
+    return open_backend(address, timeout=_TIMEOUT + size / _SLOWEST if size else _REPLY, retries=_RETRIES)
 
 
 def push(
@@ -179,7 +180,8 @@ def download(
     """
     name = object_name(KIND, address.digest)
     found = backend.head(name)
-    pieces = open_store(address.store, found.size).read(name) if found is not None else None
+    # Only a whole reply says that the bucket is missing, and not just the object.
+    pieces = (open_store(address.store, found.size) if found is not None else backend).read(name)
     if found is None or pieces is None:
         hint = "check the address, or push the file again: `jitlto store prune` may have removed it"
         raise StoreError("the store does not hold it", code="store-no-such-artifact", where=str(address), hint=hint)

@@ -31,6 +31,11 @@ _PREFIXES = {"s3": "AWS_", "gs": "GOOGLE_", "az": "AZURE_"}
 _DENIED = {"PermissionDeniedError", "UnauthenticatedError"}
 _ANSWER = re.compile(r"status code: ([0-9]{3}) ([A-Za-z -]*)")
 _REQUEST = re.compile(r"^.*Error performing [A-Z]+ \S+ in \S+( - |, after .* retries.*? - )")
+_ENDPOINT = re.compile(r"Error performing [A-Z]+ (https?://[^/\s]+)\S* in ([0-9.]+)(s|ms|µs)")
+_TIMED_OUT = re.compile(r"\bTimeout\b|\bTimedOut\b|timed out")
+#: What the system or the TLS library says in the dump after a message: "Connection refused", InvalidCertificate(...).
+_CAUSE = re.compile(r'\b(?:message|error): "([^"]{1,200})"|\b(InvalidCertificate\(\w+)')
+_NO_BUCKET = re.compile("NoSuchBucket|ContainerNotFound|specified (?:bucket|container) does not exist")
 _used_in: int | None = None  # the process that first used obstore
 
 
@@ -158,6 +163,8 @@ class Backend:
         except StoreError:
             raise
         except FileNotFoundError as error:
+            if _NO_BUCKET.search(str(error)):
+                otherwise.pop("missing", None)
             return self._otherwise("missing", otherwise, name, error)
         except NotImplementedError as error:
             raise self._error("store-unsupported", name, error, "use a different kind of store") from error
@@ -170,8 +177,13 @@ class Backend:
             if kind in _DENIED or _status(error) in ("401", "403"):
                 hint = "check the credentials, and that they may read, write and list below this URL"
                 raise self._error("store-denied", name, error, hint) from error
+            if "BadScheme" in str(error):
+                hint = f"set {_PREFIXES.get(self.address.scheme, 'AWS_')}ALLOW_HTTP=true for an http:// endpoint"
+                raise self._error("store-settings", name, error, hint) from error
             if _is_unreachable(error):
                 hint = "check the URL, the network and its proxies"
+                if self.address.scheme == "s3" and "AWS_ENDPOINT_URL" in os.environ:
+                    hint = "check AWS_ENDPOINT_URL, the network and its proxies"
                 raise self._error("store-unreachable", name, error, hint) from error
             if _status(error) == "404":
                 return self._otherwise("missing", otherwise, name, error)
@@ -221,6 +233,8 @@ def open_backend(address: StoreAddress, *, timeout: float, retries: int = 0) -> 
         code, hint = "store-settings", "set the environment variables of this kind of store"
         if address.is_local:
             code, hint = "store-unreachable", "create the directory, or mount it"
+        elif "MissingAccount" in str(error):
+            hint = "set AZURE_STORAGE_ACCOUNT_NAME, and AZURE_STORAGE_ACCOUNT_KEY or other credentials"
         raise StoreError(_in_short(error), code=code, where=address.url, hint=hint) from error
 
 
@@ -263,6 +277,13 @@ def _in_short(error: BaseException) -> str:
     if answer := _ANSWER.search(text):
         code = re.search("<Code>([^<]{1,100})</Code>", text)
         return f"the store answers {answer[1]} {answer[2].strip()}" + (f" ({code[1]})" if code else "")
+    if (endpoint := _ENDPOINT.search(text)) and "BadScheme" in text:
+        return f"the endpoint {endpoint[1]} is without TLS, which is not allowed"
+    if endpoint and _is_unreachable(error):
+        cause = _CAUSE.search(text)
+        if cause is None and _TIMED_OUT.search(text):
+            return f"{endpoint[1]} does not reply: timed out after {float(endpoint[2]):.0f} {endpoint[3]}"
+        return f"{endpoint[1]} cannot be reached: {(cause[1] or cause[2] + ')') if cause else 'no connection'}"
     text = _REQUEST.sub("", text.partition("\n")[0])
     return (text[:300] + "...") if len(text) > 300 else text or type(error).__name__
 

@@ -223,6 +223,7 @@ def verify(
     held = sorted(backend.list(_ROOT), key=lambda each: each.name)
     names = {each.name for each in held}
     on_start(len(held))
+    backend = artifacts.open_store(backend.address, max((each.size for each in held), default=0))
 
     def check(each: StoredObject) -> Damage | None:
         reason, untrusted = _damage(backend, each.name, trusted, names)

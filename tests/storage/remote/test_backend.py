@@ -89,6 +89,58 @@ def test_a_server_that_is_not_there_is_unreachable() -> None:
         store.get("a")
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "words"),
+    [("http://127.0.0.1:1", ("Connection refused",)), ("http://host.invalid:1", ())],
+)
+def test_an_unreachable_endpoint_is_named_with_the_cause(
+    endpoint: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And one without TLS that may not be used, with the setting that allows it."""
+    for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "y"), ("ENDPOINT_URL", endpoint)):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    address = StoreAddress("s3://bucket", True, True)
+    with raises(StoreError, "store-settings", endpoint, hint="AWS_ALLOW_HTTP=true"):
+        open_backend(address, timeout=10).get("a")
+    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
+    with raises(StoreError, "store-unreachable", endpoint, *words, hint="AWS_ENDPOINT_URL"):
+        open_backend(address, timeout=10).get("a")
+
+
+def test_a_server_that_never_answers_is_said_to_time_out() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with raises(StoreError, "store-unreachable", url, "timed out after"):
+            open_backend(StoreAddress(url, True, False), timeout=0.05).get("a")
+
+
+@pytest.mark.parametrize("body", ["<Code>NoSuchBucket</Code>", "<Code>NoSuchKey</Code>"])
+def test_a_missing_bucket_is_no_missing_object(body: str) -> None:
+    answer = f"HTTP/1.1 404 Not Found\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            client, _ = server.accept()
+            client.recv(10_000)
+            client.sendall(answer.encode())
+            client.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        store = open_backend(StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", True, False), timeout=10)
+        if "Bucket" in body:
+            with raises(StoreError, "store-no-such-bucket"):
+                store.get("a")
+        else:
+            assert store.get("a") is None
+
+
+def test_an_azure_account_that_is_not_named_is_said_with_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME", raising=False)
+    with raises(StoreError, "store-settings", hint="AZURE_STORAGE_ACCOUNT_NAME"):
+        open_backend(StoreAddress("az://container", True, True), timeout=10)
+
+
 def test_settings_that_obstore_does_not_understand_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROXY_URL", "no url")
     with raises(StoreError, "store-settings", where="s3://bucket"):
