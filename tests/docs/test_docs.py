@@ -7,7 +7,7 @@ A page is run from top to bottom, in one empty directory and one Python namespac
 - A ``python`` block is executed. A ``text`` block directly after it is what it prints, or the error that ends it.
 - In outputs ``...`` stands for anything. Where no output is given, none is compared.
 - ``<!-- test: gpu -->`` before a block: run only where there is a GPU; ``no gpu``: only where there is none;
-  ``fails``: the commands exit with 1; ``skip if no PROGRAM``: not run where the toolkit program is not found;
+  ``fails``: the commands exit with 1; ``skip if no PROGRAM``: not run where the program is not found;
   ``needs NAME...``: not run unless these distributions are installed;
   ``shipped NAME``: the shipped families are already built, as file NAME. Several are separated by semicolons.
 
@@ -124,7 +124,7 @@ class Runner:
         return (
             ("gpu" in block.notes and not self.gpu)
             or ("no gpu" in block.notes and _has_device())
-            or (program is not None and toolkit.find_binary(program) is None)
+            or (program is not None and _is_missing(program))
             or not set(needed).issubset(dist.metadata["Name"] for dist in metadata.distributions())
         )
 
@@ -188,6 +188,12 @@ def compare(actual: str, expected: str, place: str) -> None:
     wanted = "\n".join(line.rstrip() for line in expected.strip().splitlines())
     pattern = ".*?".join(map(re.escape, wanted.split("...")))
     assert re.fullmatch(pattern, plain, re.S), f"{place}: the output shown is not the output:\n{plain}"
+
+
+def _is_missing(program: str) -> bool:
+    """Whether a program is neither on PATH nor in a CUDA toolkit."""
+    is_of_toolkit = program in ("nvcc", "nvdisasm")
+    return (toolkit.find_binary(program) if is_of_toolkit else shutil.which(program)) is None
 
 
 def _has_device() -> bool:
