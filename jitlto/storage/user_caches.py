@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -113,9 +114,12 @@ def user_caches(settings: Config | None = None) -> tuple[UserCache, UserCache]:
 def project_caches(settings: Config | None = None) -> tuple[UserCache, ...]:
     """Return the caches of projects that configure shared stores, as far as they exist; see docs/shared-stores.md."""
     settings = settings or config.current()
+    folders: list[Path] = []
+    with contextlib.suppress(OSError):  # as of a cache directory whose name is too long
+        folders = sorted((settings.cache_dir / PROJECTS).iterdir())
     return tuple(
         replace(cache, title=f"{cache.title} of a project", directory=folder / cache.name)
-        for folder in sorted((settings.cache_dir / PROJECTS).glob("*"))
+        for folder in folders
         for cache in user_caches(settings)
         if os.path.isdir(folder / cache.name)  # noqa: PTH112 - Path.is_dir raises where it may not look
     )
