@@ -8,8 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
+from pathlib import Path
 
 from jitlto.build.compilers import nvcc
+from jitlto.build.packaging.pyproject import with_project_stores
 from jitlto.config import Config
 from jitlto.cuda import device, driver, nvjitlink, toolkit
 from jitlto.cuda.driver import Driver, Forward
@@ -263,6 +265,11 @@ def _cache_directory(diagnosis: Diagnosis, settings: Config) -> None:
 
 def _stores(diagnosis: Diagnosis, settings: Config) -> None:
     """Add what can be said of each shared store and of the keys: nothing that a process would fail without."""
+    try:
+        settings = with_project_stores(Path(), settings)
+    except JitltoError as error:
+        diagnosis.mention(_STORE, f"{error.where}: {error.what}", False, error.hint)
+        return
     if not settings.store:
         return
     from jitlto.storage.remote.address import parse_addresses
@@ -274,7 +281,7 @@ def _stores(diagnosis: Diagnosis, settings: Config) -> None:
         diagnosis.mention(_STORE, error.what, False, error.hint)
         return
     found = examine_keys(addresses, settings.store_trust, settings.store_signers, settings.store_key)
-    for finding in (*chain.from_iterable(examine_stores(addresses)), *found):
+    for finding in (*chain.from_iterable(examine_stores(addresses, settings)), *found):
         diagnosis.mention(_STORE, finding.value, finding.ok, finding.remedy)
 
 

@@ -83,6 +83,10 @@ def _stores(**variables: str) -> list[dict[str, object]]:
 def test_a_store_that_works_is_well_and_one_that_does_not_gets_a_remedy(tmp_path: Path) -> None:
     assert _stores() == []
     url = (tmp_path / "store").as_uri()
+    (missing,) = _stores(JITLTO_STORE=url)
+    assert missing["ok"] is False
+    assert not (tmp_path / "store").exists()
+    (tmp_path / "store").mkdir()
     (well,) = _stores(JITLTO_STORE=url)
     assert well["ok"] is True
     assert url in str(well["value"])
@@ -179,3 +183,12 @@ def test_output_in_an_encoding_that_lacks_characters_is_escaped(encoding: str, t
     assert b"building and linking work" in done.data
     told = json.loads(jitlto_process("cache", "info", "--json", **variables).data.decode(encoding))
     assert told["caches"][0]["directory"] == str(directory / "cubins")
+
+
+def test_the_stores_of_the_project_here_are_examined_too(tmp_path: Path) -> None:
+    address = (tmp_path / "none").as_uri()
+    (tmp_path / "pyproject.toml").write_text(f'[tool.jitlto]\nstore = ["{address}"]\n')
+    found = json.loads(jitlto("doctor", "--json", cwd=tmp_path).stdout)["findings"]
+    (store,) = [each for each in found if each["name"] == "shared store"]
+    assert store["ok"] is False
+    assert address in store["value"]

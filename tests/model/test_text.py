@@ -13,6 +13,7 @@ from jitlto.model.text import abbreviate, describe_differences, pluralize, short
         (0, "kernel", "0 kernels"),
         (1, "kernel", "1 kernel"),
         (1, "history", "1 history"),
+        (0, "key", "0 keys"),
         (38, "history", "38 histories"),
     ],
 )

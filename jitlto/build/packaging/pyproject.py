@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from jitlto.build.packaging.stores import ProjectStores, StoreTable, find_stores
+from jitlto.build.packaging.stores import ProjectStores, StoreTable, apply_project, find_stores
+from jitlto.config import Config
 from jitlto.errors import FamilyError, JitltoError, ProjectError
 from jitlto.model.versions import Architecture
 from jitlto.storage import declaration
@@ -68,6 +69,20 @@ def find_project_stores(directory: Path) -> ProjectStores:
     if not has_config(path):
         return find_stores(None)
     return find_stores(TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE))
+
+
+def with_project_stores(directory: Path, settings: Config) -> Config:
+    """Return settings with the stores of builds in a directory, as far as its ``pyproject.toml`` configures them.
+
+    Raises:
+        JitltoError: If they are configured wrongly.
+    """
+    path = directory / "pyproject.toml"
+    if not has_config(path):
+        return settings
+    return apply_project(
+        TomlTable(path.absolute(), ProjectError, _read_quietly(path)["tool"]["jitlto"], _TABLE), settings
+    )
 
 
 def find_missing_config(pyproject: Path) -> str | None:

@@ -68,6 +68,16 @@ class ProjectStores:
         return cache
 
 
+def apply_project(table: TomlTable | None, settings: Config) -> Config:
+    """Return settings with the stores, and what is trusted in them, that a project configures and they do not.
+
+    Raises:
+        ProjectError: If the table's keys about stores are invalid.
+        StoreError: If an address of a store is invalid.
+    """
+    return settings if table is None else Config(**{**settings.as_dict(), **_from_project(table, settings)})
+
+
 def find_stores(table: TomlTable | None) -> ProjectStores:
     """Return the stores of the environment, else of ``[tool.jitlto]``, without opening them.
 

@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from jitlto.config import Config
 from jitlto.errors import JitltoError, StoreError
 from jitlto.model.text import pluralize
 from jitlto.storage.remote.address import SCHEMES, StoreAddress
 from jitlto.storage.remote.backend import Backend, open_backend
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
+from jitlto.storage.remote.trust import OPEN_HINT, Trust, directory_of
 
 _TIMEOUT = 3.0  # seconds for each request
 _PATIENCE = 10.0  # seconds for a store
@@ -38,17 +40,23 @@ class Finding:
 
 def examine_stores(
     addresses: Sequence[StoreAddress],
+    settings: Config | None = None,
     *,
     open_store: Opener | None = None,
     patience: float = _PATIENCE,
     clock: Callable[[], float] = time.time,
 ) -> list[list[Finding]]:
-    """Examine stores side by side, within a time limit; each finding begins with the store's address."""
+    """Examine stores side by side, within a time limit; each finding begins with the store's address.
+
+    Args:
+        settings: Decide what is trusted; by default, whatever is in a store.
+    """
     found: list[list[Finding]] = [[] for _ in addresses]
     opener = open_store or (lambda address: open_backend(address, timeout=_TIMEOUT))
 
     def run(number: int) -> None:
-        found[number] = _examine(addresses[number], opener, clock)
+        trust = Trust(signed=False) if settings is None else Trust.of(settings, addresses[number])
+        found[number] = _examine(addresses[number], trust, opener, clock)
 
     threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(len(addresses))]
     for thread in threads:
@@ -96,8 +104,12 @@ def examine_keys(
     return [*found, Finding(f"private key: {key}")]
 
 
-def _examine(address: StoreAddress, open_store: Opener, clock: Callable[[], float]) -> list[Finding]:
+def _examine(address: StoreAddress, trust: Trust, open_store: Opener, clock: Callable[[], float]) -> list[Finding]:
     found: list[Finding] = []
+    if address.is_local and not directory_of(address).exists():  # opening it would make it
+        return [Finding(f"{address.url}: does not exist", False, "create the directory, or mount it")]
+    if address.reads and trust.is_open_to_everybody:
+        found.append(Finding("is not read: everybody may write to it", False, OPEN_HINT))
     try:
         backend = open_store(address)
         name = f"{_PROBE}{os.urandom(8).hex()}"
@@ -122,7 +134,9 @@ def _list(backend: Backend) -> list[Finding]:
     try:
         next(backend.list(_PROBE), None)
     except StoreError as error:
-        remedy = f"grant it (s3:ListBucket), or the store says 'denied' for what is only missing; {error.hint}"
+        remedy = error.hint
+        if error.code == "store-denied":
+            remedy = "grant it (s3:ListBucket): without it, the store says 'denied' for what is only missing"
         return [Finding(f"cannot be listed: {error.what}", False, remedy)]
     return []
 
@@ -133,7 +147,9 @@ def _write(address: StoreAddress, backend: Backend, name: str, clock: Callable[[
     try:
         backend.put(name, b"jitlto doctor\n")
     except StoreError as error:
-        remedy = f"if it is only to be read, write {address.url}#read in JITLTO_STORE; else: {error.hint}"
+        remedy = error.hint
+        if error.code == "store-denied":
+            remedy = f"grant it, or write {address.url}#read in JITLTO_STORE if the store is only to be read"
         return [Finding(f"cannot be written: {error.what}", False, remedy)]
     end, held = clock(), backend.head(name)
     found = [Finding("can be written")]

@@ -46,7 +46,7 @@ class SigningKey:
             StoreError: If the file cannot be read, is not an Ed25519 key of OpenSSH or has a passphrase; or if the
                 package cryptography is not installed.
         """
-        text = _read(path, "the private key", _MAKE)
+        text = _read(path, "the private key", "JITLTO_STORE_KEY")
         _ed25519(path)
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # 15 ms, and an extra
         from cryptography.hazmat.primitives.serialization import load_ssh_private_key
@@ -91,7 +91,7 @@ class TrustedKeys:
         Raises:
             StoreError: If the file cannot be read or a line is not in the format, or cryptography is not installed.
         """
-        text = _read(path, "the list of trusted keys", _LIST)
+        text = _read(path, "the list of trusted keys", "JITLTO_STORE_SIGNERS or --signers")
         _ed25519(path)
         keys = []
         for number, line in enumerate(text.splitlines(), 1):
@@ -134,12 +134,13 @@ class TrustedKeys:
         return len(self._raw)
 
 
-def _read(path: Path, what: str, hint: str) -> bytes:
+def _read(path: Path, what: str, setting: str) -> bytes:
     try:
         with files.open_regular(path) as (file, _):
             return file.read(1 << 20)
     except (OSError, ValueError) as error:
         reason = f"{what} cannot be read: {getattr(error, 'strerror', None) or error}"
+        hint = f"check the path and its permissions; {setting} names it"
         raise StoreError(reason, code="store-unreadable-key", where=str(path), hint=hint) from error
 
 

@@ -13,6 +13,14 @@ from jitlto.model.frozen import Frozen
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
 
+#: What to do about a directory that everybody may write to.
+OPEN_HINT = "set JITLTO_STORE_TRUST=signed, or =checksum if you trust them"
+
+
+def directory_of(address: StoreAddress) -> Path:
+    """Return the directory of a local store."""
+    return Path(unquote(address.url.removeprefix("file://")))
+
 
 class Trust(Frozen):
     """What is trusted, and what signs.
@@ -34,14 +42,19 @@ class Trust(Frozen):
         """Return what the settings say for a store: by default, a directory needs no signatures."""
         signed = config.store_trust == "signed" or (not config.store_trust and not address.is_local)
         is_implied = address.is_local and not config.store_trust
-        directory = Path(unquote(address.url.removeprefix("file://"))) if is_implied else None
+        directory = directory_of(address) if is_implied else None
         return cls(signed, config.store_signers, config.store_key, directory)
+
+    @property
+    def is_open_to_everybody(self) -> bool:
+        """Whether the store is not read because everybody may write to it, and nobody has said that this is right."""
+        return self.directory is not None and _everybody_may_write(self.directory)
 
     def load_trusted(self, say: Callable[[str], None]) -> tuple[bool, TrustedKeys | None]:
         """Return whether anything can be trusted, and the keys of which one has to have signed it, if one has to."""
         if not self.signed:
-            if self.directory is not None and _everybody_may_write(self.directory):
-                say("everybody may write to it; set JITLTO_STORE_TRUST=signed, or =checksum if you trust them")
+            if self.is_open_to_everybody:
+                say(f"everybody may write to it; {OPEN_HINT}")
                 return False, None
             return True, None
         if self.signers is None:

@@ -12,6 +12,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from jitlto.config import Config
 from jitlto.errors import StoreError
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.artifact_address import parse_store
@@ -176,6 +177,29 @@ def test_keys_are_examined_where_signatures_count(tmp_path: Path) -> None:
     assert [each.ok for each in examine_keys([ADDRESS], "", signers, None)] == [True, False]
     reader = StoreAddress("s3://bucket", reads=True, writes=False)
     assert [each.ok for each in examine_keys([reader], "", signers, None)] == [True]
+
+
+def test_a_directory_is_examined_as_programs_see_it(tmp_path: Path) -> None:
+    """One that everybody may write to is not read by them, and none is made."""
+    (directory := tmp_path / "store").mkdir()
+    directory.chmod(0o777)
+    addresses = [parse_store(path.as_uri(), writes=True) for path in (directory, tmp_path / "none")]
+    (opened, *_), (missing,) = examine_stores(addresses, Config.read({}))
+    assert (opened.ok, missing.ok) == (False, False)
+    assert "JITLTO_STORE_TRUST" in (opened.remedy or "")
+    assert not (tmp_path / "none").exists()
+    for settings in (None, Config.read({"JITLTO_STORE_TRUST": "checksum"})):
+        assert [each.ok for each in examine_stores(addresses[:1], settings)[0]] == [True]
+
+
+@pytest.mark.parametrize("denied", ["put", "list"])
+def test_a_fault_that_is_no_missing_right_keeps_its_own_remedy(denied: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> Any:
+        raise StoreError("500", code="store-failed", hint="see the store's answer")
+
+    monkeypatch.setattr(store := FakeStore(), denied, fail)
+    (finding,) = [each for each in _examine(store) if not each.ok]
+    assert finding.remedy == "see the store's answer"
 
 
 def test_a_file_without_a_usable_key_is_named(tmp_path: Path) -> None:
