@@ -30,6 +30,8 @@ class PathType(click.Path):
         super().__init__(readable=False, path_type=Path, **how)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        if "://" in os.fsdecode(value) and not os.path.lexists(value):
+            self.fail(f"{os.fsdecode(value)} is not a path: fetch it with `jitlto pull` first", param, ctx)
         try:
             check_path(value)
         except OSError as error:

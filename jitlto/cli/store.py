@@ -16,7 +16,7 @@ from jitlto.cli.outcome import conclude
 from jitlto.cli.output import SHOWN, print_json
 from jitlto.cli.parameters import FILE, json_option
 from jitlto.cli.progress import progress
-from jitlto.errors import JitltoError
+from jitlto.errors import JitltoError, StoreError
 from jitlto.model.text import format_bytes, pluralize
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def info(url: str, as_json: bool) -> None:
     from jitlto.storage.remote import upkeep
 
     backend = _open(url, writes=False)
-    kinds, locks = upkeep.measure(backend), upkeep.read_locks(backend)
+    damaged: dict[str, StoreError] = {}
+    kinds, locks = upkeep.measure(backend), upkeep.read_locks(backend, damaged)
     objects, size = sum(each.objects for each in kinds.values()), sum(each.size for each in kinds.values())
     if as_json:
         described = {kind: asdict(each) for kind, each in kinds.items()}
@@ -75,7 +76,9 @@ def info(url: str, as_json: bool) -> None:
             {"name": lock.name, "artifacts": len(lock.artifacts), "kernels": len(lock.kernels)}
             for lock in locks.values()
         ]
-        print_json({"store": url, "objects": objects, "bytes": size, "kinds": described, "locks": named})
+        wrong = {name: error.what for name, error in damaged.items()}
+        counts = {"objects": objects, "bytes": size, "kinds": described}
+        print_json({"store": url, **counts, "locks": named, "damaged_locks": wrong})
         return
     click.echo(f"{url}: {pluralize(objects, 'object')}, {format_bytes(size)}")
     for kind, each in kinds.items():
@@ -84,6 +87,8 @@ def info(url: str, as_json: bool) -> None:
     for lock in locks.values():
         held = f"{pluralize(len(lock.artifacts), 'file')}, {pluralize(len(lock.kernels), 'kernel')}"
         click.echo(f"lock file {lock.name}: {held}")
+    for error in damaged.values():
+        click.echo(f"warning: {error}\n  nothing is pruned until then", err=True)
 
 
 @store.command(
@@ -120,7 +125,10 @@ def prune(url: str, age: float | None, size: int | None, locks: tuple[Path, ...]
 
 
 def _print_pruned(url: str, done: Pruned, size: int | None, dry_run: bool) -> None:
-    removed = ", ".join(f"{count} of {kind}" for kind, count in sorted(done.removed.items()))
+    nouns = {"compiled": "compiled source"}
+    removed = ", ".join(
+        pluralize(count, nouns.get(kind, kind.removesuffix("s"))) for kind, count in sorted(done.removed.items())
+    )
     verb = "would remove" if dry_run else "removed"
     gone = f"{pluralize(sum(done.removed.values()), 'object')}, {format_bytes(done.size)}"
     click.echo(f"{url}: {verb} {gone}{f' ({removed})' if removed else ''}; {format_bytes(done.size_left)} left")

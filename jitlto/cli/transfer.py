@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from jitlto.storage.remote.backend import Backend
     from jitlto.storage.remote.lock_file import LockFile
 
-_PACK = ".pack"
+_PACK, _LOCK = ".pack", ".lock"
 
 
 @click.command(epilog="Example: jitlto push search.fragdb s3://kernels/prod")
@@ -81,7 +81,7 @@ def _push(backend: Backend, path: Path, on_piece: _Megabytes) -> list[Pushed] | 
     from jitlto.storage.remote import artifacts, lock_file, upkeep
 
     try:
-        if lock_file.is_lock_file(path):
+        if path.suffix == _LOCK or lock_file.is_lock_file(path):
             lock = lock_file.LockFile.read(path)
             upkeep.put_lock(backend, lock)
             return lock

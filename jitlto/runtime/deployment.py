@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from jitlto.errors import JitltoError
+from jitlto.errors import JitltoError, RegistryError
 from jitlto.model.versions import Architecture
 from jitlto.runtime.family import KernelFamily, family, load
 from jitlto.runtime.linking.cache_entry import LinkKey
@@ -110,7 +110,11 @@ def _recorded(
             with FragmentDatabase(database) as opened:
                 if name in opened.families:
                     return load(name, database)
-        return family(name)
+        try:
+            return family(name)
+        except RegistryError as error:
+            error.hint = f"name the database too: jitlto lock DB {path.name}"
+            raise
 
     return _planned(recorded_jobs(path, find, archs).jobs)
 

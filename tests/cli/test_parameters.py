@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from jitlto.cli import cli
 from jitlto.cli.parameters import Target
+from tests.support.commands import fails, jitlto
 
 TWICE = ("data_type=float", "op_name=twice")
 #: The commands that take an architecture, each with the option for it last.
@@ -82,3 +83,9 @@ def test_an_unexpected_suffix_of_an_output_is_a_warning(
         done = CliRunner().invoke(cli, [*command, "-o", name])
         assert done.exit_code == 0, done.output
         assert (suffix in done.stderr and "warning" in done.stderr) is warns
+
+
+@pytest.mark.parametrize("command", [("ls",), ("doctor",), ("plan", "search", "--db")])
+def test_an_address_in_the_place_of_a_path_is_wrong_usage_and_shown_as_given(command: tuple[str, ...]) -> None:
+    address = f"s3://bucket/ci#sha256={'0' * 64}"
+    fails(jitlto(*command, address), 2, address, "jitlto pull")

@@ -46,6 +46,7 @@ def test_a_store_is_shown_and_pruned_except_for_what_is_locked(database: Path, s
     assert "production" in text
     planned = succeeds("store", "prune", store_url, "--size", "0", "--dry-run")
     assert "would remove 1 object" in planned
+    assert "(1 artifact)" in planned
     done = json.loads(succeeds("store", "prune", store_url, "--size", "0", "--json"))
     assert (done["removed"], done["left"], done["locked"]) == ({"artifacts": 1}, 1, 1)
     assert "unlock" in succeeds("store", "prune", store_url, "--size", "0")
@@ -133,6 +134,7 @@ def test_recorded_plans_become_the_kernels_that_a_program_used(database: Path, t
     succeeds("lock", database, recorded, "-o", lock)
     assert set(LockFile.read(lock).kernels) == {_digest(*TWICE, arch="sm_90", database=database)}
     assert "used.jsonl" in LockFile.read(lock).artifacts.values()
+    fails(jitlto("lock", recorded, "-o", lock), 1, "jitlto lock DB used.jsonl")
 
 
 def test_lock_files_are_merged(database: Path, tmp_path: Path) -> None:
@@ -151,6 +153,21 @@ def test_a_lock_file_is_pushed_to_where_prune_looks(store_url: str, tmp_path: Pa
     done = jitlto("push", lock, store_url)
     assert (done.returncode, done.stdout) == (0, "")
     assert json.loads(succeeds("store", "info", store_url, "--json"))["locks"][0]["name"] == "production"
+
+
+def test_a_damaged_lock_file_neither_gets_into_a_store_nor_hides_what_it_holds(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "store").mkdir()
+    url, lock = (tmp_path / "store").as_uri(), tmp_path / "jitlto.lock"
+    lock.write_bytes(b"<<<<<<< ours")
+    fails(jitlto("push", lock, url), 1, "[store-lock-malformed]")
+    open_store(parse_store(url, writes=True)).put("v1/locks/production.json", b"?")
+    done = jitlto("store", "info", url)
+    assert done.returncode == 0
+    assert "locks" in done.stdout
+    assert "jitlto store unlock URL production" in done.stderr
+    assert list(json.loads(succeeds("store", "info", url, "--json"))["damaged_locks"]) == ["production"]
 
 
 def test_what_cannot_be_locked_is_one_message(database: Path, tmp_path: Path) -> None:

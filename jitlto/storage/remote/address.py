@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from jitlto.errors import StoreError
 from jitlto.model.frozen import Frozen
 
@@ -60,6 +62,11 @@ def parse_addresses(text: str, where: str) -> tuple[StoreAddress, ...]:
 def _parse(word: str, where: str) -> StoreAddress:
     url, _, purpose = word.partition("#")
     scheme, separator, rest = url.partition("://")
+    if "," in word and "://" in rest:
+        raise _invalid(word, "it is several", where, "separate stores by white space")
+    if word.startswith(("/", "./", "../")):
+        hint = f"write file://{Path(word).resolve()}"
+        raise _invalid(word, "the path of a directory is no URL", where, hint)
     if not separator or scheme not in SCHEMES:
         raise _invalid(word, f"the scheme has to be one of {', '.join(SCHEMES)}", where, _HINT)
     if not word.isprintable() or "?" in url or "@" in rest.partition("/")[0]:
@@ -70,6 +77,8 @@ def _parse(word: str, where: str) -> StoreAddress:
     rest = rest.rstrip("/")
     if scheme != "file" and (not rest or rest.startswith("/")):
         raise _invalid(word, "it names no bucket or host", where, _HINT)
+    if purpose.startswith("sha256="):
+        raise _invalid(word, "it is the address of a file in a store", where, f"write {url}")
     if purpose not in ("", "read", "write") or word.endswith("#"):
         raise _invalid(word, f"#{purpose} is neither #read nor #write", where, _HINT)
     if purpose == "write" and not SCHEMES[scheme]:
@@ -78,4 +87,5 @@ def _parse(word: str, where: str) -> StoreAddress:
 
 
 def _invalid(word: str, why: str, where: str, hint: str) -> StoreError:
-    return StoreError(f"invalid store {word!r}: {why}", code="store-address", where=where, hint=hint)
+    what = f"is not the address of a store: {why}" if word == where else f"invalid store {word!r}: {why}"
+    return StoreError(what, code="store-address", where=where, hint=hint)

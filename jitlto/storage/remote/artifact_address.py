@@ -46,7 +46,7 @@ def split_address(text: str) -> tuple[str, str]:
     """
     url, mark, digest = text.partition(_MARK)
     if not mark:
-        what = "the address does not say which content it means: nothing else shows that the file is the right one"
+        what = "the address has no #sha256=..., so what it holds cannot be verified"
         raise StoreError(what, code="store-no-digest", where=text, hint=_HINT)
     if not re.fullmatch("[0-9a-f]{64}", digest):
         what = f"{digest!r} is not a SHA-256: 64 hexadecimal digits in lower case"

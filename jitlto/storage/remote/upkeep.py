@@ -109,8 +109,11 @@ def remove_lock(backend: Backend, name: str) -> None:
     backend.delete(lock_name(name))
 
 
-def read_locks(backend: Backend) -> dict[str, LockFile]:
+def read_locks(backend: Backend, damaged: dict[str, StoreError] | None = None) -> dict[str, LockFile]:
     """Return the lock files in a store, by name.
+
+    Args:
+        damaged: Gets the errors of those that are damaged, by name; without it, the first is raised.
 
     Raises:
         StoreError: If the store cannot be read, or one of them is damaged: what it kept is not known.
@@ -124,7 +127,9 @@ def read_locks(backend: Backend) -> dict[str, LockFile]:
                 locks[match[1]] = LockFile.decode(data, each.name)
             except StoreError as error:
                 error.hint = f"push it again, or remove it with `jitlto store unlock URL {match[1]}`"
-                raise
+                if damaged is None:
+                    raise
+                damaged[match[1]] = error
     return locks
 
 

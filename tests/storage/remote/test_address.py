@@ -41,6 +41,22 @@ def test_what_an_address_means(text: str, expected: tuple[str, bool, bool]) -> N
     assert address.is_local == (address.scheme == "file")
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("s3://a,s3://b", "white space"),
+        ("/mnt/store", "write file:///mnt/store"),
+        (f"s3://bucket/ci#sha256={'0' * 64}", "write s3://bucket/ci"),
+    ],
+)
+def test_what_is_mistaken_for_an_address_gets_its_own_hint(text: str, hint: str) -> None:
+    with raises(StoreError, "store-address", text, hint=hint):
+        parse_addresses(text, "JITLTO_STORE")
+    with raises(StoreError, "store-address", where=text) as caught:
+        parse_addresses(text, text)
+    assert text not in caught.value.what
+
+
 def test_stores_keep_their_order() -> None:
     assert [each.scheme for each in parse_addresses("file:///a  s3://b\thttps://c", "X")] == ["file", "s3", "https"]
     assert parse_addresses(" \n", "X") == ()
