@@ -1,12 +1,13 @@
 """Push databases and their packs to a registry as an image of one layer, which nodes mount read-only.
 
-``python kernel_image.py DIRECTORY REGISTRY/NAME:TAG``, after ``pip install oras``, which finds the credentials that
-``docker login`` stored. The same files give the same digest, which is printed: whoever pulls the image by it gets these
-bytes or none.
+``python kernel_image.py [--insecure] DIRECTORY REGISTRY/NAME:TAG``, after ``pip install oras``, which finds the
+credentials that ``docker login`` stored. The same files give the same digest, which is printed: whoever pulls the image
+by it gets these bytes or none.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import hashlib
 import io
@@ -61,5 +62,16 @@ def _digest(data: bytes) -> str:
     return f"sha256:{hashlib.sha256(data).hexdigest()}"
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Push a directory to a registry as an image of one layer.")
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("target", metavar="REGISTRY/NAME:TAG")
+    parser.add_argument("--insecure", action="store_true", help="the registry is without TLS")
+    given = parser.parse_args()
+    if not given.directory.is_dir():
+        sys.exit(f"error: {given.directory}: no such directory")
+    print(push(given.directory, given.target, insecure=given.insecure))
+
+
 if __name__ == "__main__":
-    print(push(Path(sys.argv[1]), sys.argv[2]))
+    main()

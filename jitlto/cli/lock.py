@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,8 +12,12 @@ from jitlto.cli.families import DATABASE, locate
 from jitlto.cli.output import print_json
 from jitlto.cli.output_files import check_outputs, check_writable, write_output
 from jitlto.cli.parameters import FILE, PATH, TargetList, json_option, targets_option
+from jitlto.errors import StoreError
 from jitlto.model.text import pluralize
 from jitlto.model.versions import Architecture
+
+if TYPE_CHECKING:
+    from jitlto.storage.remote.lock_file import LockFile
 
 _DEFAULT = Path("jitlto.lock")
 
@@ -46,6 +52,8 @@ def lock(
     if output is not None:
         check_writable(output)
     made = enumerate_needs([locate(target) for target in targets], archs, name)
+    if output is _DEFAULT:
+        _check_same(output, made)
     if output is not None:
         write_output(output, made.encode())
     if url is not None:
@@ -61,3 +69,12 @@ def lock(
     held = f"{pluralize(len(made.artifacts), 'file')} and {pluralize(len(made.kernels), 'kernel')}"
     places = " and ".join(str(place) for place in (output, url) if place is not None)
     click.echo(f"{places}: {held}, as {made.name}")
+
+
+def _check_same(path: Path, made: LockFile) -> None:
+    """Check that no lock file with other content would be replaced, where nobody has named it."""
+    from jitlto.storage.remote.lock_file import LockFile
+
+    if os.path.lexists(path) and LockFile.read(path).encode() != made.encode():
+        what, hint = "names other content: not replaced", f"write -o {path} to replace it, or give another name"
+        raise StoreError(what, code="store-lock-kept", where=str(path), hint=hint)

@@ -81,7 +81,7 @@ class Lookup:
     Args:
         sources: The places where a program would look, in order.
         hit: The source that has the kernel; None for a miss.
-        problem: Why the user's cache is not among the sources; None if it is.
+        problem: Why the user's cache or the shared stores are not among the sources; None if they are, or are not used.
         nearest: The nearest entry; only for a miss.
     """
 
@@ -97,10 +97,16 @@ def look_up(plan: Plan) -> Lookup:
     hit = next((source for source in sources if source.holds(plan.digest)), None)
     settings = config.current()
     if hit is None and settings.store and settings.cache != "off":
-        found = SharedKernels(settings, readonly=True).find(plan.digest)
+        shared = SharedKernels(settings, readonly=True)
+        found = shared.find(plan.digest)
         files = {plan.digest: settings.store} if found else {}
         payload = plan.link_key.encode(found) if found else None
-        sources.append(Source("store", "the shared stores", settings.store, files, lambda _: payload))
+        stores = shared.stores
+        if found is None and (stores.statistics.failures or stores.is_opening or not stores.is_waited_for):
+            unasked = f"not all shared stores could be asked: {settings.store}"
+            problem = f"{problem}; {unasked}" if problem else unasked
+        else:
+            sources.append(Source("store", "the shared stores", settings.store, files, lambda _: payload))
         hit = sources[-1] if found else None
     return Lookup(tuple(sources), hit, problem, None if hit else _nearest(plan, sources))
 

@@ -284,6 +284,9 @@ def test_sizes_have_three_digits_and_the_largest_unit_that_fits() -> None:
 def test_shared_stores_are_listed_filled_and_searched(mini_copy: Path, own: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     url = (tmp_path / "store").as_uri()
+    dead = _why(mini_copy, own | {"JITLTO_STORE": "http://127.0.0.1:1", "JITLTO_STORE_TRUST": "checksum"})
+    assert "could be asked: http://127.0.0.1:1" in dead
+    assert "not in the shared stores" not in dead
     there = own | {"JITLTO_STORE": url}
     assert f"not in the shared stores: {url}\n" in _why(mini_copy, there)
     done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)

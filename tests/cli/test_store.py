@@ -137,6 +137,16 @@ def test_recorded_plans_become_the_kernels_that_a_program_used(database: Path, t
     fails(jitlto("lock", recorded, "-o", lock), 1, "jitlto lock DB used.jsonl")
 
 
+def test_a_lock_file_is_replaced_only_where_it_is_named(database: Path, tmp_path: Path) -> None:
+    (lock := tmp_path / "jitlto.lock").write_bytes(LockFile("another").encode())
+    fails(jitlto("lock", database, cwd=tmp_path), 1, "[store-lock-kept]", "jitlto.lock")
+    assert LockFile.read(lock).name == "another"
+    succeeds("lock", database, "-o", "jitlto.lock", cwd=tmp_path)
+    written = lock.read_bytes()
+    succeeds("lock", database, cwd=tmp_path)
+    assert lock.read_bytes() == written
+
+
 def test_lock_files_are_merged(database: Path, tmp_path: Path) -> None:
     one, other = tmp_path / "one.lock", tmp_path / "other.lock"
     one.write_bytes(LockFile("one", {"a" * 64: "a"}, {"b" * 64: "b"}).encode())

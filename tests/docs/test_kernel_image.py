@@ -78,6 +78,19 @@ def pull(registry: str, name: str, digest: str, target: Path) -> None:
             archive.extractall(target, filter="data")
 
 
+def test_wrong_arguments_are_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from docs.examples import kernel_image
+
+    for given, status in (([], 2), ([str(tmp_path / "none"), "registry/name:tag"], f"error: {tmp_path}/none")):
+        monkeypatch.setattr("sys.argv", ["kernel_image.py", *given])
+        with pytest.raises(SystemExit) as ended:
+            kernel_image.main()
+        assert str(ended.value.code).startswith(str(status))
+    assert "usage:" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_mounted_image_serves_its_kernels_without_a_link(mini_path: Path, registry: str, tmp_path: Path) -> None:
     from docs.examples.kernel_image import push
