@@ -19,7 +19,7 @@ from jitlto.runtime.linking.cache_entry import LinkKey
 from jitlto.runtime.session import Session
 from jitlto.storage.cache_dir import CacheDir
 from tests.conftest import BuildFamily
-from tests.support.commands import fails, jitlto
+from tests.support.commands import fails, jitlto, succeeds
 from tests.support.families import MINI
 from tests.support.process import ROOT
 
@@ -307,3 +307,11 @@ def test_kernels_that_a_shared_store_does_not_take_are_a_failure(
     there = own | {"JITLTO_STORE": (tmp_path / "file" / "store").as_uri()}
     done = jitlto("warm", "mini", *TWICE, "--arch", "sm_90", "--db", mini_copy, **there)
     assert (done.returncode, "0 kernels written, 1 failed" in done.stdout) == (1, True), done.stdout + done.stderr
+
+
+def test_the_caches_of_projects_are_cleared_too(own: dict[str, str], tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "projects" / "abc" / "build"
+    CacheDir(folder, 1 << 20).put("compiled", "0" * 64, b"payload")
+    assert str(folder) in jitlto("cache", "info", **own).stdout
+    succeeds("cache", "clear", **own)
+    assert not [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size]

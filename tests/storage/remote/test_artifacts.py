@@ -15,7 +15,9 @@ from jitlto.storage.remote.artifact_address import ArtifactAddress, parse_store
 from jitlto.storage.remote.artifacts import decode_index, encode_index, index_of, open_store, pull, push
 from jitlto.storage.remote.backend import Backend
 from jitlto.storage.remote.entry import object_name
+from jitlto.storage.remote.examine import examine_stores
 from tests.support.errors import raises
+from tests.support.store_server import Server
 
 DAY = 86400.0
 LARGE = 24 << 20  # several parts of an upload, and many pieces of a download
@@ -147,6 +149,21 @@ def test_a_database_is_as_it_was_if_a_pack_of_it_is_damaged(backend: Backend, tm
         pull(backend, index.address, database)
     assert database.read_bytes() == b"as it was"
     assert not pack.exists()
+
+
+@pytest.mark.slow
+def test_a_missing_bucket_is_said_and_not_a_missing_file(
+    s3: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """By transfers, and by doctor, which does not say first that it can be read."""
+    for name, value in s3.variables.items():
+        monkeypatch.setenv(name, value)
+    address = ArtifactAddress.parse(f"s3://nobucket/ci#sha256={'0' * 64}")
+    with raises(StoreError, "store-no-such-bucket"):
+        pull(open_store(address.store), address, tmp_path / "out")
+    ((finding,),) = examine_stores([address.store])
+    assert finding.ok is False
+    assert "bucket" in (finding.remedy or "")
 
 
 def test_a_database_without_packs_has_the_address_of_its_bytes(tmp_path: Path) -> None:

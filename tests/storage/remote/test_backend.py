@@ -89,14 +89,9 @@ def test_a_server_that_is_not_there_is_unreachable() -> None:
         store.get("a")
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "words"),
-    [("http://127.0.0.1:1", ("Connection refused",)), ("http://host.invalid:1", ())],
-)
-def test_an_unreachable_endpoint_is_named_with_the_cause(
-    endpoint: str, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unreachable_endpoint_is_named_with_the_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one without TLS that may not be used, with the setting that allows it."""
+    endpoint = "http://127.0.0.1:1"
     for name, value in (("ACCESS_KEY_ID", "x"), ("SECRET_ACCESS_KEY", "y"), ("ENDPOINT_URL", endpoint)):
         monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
@@ -104,7 +99,7 @@ def test_an_unreachable_endpoint_is_named_with_the_cause(
     with raises(StoreError, "store-settings", endpoint, hint="AWS_ALLOW_HTTP=true"):
         open_backend(address, timeout=10).get("a")
     monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    with raises(StoreError, "store-unreachable", endpoint, *words, hint="AWS_ENDPOINT_URL"):
+    with raises(StoreError, "store-unreachable", endpoint, "Connection refused", hint="AWS_ENDPOINT_URL"):
         open_backend(address, timeout=10).get("a")
 
 
