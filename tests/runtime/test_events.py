@@ -182,7 +182,7 @@ def test_counters_count_every_kind_from_every_thread() -> None:
     assert tuple(events.counters()) == KINDS
     before = events.counters()
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda n: events.default.emit(KINDS[n % len(KINDS)], "f/k[]"), range(8000)))
+        list(pool.map(lambda n: events.default.emit(KINDS[n % len(KINDS)], "f/k[]"), range(1000 * len(KINDS))))
     after = events.counters()
     assert {after[name] - before[name] for name in after} == {1000}
     assert before != after  # what was given out does not move

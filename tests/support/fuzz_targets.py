@@ -528,7 +528,7 @@ TARGETS: dict[str, tuple[Run, Seeds]] = {
     "pack": (_pack, _pack_seeds),
     "entry": (_entry, _entry_seeds),
     "raw_entry": (_raw_entry, lambda _: [bytes(8)]),
-    "shared_entry": (_shared_entry, lambda _: [bytes(8)]),
+    "shared_entry": (_shared_entry, lambda _: [b""]),
     "signers": (_signers, lambda _: _SIGNERS),
     "lock_file": (_lock_file, lambda _: [LockFile("production", {"ab" * 32: "mini.fragdb"}).encode()]),
     "recording": (_recording, lambda _: [recorded_line()]),
