@@ -300,7 +300,8 @@ def test_a_fleet_links_each_kernel_once_and_a_second_fleet_none(
     first, second = fleet("first"), fleet("second")
     hosts = min(4, PROCESSES)
     linked = first.counters["linked"]
-    assert 10 <= linked <= 12, first.log  # where a busy machine holds a process up, its lease runs out: one link more
+    # Where a busy machine holds a process up, its lease runs out: one link more. Without leases there would be forty.
+    assert 10 <= linked <= 10 + hosts, first.log
     assert second.counters["linked"] == 0, second.log
     assert (first.counters["found_in_store"], second.counters["found_in_store"]) == (10 * hosts - linked, 10 * hosts)
 
