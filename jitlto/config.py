@@ -155,23 +155,21 @@ def _choice(environment: Mapping[str, str], variable: str, allowed: tuple[str, .
 
 
 def _count(environment: Mapping[str, str], variable: str) -> int | None:
-    text = environment.get(variable)
-    if not text:
-        return None
-    if not re.fullmatch(r"[1-9][0-9]{0,8}", text.strip()):
-        hint = "write a positive number"
-        raise JitltoError(f"invalid count {text!r}", code="jitlto-setting", where=variable, hint=hint)
-    return int(text)
+    text = _matching(environment, variable, r"[1-9][0-9]{0,8}", "count", "a positive number")
+    return None if text is None else int(text)
 
 
 def _seconds(environment: Mapping[str, str], variable: str) -> float | None:
+    text = _matching(environment, variable, r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}", "time", "seconds, e.g. 0.05")
+    return None if text is None else float(text)
+
+
+def _matching(environment: Mapping[str, str], variable: str, pattern: str, what: str, allowed: str) -> str | None:
     text = environment.get(variable)
-    if not text:
-        return None
-    if not re.fullmatch(r"[0-9]{1,6}(\.[0-9]{0,6})?|\.[0-9]{1,6}", text.strip()):
-        hint = "write seconds, e.g. 0.05"
-        raise JitltoError(f"invalid time {text!r}", code="jitlto-setting", where=variable, hint=hint)
-    return float(text)
+    if text and not re.fullmatch(pattern, text.strip()):
+        hint = f"write {allowed}"
+        raise JitltoError(f"invalid {what} {text!r}", code="jitlto-setting", where=variable, hint=hint)
+    return text or None
 
 
 def _size(environment: Mapping[str, str], variable: str, default: str) -> int:

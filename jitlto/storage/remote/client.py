@@ -330,20 +330,14 @@ class StoreClient:
     def _write(self, backend: Backend, kind: str, key: str, data: bytes) -> None:
         """Write an entry, unless a good one is there."""
         name = entry.object_name(kind, key)
-        if backend.put(name, data, if_absent=True) or self._replace(backend, kind, key, data):
-            self._counters.add(bytes_written=len(data), writes=1)
-
-    def _replace(self, backend: Backend, kind: str, key: str, data: bytes) -> bool:
-        """Write an entry over one that readers would reject; return whether that was so."""
-        name = entry.object_name(kind, key)
-        try:
-            there = backend.get(name)
-            if there is not None:
-                entry.decode(kind, key, there, self._trusted)
-                return False
-        except RejectedEntryError:
-            pass
-        return backend.put(name, data)
+        if not backend.put(name, data, if_absent=True):
+            with suppress(RejectedEntryError):
+                there = backend.get(name)
+                if there is not None:
+                    entry.decode(kind, key, there, self._trusted)
+                    return
+            backend.put(name, data)
+        self._counters.add(bytes_written=len(data), writes=1)
 
     def _refresh(self, backend: Backend, name: str, data: bytes) -> None:
         """Write an object again, so that its date is that of its last use; unless somebody else has."""

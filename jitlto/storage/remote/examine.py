@@ -16,7 +16,7 @@ from jitlto.model.text import pluralize
 from jitlto.storage.remote.address import SCHEMES, StoreAddress
 from jitlto.storage.remote.backend import Backend, open_backend
 from jitlto.storage.remote.keys import SigningKey, TrustedKeys
-from jitlto.storage.remote.trust import OPEN_HINT, Trust, directory_of
+from jitlto.storage.remote.trust import OPEN_HINT, Trust, directory_of, needs_signatures
 
 _TIMEOUT = 3.0  # seconds for each request
 _PATIENCE = 10.0  # seconds for a store
@@ -76,7 +76,7 @@ def examine_keys(
     addresses: Sequence[StoreAddress], trust: str, signers: Path | None, key: Path | None
 ) -> list[Finding]:
     """Examine the trusted keys, and the key that entries are signed with."""
-    signed = [each for each in addresses if trust == "signed" or (not trust and not each.is_local)]
+    signed = [each for each in addresses if needs_signatures(trust, each)]
     if not signed:
         return []
     found = []

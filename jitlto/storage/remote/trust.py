@@ -22,6 +22,11 @@ def directory_of(address: StoreAddress) -> Path:
     return Path(unquote(address.url.removeprefix("file://")))
 
 
+def needs_signatures(trust: str, address: StoreAddress) -> bool:
+    """Return whether only signed entries of a store are trusted, by ``JITLTO_STORE_TRUST`` or by default."""
+    return trust == "signed" or (not trust and not address.is_local)
+
+
 class Trust(Frozen):
     """What is trusted, and what signs.
 
@@ -40,7 +45,7 @@ class Trust(Frozen):
     @classmethod
     def of(cls, config: Config, address: StoreAddress) -> Trust:
         """Return what the settings say for a store: by default, a directory needs no signatures."""
-        signed = config.store_trust == "signed" or (not config.store_trust and not address.is_local)
+        signed = needs_signatures(config.store_trust, address)
         is_implied = address.is_local and not config.store_trust
         directory = directory_of(address) if is_implied else None
         return cls(signed, config.store_signers, config.store_key, directory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +11,12 @@ from hypothesis import strategies as st
 
 from jitlto.build.cache.cache import Cache, decode_compiled, encode_compiled
 from jitlto.build.cache.keys import CompileConfig, sha256
-from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.model.fragment import FragmentKey, ImageKind, Symbol, SymbolKind
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.cache_dir import CacheDir
+from tests.support.toolchains import FakeToolchain
 
 COMPILED = CompiledSource(
     "nvrtc",
@@ -34,24 +34,6 @@ KEY = FragmentKey("f", "g")
 SOURCE = '#include "a.cuh"\n'
 
 
-class Fake:
-    """A toolchain that finds no header by itself."""
-
-    name, version, identity = "fake", Version(1, 0), "fake 1.0"
-
-    def identify(self, images: Sequence[ImageKind]) -> str:
-        return self.identity
-
-    def header_roots(self) -> list[Path]:
-        return []
-
-    def compile(self, job: CompileJob) -> CompiledSource:
-        raise NotImplementedError
-
-    def external(self, name: str) -> str | None:
-        return None
-
-
 @pytest.fixture
 def cache(tmp_path: Path) -> Cache:
     return Cache(CacheDir(tmp_path / "cache", 1 << 30))
@@ -60,7 +42,7 @@ def cache(tmp_path: Path) -> Cache:
 def config(root: Path) -> CompileConfig:
     """Create the configuration of one build, which reads every header once."""
     search = HeaderSearch([root])
-    return CompileConfig(Fake(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
+    return CompileConfig(FakeToolchain(), search, search, (Architecture(75),), ("-DN=1",), (ImageKind.LTOIR,))
 
 
 def keep(cache: Cache, root: Path) -> None:

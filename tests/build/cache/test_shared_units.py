@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,36 +10,16 @@ from hypothesis import strategies as st
 
 from jitlto.build.cache.cache import Cache
 from jitlto.build.cache.keys import CompileConfig, entry_key
-from jitlto.build.compilers.base import CompiledSource, CompileJob
+from jitlto.build.compilers.base import CompiledSource
 from jitlto.model.fragment import ImageKind
 from jitlto.model.header_search import HeaderSearch
 from jitlto.model.versions import Architecture, Version
 from jitlto.storage.cache_dir import CacheDir
 from tests.support.memory_stores import MemoryStores
+from tests.support.toolchains import FakeToolchain
 
 SOURCE = '#include "a.cuh"\n'
 MANY = 7  # machines with different headers
-
-
-class Host:
-    """A toolchain whose compiler reads a header of the machine, which is not sent to it."""
-
-    name, version, identity = "fake", Version(1, 0), "fake 1.0"
-
-    def __init__(self, header: str) -> None:
-        self.header = header
-
-    def identify(self, images: Sequence[ImageKind]) -> str:
-        return self.identity
-
-    def header_roots(self) -> list[Path]:
-        return []
-
-    def compile(self, job: CompileJob) -> CompiledSource:
-        raise NotImplementedError
-
-    def external(self, name: str) -> str | None:
-        return self.header
 
 
 class Machine:
@@ -58,7 +37,7 @@ class Machine:
         """
         self.builds += 1
         search = HeaderSearch([self.place])
-        config = CompileConfig(Host(self.header), search, search, (Architecture(75),), (), (ImageKind.LTOIR,))
+        config = CompileConfig(FakeToolchain(self.header), search, search, (Architecture(75),), (), (ImageKind.LTOIR,))
         directory = CacheDir(self.place / f"{self.header}-{self.builds}", 1 << 30)
         cache = Cache(directory, seen or self.stores)
         source_key = config.source_key(SOURCE)
