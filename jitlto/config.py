@@ -27,6 +27,9 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
     Number of kernels that a process keeps loaded; unlimited by default.
 ``JITLTO_RECORD``
     A file to which the plans that a process uses are added, for ``jitlto warm``.
+``JITLTO_NVTX``
+    Whether planning, linking and loading are NVTX ranges: ``auto`` (the default; under a profiler that reads them),
+    ``on`` or ``off``. Needs the package ``nvtx``.
 ``JITLTO_BUILD_CACHE_SIZE``
     Bound of the build cache, in bytes or with a suffix ``K``, ``M``, ``G`` or ``T``; by default ``4G``.
 ``JITLTO_EXTENSION``
@@ -65,6 +68,7 @@ class Config(Frozen):
         store_patience: Seconds that waiting for a failing store may cost; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         record: File to which used plans are recorded.
+        nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
         max_loaded: Number of kernels that are kept loaded; None for any number.
         extension: ``auto``, ``required`` or ``off``: the compiled core of launches.
         prebuilt: Where a package's database is taken from instead of compiling it.
@@ -82,6 +86,7 @@ class Config(Frozen):
     store_patience: float | None
     mode: str
     record: Path | None
+    nvtx: str
     max_loaded: int | None
     extension: str
     prebuilt: Path | None
@@ -103,6 +108,7 @@ class Config(Frozen):
             _seconds(environment, "JITLTO_STORE_PATIENCE"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_RECORD"),
+            _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
             _count(environment, "JITLTO_MAX_LOADED"),
             _choice(environment, "JITLTO_EXTENSION", ("auto", "required", "off")),
             _path(environment, "JITLTO_PREBUILT"),

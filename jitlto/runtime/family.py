@@ -480,7 +480,8 @@ class KernelFamily:
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.runtime.launch.launcher import Launcher
 
-        return Launcher(chosen, linked, plan)
+        with self.session.events.step("load", chosen.kernel):
+            return Launcher(chosen, linked, plan)
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""

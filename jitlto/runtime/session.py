@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.residency import Residency
     from jitlto.runtime.linking.shared_kernels import SharedKernels
 
+# NVTX itself loads the library that this variable names, which profilers set where they collect ranges.
+_PROFILER = "NVTX_INJECTION64_PATH"
+
 
 class Session:
     """Configuration, registry, caches, events, and the families and kernels that are loaded.
@@ -56,6 +59,7 @@ class Session:
         self._kernel_cache: KernelCache | None = None
         self._residency: Residency | None = None
         self.families.clear()
+        self.events.step_observer = None
         if self._stop_recording is not None:
             self._stop_recording()
             self._stop_recording = None
@@ -77,13 +81,17 @@ class Session:
 
     @property
     def config(self) -> Config:
-        """The settings; the first use starts recording plans if ``JITLTO_RECORD`` is set."""
+        """The settings; the first use starts what they ask for: recording plans, and ranges for profilers."""
         if self._config is None:
             with self._lock:
                 if self._config is None:
                     settings = self._given or config.current()
                     if settings.record is not None:
                         self._stop_recording = self._record(settings.record)
+                    if settings.nvtx == "on" or (settings.nvtx == "auto" and _PROFILER in os.environ):
+                        from jitlto.runtime.ranges import open_ranges  # imported lazily: few processes are profiled
+
+                        self.events.step_observer = open_ranges(required=settings.nvtx == "on")
                     self._config = settings
         return self._config
 

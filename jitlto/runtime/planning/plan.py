@@ -250,8 +250,9 @@ class Plan(Struct, frozen=True, eq=False, dict=True):
             )
         images = zip(self.fragments, self.images, strict=True)
         begin = time.perf_counter()
-        inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
-        linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
+        with self.services.events.step("link", self.entry.key.text):
+            inputs = [LinkInput(kind, self.database.read(image), fragment.key.text) for fragment, image in images]
+            linked = nvjitlink.link([*inputs, *supplied], target.linked_for, flags, ptx=ptx or base is not None)
         seconds = time.perf_counter() - begin
         if base and not ptx:
             nvjitlink.check_linked_ptx(linked)

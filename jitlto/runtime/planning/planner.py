@@ -200,7 +200,13 @@ class Planner(Generic[Loaded]):
         """
         if link_mode not in LINK_MODES:
             raise unknown_link_mode(link_mode)
-        begin = time.perf_counter()
+        begin, events = time.perf_counter(), self._services.events
+        with events.step("plan", self._family.name):
+            plan = self._plan(arch, link_mode, link_options or {})
+        events.emit(Kind.PLANNED, plan.entry.key.text, seconds=time.perf_counter() - begin)
+        return plan
+
+    def _plan(self, arch: str | Architecture | None, link_mode: str, link_options: Mapping[str, object]) -> Plan:
         family = self._family
         database, record, index = family.open()
         supplied = self._inputs(database, record)
@@ -211,19 +217,17 @@ class Planner(Generic[Loaded]):
             pinned=self._pinned,
             supplied=[item.symbols for item in supplied],
         )
-        built = record.link_options(resolution.fragments, link_options or ())
+        built = record.link_options(resolution.fragments, link_options)
         try:
-            options = built.merge(link_options or {})
+            options = built.merge(link_options)
             target = arch if arch is None or isinstance(arch, Architecture) else Architecture.parse(arch)
         except JitltoError as error:
             raise PlanError(error.what, code="plan-invalid-link", hint=error.hint) from None
-        request = self._request(link_mode, link_options or {})
+        request = self._request(link_mode, link_options)
         inputs = tuple(supplied)
-        plan = Plan(
+        return Plan(
             family.name, resolution, inputs, options, built, link_mode, target, database, self._services, request
         )
-        self._services.events.emit(Kind.PLANNED, resolution.entry.key.text, seconds=time.perf_counter() - begin)
-        return plan
 
     def launcher(self, *, link_mode: str = "lto", link_options: Mapping[str, object] | None = None) -> Loaded:
         """Plan, link and load; return the launcher on the current device."""
