@@ -19,6 +19,7 @@ from jitlto.build.failures import Failure
 from jitlto.build.rendering.rendered_texts import RenderedTexts
 from jitlto.build.shards import Shard
 from jitlto.build.templates import RenderedSource, render_family
+from jitlto.build.tuning_record import check_tuned, tune_record
 from jitlto.cuda import nvjitlink
 from jitlto.errors import BuildError, FamilyError, JitltoError
 from jitlto.model.architecture_tests import comparable_architectures
@@ -97,6 +98,8 @@ class RenderedFamilies:
         keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
         for family in self._families:
             validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
+            if any(group.tune for group in self.records[family.name].groups):
+                check_tuned(self.records[family.name], keys, str(family.path))
         used = {name for record in self.records.values() for name in record.uses}
         for name, record in self.records.items():
             if name not in used and not any(group.role is Role.ENTRYPOINT for group in record.groups):
@@ -246,13 +249,23 @@ def family_record(family: FamilyDeclaration) -> FamilyRecord:
             raise FamilyError(what, code="family-interface", where=where, hint=hint)
     include = "".join(f'#include "{name}"\n' for name in family.interfaces)
     headers = search.closure(include.encode()).headers
+    parameters = {name for each in (family, *family.all_used().values()) for group in each.groups for name in group.key}
     return FamilyRecord(
         family.name,
         family.source_options(),
         family.link,
         family.architectures,
         tuple(
-            GroupRecord(g.name, g.role, g.key, g.interface, g.template is None, g.link, g.exclude)
+            GroupRecord(
+                g.name,
+                g.role,
+                g.key,
+                g.interface,
+                g.template is None,
+                g.link,
+                g.exclude,
+                tune_record(g.tune, parameters) if g.tune else None,
+            )
             for g in family.groups
         ),
         tuple(sorted((name, text.decode("utf-8", "surrogateescape")) for name, text in headers.items())),

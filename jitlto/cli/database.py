@@ -19,6 +19,7 @@ from jitlto.model.fragment import Fragment
 from jitlto.model.mangling import demangle
 from jitlto.model.partial_key import describe_nearest, find_key
 from jitlto.model.text import pluralize
+from jitlto.model.tuning import TuneRecord
 from jitlto.model.types import Parameter
 from jitlto.storage import files
 from jitlto.storage.database import FragmentDatabase
@@ -68,6 +69,7 @@ def show(database: Path, key: str, as_json: bool) -> None:
     with opened:
         found = find_key(key, opened.fragment_keys(family))
         fragment = opened.get(found) if found else None
+        tune = _tune_of(opened, fragment) if fragment else None
         if fragment is None:
             if left_out := find_key(key, opened.gaps):
                 what = f"{left_out} was left out at the merge"
@@ -75,7 +77,7 @@ def show(database: Path, key: str, as_json: bool) -> None:
             where, hint = str(database), describe_nearest(key, [*opened.fragment_keys(family)], f"jitlto ls {database}")
             raise DatabaseError(f"no fragment {key}", code="database-no-such-fragment", where=where, hint=hint)
     if as_json:
-        print_json(_as_dict(fragment))
+        print_json(_as_dict(fragment) | ({"tune": tune.describe()} if tune else {}))
         return
     click.echo(f"{fragment.key}  ({fragment.role})")
     if fragment.entry:
@@ -90,6 +92,13 @@ def show(database: Path, key: str, as_json: bool) -> None:
             f"  {image.kind:<9} {image.architecture.compute}, {image.toolchain} {image.version}{isa}, "
             f"{image.size} bytes, sha256 {image.sha256}"
         )
+    for what, text in tune.describe().items() if tune else ():
+        click.echo(f"  tune      {what}: {text}")
+
+
+def _tune_of(database: FragmentDatabase, fragment: Fragment) -> TuneRecord | None:
+    group = database.families[fragment.key.family].group(fragment.key.group)
+    return group.tune if group else None
 
 
 @click.command(epilog="Example: jitlto verify --manifest SHA256SUMS --signers allowed_signers search.fragdb")

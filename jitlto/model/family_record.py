@@ -11,6 +11,7 @@ from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.exclusions import Exclusion
 from jitlto.model.fragment import Fragment, FragmentKey, Name, Role
 from jitlto.model.options import GroupLink, LinkOptions
+from jitlto.model.tuning import TuneRecord
 from jitlto.model.versions import Architecture
 
 
@@ -21,6 +22,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
         supplied: Whether callers supply its definition at run time.
         link: Options of the link of each kernel that contains a fragment of the group, sorted by name.
         exclude: Combinations that it lacks on purpose, sorted.
+        tune: What may be chosen by measuring; entrypoints only, None if nothing is declared.
     """
 
     name: Name
@@ -30,6 +32,7 @@ class GroupRecord(Struct, frozen=True, omit_defaults=True):
     supplied: bool
     link: GroupLink = ()
     exclude: tuple[Exclusion, ...] = ()
+    tune: TuneRecord | None = None
 
 
 class FamilyRecord(Struct, frozen=True, omit_defaults=True):

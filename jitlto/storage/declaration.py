@@ -29,6 +29,7 @@ from jitlto.storage.family_rules import (
     read_version,
 )
 from jitlto.storage.toml_reader import TomlTable, read_toml
+from jitlto.storage.tuning_rules import TuneDeclaration, read_tune
 
 #: Names that no parameter may have, because planners have arguments of these names.
 RESERVED = frozenset({"arch", "entry", "link_mode", "link_options", "database", "self"})
@@ -56,6 +57,7 @@ class GroupDeclaration:
         exclude: Combinations of the matrix that the group leaves out, and those that it is meant not to have.
         architectures: Architectures of its LTO-IR beside the family's, sorted.
         structures: Name and definition of each structure of the family whose fields are declared.
+        tune: What may be chosen by measuring; entrypoints only.
     """
 
     name: str
@@ -73,6 +75,7 @@ class GroupDeclaration:
     exclude: tuple[Exclusion, ...] = ()
     architectures: tuple[Architecture, ...] = ()
     structures: tuple[tuple[str, str], ...] = ()
+    tune: TuneDeclaration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +244,7 @@ class _GroupTable(msgspec.Struct):
     link: dict[str, Any] = {}
     archs: tuple[str, ...] = ()
     exclude: tuple[dict[str, str], ...] = ()
+    tune: dict[str, Any] | None = None
 
 
 def load_family(path: Path) -> FamilyDeclaration:
@@ -371,8 +375,8 @@ def _group(
     if not is_name(name):
         raise table.error(f"invalid group name {name!r}", _NAME_RULE)
     group = table.decode(_GroupTable)
-    if role is Role.DEVICE and (group.params is not None or group.entry is not None):
-        raise table.error("params and entry are for kernels, not for device groups", case="unknown-key")
+    if role is Role.DEVICE and (group.params is not None or group.entry is not None or group.tune is not None):
+        raise table.error("params, entry and tune are for kernels, not for device groups", case="unknown-key")
     interface = _interface(table, group.interface)
     is_supplied = role is Role.DEVICE and group.matrix is None and group.template is None
     if is_supplied and not interface:
@@ -411,6 +415,7 @@ def _group(
         read_exclusions(table, group.exclude, group.key),
         parse_architectures(table, group.archs) if group.archs else (),
         structures if role is Role.ENTRYPOINT else (),
+        read_tune(table.table("tune"), _find_file) if group.tune is not None else None,
     )
 
 

@@ -16,10 +16,12 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
+from jitlto.model import expressions
 from jitlto.model.deprecation import DeprecatedValue
 from jitlto.model.family_record import FamilyRecord, GroupRecord, Includes, PartRecord
 from jitlto.model.fragment import Fragment, FragmentKey, Image, ImageKind, Name, Role, Symbol
 from jitlto.model.options import GROUP_LINK_OPTIONS, LinkOptions, touches_files
+from jitlto.model.tuning import LAUNCH_NAMES, LINK_NAMES, TuneRecord
 from jitlto.model.types import Parameter
 from jitlto.model.versions import Architecture, Version
 
@@ -236,6 +238,8 @@ def decode_family(record: bytes) -> FamilyRecord:
         if any(name not in GROUP_LINK_OPTIONS for name, _ in group.link):
             raise InvalidRecordError("a group has a link option that cannot differ by group")
         LinkOptions.from_mapping(dict(group.link))
+        if group.tune is not None:
+            _check_tune(group.tune)
     return FamilyRecord(
         r.name,
         r.options,
@@ -247,6 +251,25 @@ def decode_family(record: bytes) -> FamilyRecord:
         r.version,
         r.deprecated,
     )
+
+
+def _check_tune(tune: TuneRecord) -> None:
+    """Check what is chosen from and computed with when a kernel is launched."""
+    names = {name for choice in tune.launch for name, _ in choice}
+    if tune.free != tuple(name for name, _ in tune.default) or not 0 <= tune.tolerance < 1:
+        raise InvalidRecordError("the free parameters of a group do not match their defaults")
+    for name, several in tune.link:
+        if name not in LINK_NAMES:
+            raise InvalidRecordError(f"the link option {name!r:.40} may not vary")
+        for value in several:
+            LinkOptions.from_mapping({name: value})
+    if names and not {"block", "grid"} <= names:
+        raise InvalidRecordError("a launch choice has no grid or no block")
+    try:
+        for text in (*tune.when, *(text for choice in tune.launch for name, text in choice if name in LAUNCH_NAMES)):
+            expressions.parse(text)
+    except expressions.ExpressionError as error:
+        raise InvalidRecordError(f"an expression of a launch choice or condition: {error}") from error
 
 
 def encode_part(part: PartRecord) -> bytes:

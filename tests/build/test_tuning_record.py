@@ -1,0 +1,133 @@
+"""The table ``tune`` of an entrypoint: from ``family.toml`` and a matrix into the database, and each mistake in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.rendered_families import family_record
+from jitlto.build.tuning_record import check_tuned
+from jitlto.errors import FamilyError, JitltoError
+from jitlto.model.fragment import FragmentKey
+from jitlto.model.tuning import TuneRecord
+from jitlto.runtime.family import KernelFamily
+from jitlto.storage import declaration
+from jitlto.storage.database import _serialization as serialization
+from tests.support.errors import raises
+from tests.support.families import MINI, built, write_family
+
+TUNE = """
+[entrypoint.kern.tune]
+free      = ["op_name"]
+default   = {op_name = "twice"}
+sizes     = {n = "log2"}
+launch    = "launch.json"
+link      = {max_registers = [64]}
+when      = ["n < 1000000"]
+tolerance = 0.5
+"""
+LAUNCH = '{"grid": "cdiv(n, block)", "block": ["128", "256"]}'
+TUNED = MINI | {"family.toml": MINI["family.toml"] + TUNE, "launch.json": LAUNCH}
+
+
+def record(directory: Path, files: dict[str, str]) -> TuneRecord | None:
+    group = family_record(declaration.load_family(write_family(directory, files))).group("kern")
+    assert group is not None
+    return group.tune
+
+
+def test_what_is_declared_is_what_the_database_holds(tmp_path: Path) -> None:
+    made = record(tmp_path, TUNED)
+    assert made == TuneRecord(
+        ("op_name",),
+        (("op_name", "twice"),),
+        (("n", "log2"),),
+        tuple((("block", block), ("grid", "cdiv(n, block)")) for block in ("128", "256")),
+        (("max_registers", (64,)),),
+        ("n < 1000000",),
+        0.5,
+    )
+    family = family_record(declaration.load_family(tmp_path / "family.toml"))
+    assert serialization.decode_family(serialization.encode_family(family)) == family
+
+
+@pytest.mark.slow
+def test_a_build_keeps_it(tmp_path: Path) -> None:
+    family: KernelFamily = built(tmp_path, TUNED, "mini")
+    group = family.record.group("kern")
+    assert group is not None
+    assert group.tune == record(tmp_path / "again", TUNED)
+
+
+def test_a_family_without_the_table_is_stored_as_before(tmp_path: Path) -> None:
+    family = family_record(declaration.load_family(write_family(tmp_path, MINI)))
+    assert b"tune" not in serialization.encode_family(family)
+    assert record(tmp_path, MINI) is None
+
+
+# (what is replaced, by what, what the error names)
+MISTAKES = [
+    ('free      = ["op_name"]', 'free = ["op"]\n', "op_name"),
+    ('["op_name"]\n', '["block"]\n', "block"),
+    ('default   = {op_name = "twice"}', "", "op_name"),
+    ('{n = "log2"}', '{n = "cube"}', "cube"),
+    ('{n = "log2"}', "{n = [3, 2]}", "[3, 2]"),
+    ('{n = "log2"}', "{n = []}", "n"),
+    ('{n = "log2"}', '{data_type = "log2"}', "data_type"),
+    ("max_registers = [64]", "max_registers = 64", "max_registers"),
+    ("max_registers = [64]", "max_registers = [0]", "max_registers"),
+    ("max_registers = [64]", "max_registers = [64, 64]", "max_registers"),
+    ("max_registers = [64]", "fast_math = [true]", "fast_math"),
+    ("n < 1000000", "n <", "when"),
+    ("n < 1000000", "m < 1", "'m'"),
+    ("tolerance = 0.5", "tolerance = 1.0", "1.0"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "name"), MISTAKES)
+def test_a_mistake_in_the_table(tmp_path: Path, old: str, new: str, name: str) -> None:
+    toml = TUNED["family.toml"].replace(old, new)
+    assert toml != TUNED["family.toml"]
+    with raises(FamilyError, "family-tune", name, where="family.toml [entrypoint.kern.tune]"):
+        record(tmp_path, TUNED | {"family.toml": toml})
+
+
+@pytest.mark.parametrize(
+    ("launch", "name"),
+    [
+        ('{"grid": "cdiv(n, blok)", "block": "1"}', "blok"),
+        ('{"grid": "cdiv(n", "block": "1"}', "grid"),
+        ('{"grid": "1"}', "block"),
+        ('{"grid": "1", "block": "1", "blocks": "2"}', "blocks"),
+    ],
+)
+def test_a_mistake_in_the_launch_choices(tmp_path: Path, launch: str, name: str) -> None:
+    with raises(FamilyError, "family-tune", name, "launch.json"):
+        record(tmp_path, TUNED | {"launch.json": launch})
+
+
+def test_the_table_is_for_entrypoints_and_declares_a_choice(tmp_path: Path) -> None:
+    toml = MINI["family.toml"] + '[device.op.tune]\nfree = ["op_name"]\n'
+    with raises(FamilyError, "family-unknown-key", "tune"):
+        record(tmp_path, MINI | {"family.toml": toml})
+    with raises(FamilyError, "family-tune", "no choice"):
+        record(tmp_path, MINI | {"family.toml": MINI["family.toml"] + "[entrypoint.kern.tune]\n"})
+
+
+def test_values_that_no_fragment_has(tmp_path: Path) -> None:
+    family = family_record(declaration.load_family(write_family(tmp_path, TUNED)))
+    keys = [FragmentKey.make("mini", "op", {"op_name": name}) for name in ("twice", "square")]
+    check_tuned(family, keys, "family.toml")
+    with raises(FamilyError, "family-tune", "op_name=twice", where="family.toml [entrypoint.kern.tune]"):
+        check_tuned(family, keys[1:], "family.toml")
+
+
+def test_a_forged_record_is_refused(tmp_path: Path) -> None:
+    family = family_record(declaration.load_family(write_family(tmp_path, TUNED)))
+    whole = serialization.encode_family(family)
+    for old, new in ((b"max_registers", b"max_registerz"), (b"cdiv(n, block)", b"open(n, block)"), (b"[64]", b"[-4]"),
+                     (b'"free":["op_name"]', b'"free":[]'), (b'"log2"', b'"log3"')):  # fmt: skip
+        assert old in whole
+        with pytest.raises((serialization.InvalidRecordError, JitltoError)):
+            serialization.decode_family(whole.replace(old, new))
