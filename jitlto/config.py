@@ -25,6 +25,8 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
     ``link`` (the default), or ``cached``: it is an error if a kernel is not linked yet.
 ``JITLTO_MAX_LOADED``
     Number of kernels that a process keeps loaded; unlimited by default.
+``JITLTO_WISDOM``
+    The user's file of what was measured to be the fastest; by default ``wisdom`` in ``JITLTO_CACHE_DIR``.
 ``JITLTO_RECORD``
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_NVTX``
@@ -67,6 +69,7 @@ class Config(Frozen):
         store_key: File of the private key that signs.
         store_patience: Seconds that waiting for a failing store may cost; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
+        wisdom: The user's file of what was measured to be the fastest.
         record: File to which used plans are recorded.
         nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
         max_loaded: Number of kernels that are kept loaded; None for any number.
@@ -85,6 +88,7 @@ class Config(Frozen):
     store_key: Path | None
     store_patience: float | None
     mode: str
+    wisdom: Path
     record: Path | None
     nvtx: str
     max_loaded: int | None
@@ -107,6 +111,7 @@ class Config(Frozen):
             _path(environment, "JITLTO_STORE_KEY"),
             _seconds(environment, "JITLTO_STORE_PATIENCE"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
+            _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
             _count(environment, "JITLTO_MAX_LOADED"),

@@ -100,6 +100,10 @@ class ManifestError(JitltoError, code="manifest"):
     """A manifest is missing, malformed or badly signed, or a file does not match it."""
 
 
+class WisdomError(JitltoError, code="wisdom"):
+    """A file of wisdom is missing, damaged, foreign or too new, or cannot be written."""
+
+
 class StoreError(JitltoError, code="store"):
     """A shared store is declared wrongly, cannot be reached, or refuses or fails what is asked of it."""
 

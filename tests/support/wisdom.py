@@ -1,0 +1,56 @@
+"""Wisdom for tests: entries by hand, and a strategy for any."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from jitlto.model.tuning import Variant
+from jitlto.model.wisdom import DeviceKind, Entry, Trial, Wisdom, make_entry
+
+H200 = DeviceKind("NVIDIA H200", "sm_90", 3201000, 132)
+A100 = DeviceKind("NVIDIA A100", "sm_80", 1215000, 108)
+KERNEL = "ab" * 32
+
+
+def variant(**choices: str) -> Variant:
+    """A variant of parameters, and of ``block``."""
+    launch = {name: value for name, value in choices.items() if name == "block"}
+    return Variant(tuple(sorted((n, v) for n, v in choices.items() if n not in launch)), tuple(sorted(launch.items())))
+
+
+def trial(seconds: float, count: int = 10, *, spread: float = 0.0, kernel: str = KERNEL, **choices: str) -> Trial:
+    return Trial(variant(**choices), kernel, seconds, spread, count)
+
+
+def entry(
+    *trials: Trial, device: DeviceKind = H200, rows: int = 1024, data_type: str = "float", family: str = "mini"
+) -> Entry:
+    """What was measured for a family with one size and one parameter."""
+    return make_entry(family, "kern", {"data_type": data_type}, (("rows", rows),), device, trials)
+
+
+variants = st.builds(
+    Variant,
+    st.sampled_from([(), (("veclen", "1"),), (("veclen", "4"),), (("a", "x"), ("veclen", "4"))]),
+    st.sampled_from([(), (("block", "64"), ("grid", "cdiv(n, block)"))]),
+    st.sampled_from([(), (("max_registers", 64),), (("ptxas", ("-v",)),)]),
+)
+trials = st.builds(
+    Trial,
+    variants,
+    st.sampled_from([KERNEL, "cd" * 32]),
+    st.floats(1e-7, 10),
+    st.floats(0, 1),
+    st.integers(1, 1000),
+)
+entries = st.builds(
+    make_entry,
+    st.sampled_from(["mini", "search"]),
+    st.just("kern"),
+    st.sampled_from([{}, {"data_type": "float"}, {"data_type": "double"}]),
+    st.sampled_from([(("rows", 1),), (("rows", 1024),), (("rows", 1 << 40),)]),
+    st.sampled_from([H200, A100]),
+    st.lists(trials, min_size=1, max_size=4),
+    cold=st.booleans(),
+)
+wisdoms = st.lists(entries, max_size=5).map(Wisdom)
