@@ -1,14 +1,13 @@
 """Sending jobs to any executor. Headers, megabytes that most jobs share, are sent to each worker once.
 
-A job is sent with the SHA-256 of its headers in their place. A worker that lacks them answers
-:class:`~jitlto.build.execution.header_transfer.MissingHeaders` and is sent the job again with them. The worker may be
-a process of ours, or a thread or process of a different executor, here or on another machine, which then starts worker
-processes of ours, so that the bytes are the same.
+A job is sent with the SHA-256 of its headers in their place. Processes of ours read them from files, see
+:mod:`jitlto.build.execution.header_files`. A thread or process of a different executor, here or on another machine,
+that lacks them answers :class:`~jitlto.build.execution.header_transfer.MissingHeaders` and is sent the job again with
+them; it then starts worker processes of ours, so that the bytes are the same.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import pickle
 import socket
@@ -23,8 +22,9 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from jitlto.build.compilers import architectures
 from jitlto.build.compilers.base import CompiledSource, CompileJob, CompileResult, Toolchain, find_toolchain
 from jitlto.build.execution import workers
+from jitlto.build.execution.header_files import read_headers
 from jitlto.build.execution.header_transfer import Headers, HeaderStore, MissingHeaders, pack
-from jitlto.build.execution.workers import Call, ProcessExecutor, default_jobs, local_executor
+from jitlto.build.execution.workers import ProcessExecutor, default_jobs, local_executor
 from jitlto.errors import ToolchainError
 from jitlto.model.headers import Source, digest_headers
 from jitlto.model.text import describe_differences
@@ -135,10 +135,10 @@ def submit(executor: Executor, job: CompileJob, run: Callable[[CompileJob], T]) 
             compiler, and WorkerDied if the process died. It can be cancelled until it is done, but a compile that a
             different executor's worker has started runs to its end.
     """
-    headers = digest_headers(job.source.headers)
     payload = pickle.dumps((run, replace(job, source=Source(job.source.text, {}))))
     if isinstance(executor, ProcessExecutor):
-        return executor.converse(_deliver, headers, payload, job.source.headers)
+        return executor.submit(_work, payload, *executor.write_headers(job.source.headers))
+    headers = digest_headers(job.source.headers)
 
     wanted: frozenset[bytes] | None = frozenset()
 
@@ -207,13 +207,6 @@ def with_substitute(first: Future[T], substitute: Callable[[BaseException], Futu
     return outer
 
 
-def _deliver(call: Call, headers: str, payload: bytes, contents: Headers) -> Any:
-    # In a thread of the client.
-    with contextlib.suppress(MissingHeaders):
-        return call(_work, headers, payload, None)
-    return call(_work, headers, payload, contents)
-
-
 def _receive(client: Mapping[str, str], headers: str, payload: bytes, packed: bytes | None) -> Any:
     # In a worker of a different executor. The arguments have built-in types only, so that a different version of
     # jitlto can read and reject them.
@@ -223,13 +216,9 @@ def _receive(client: Mapping[str, str], headers: str, payload: bytes, packed: by
     return submit(local_executor(), job, run).result()
 
 
-def _work(headers: str, payload: bytes, contents: Headers | None) -> Any:
+def _work(payload: bytes, directory: str, headers: str) -> Any:
     # In a process of ours.
-    if contents is None:
-        contents = _store.get(headers)
-    else:
-        _store.put(headers, contents)
-    run, job = _open(payload, contents)
+    run, job = _open(payload, read_headers(directory, headers))
     return run(job)
 
 

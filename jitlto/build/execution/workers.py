@@ -16,22 +16,20 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from jitlto.build.execution.forkserver import ForkServer, serve_forks
+from jitlto.build.execution.header_files import HeaderFiles
 from jitlto.errors import BuildError
 from jitlto.storage.files import no_temporary_directory
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-#: Runs a function with arguments in one worker; passed to the function given to :meth:`ProcessExecutor.converse`.
-Call = Callable[..., Any]
 
 _BYTES_PER_JOB = 2 << 30  # for the largest CCCL headers NVRTC takes half a GiB, and snapshots three times as much
 _CRASHES = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
@@ -83,6 +81,7 @@ class ProcessExecutor(Executor):
     def __init__(self, workers: int) -> None:
         self.workers = workers
         self._shared: str | None = None
+        self._headers: HeaderFiles | None = None
         self._environment: dict[str, str] = {}
         self._server: ForkServer | None = None
         self._preloads: list[tuple[Callable[..., object], tuple[object, ...]]] = []
@@ -104,9 +103,12 @@ class ProcessExecutor(Executor):
             self._start_server().preload(fn, *args)
             self._preloads.append((fn, args))
 
-    def converse(self, fn: Callable[Concatenate[Call, P], T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run ``fn(call, ...)`` in a thread of this process; each ``call(function, ...)`` runs in the same worker."""
-        return self._threads.submit(fn, self._call, *args, **kwargs)
+    def write_headers(self, headers: Mapping[str, bytes]) -> tuple[str, str]:
+        """Write a set of headers where all workers can read it; return the arguments of ``read_headers``."""
+        if self._headers is None:  # whoever forks may hold the lock
+            with self._lock:
+                self._headers = self._headers or HeaderFiles(Path(self._share()))
+        return str(self._headers.directory), self._headers.write(headers)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Stop the workers when they are idle, or at once if ``cancel_futures``."""
@@ -150,7 +152,8 @@ class ProcessExecutor(Executor):
             status = worker.stop()
             raise WorkerDied("the executor was shut down") if self._closed else _death(status) from None
 
-    def _start_server(self) -> ForkServer:
+    def _share(self) -> str:
+        """Return the directory that the workers share."""
         if self._shared is None:
             try:
                 shared = tempfile.mkdtemp(prefix="jitlto-workers-")
@@ -159,10 +162,14 @@ class ProcessExecutor(Executor):
             except OSError as error:
                 raise no_temporary_directory(error) from error
             self._shared = shared
+        return self._shared
+
+    def _start_server(self) -> ForkServer:
+        shared = self._share()
         if self._server is None or not self._server.is_alive:
             if self._server is not None:
                 self._server.close()
-            self._server = ForkServer(serve, self._shared, environment=self._environment)
+            self._server = ForkServer(serve, shared, environment=self._environment)
             for fn, args in self._preloads:
                 self._server.preload(fn, *args)
         return self._server

@@ -156,15 +156,6 @@ def test_temporary_files_of_a_killed_worker_are_removed() -> None:
 
 
 @pytest.mark.slow
-def test_all_calls_of_a_conversation_are_one_workers() -> None:
-    def pids(call: Callable[..., Any], times: int) -> set[int]:
-        return {call(os.getpid) for _ in range(times)}
-
-    with ProcessExecutor(2) as pool:
-        assert [len(f.result(timeout=60)) for f in [pool.converse(pids, 5) for _ in range(4)]] == [1, 1, 1, 1]
-
-
-@pytest.mark.slow
 def test_shutdown_without_waiting_lets_running_calls_finish() -> None:
     pool = ProcessExecutor(1)
     future = pool.submit(_slow_double, 4)
