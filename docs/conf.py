@@ -46,6 +46,7 @@ PAGES = {
         "versions-of-a-family",
         "ci-guide",
         "caller-guide",
+        "pytorch",
         "profiling",
     ],
     "Facts": ["compatibility", "shared-stores", "security", "benchmarks/README"],

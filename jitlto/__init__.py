@@ -20,21 +20,37 @@ if TYPE_CHECKING:
     from jitlto.runtime.launch.launcher import Launcher as Launcher
     from jitlto.runtime.launch.sequence import sequence as sequence
     from jitlto.runtime.launch.slots import Slot as Slot
+    from jitlto.runtime.operators.declaration import Backward as Backward
+    from jitlto.runtime.operators.declaration import Operator as Operator
+    from jitlto.runtime.operators.parts import Array as Array
+    from jitlto.runtime.operators.parts import Flag as Flag
+    from jitlto.runtime.operators.parts import Launch as Launch
+    from jitlto.runtime.operators.parts import Output as Output
+    from jitlto.runtime.operators.parts import Scalar as Scalar
+    from jitlto.runtime.operators.torch_operator import torch_operator as torch_operator
     from jitlto.runtime.planning.plan import Plan as Plan
     from jitlto.runtime.planning.planner import Planner as Planner
     from jitlto.storage.database import FragmentDatabase as FragmentDatabase
 
 _EXPORTS = {
+    "Array": "jitlto.runtime.operators.parts",
+    "Backward": "jitlto.runtime.operators.declaration",
+    "Flag": "jitlto.runtime.operators.parts",
     "FragmentDatabase": "jitlto.storage.database",
     "FragmentKey": "jitlto.model.fragment",
     "KernelFamily": "jitlto.runtime.family",
+    "Launch": "jitlto.runtime.operators.parts",
     "Launcher": "jitlto.runtime.launch.launcher",
+    "Operator": "jitlto.runtime.operators.declaration",
+    "Output": "jitlto.runtime.operators.parts",
     "Plan": "jitlto.runtime.planning.plan",
     "Planner": "jitlto.runtime.planning.planner",
+    "Scalar": "jitlto.runtime.operators.parts",
     "Slot": "jitlto.runtime.launch.slots",
     "family": "jitlto.runtime.family",
     "load": "jitlto.runtime.family",
     "sequence": "jitlto.runtime.launch.sequence",
+    "torch_operator": "jitlto.runtime.operators.torch_operator",
 }
 __all__ = [*_EXPORTS, "JitltoError", "__version__"]
 

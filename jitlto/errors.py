@@ -178,3 +178,7 @@ class LaunchError(JitltoError, code="launch"):
 
 class ArgumentError(LaunchError, TypeError, code="launch-argument"):
     """A launch argument does not fit the kernel's signature."""
+
+
+class OperatorError(JitltoError, code="operator"):
+    """An operator of a framework is declared wrongly, or called with what its declaration excludes."""

@@ -12,7 +12,7 @@ import jitlto
 from tests.benchmarks.installed import install
 from tests.support.process import ROOT, output_of
 
-HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "rich")
+HEAVY = ("cuda", "numpy", "jinja2", "sqlite3", "click", "rich", "torch", "jax")
 
 # What the two halves share and what only runs; the build side and the command line are the rest.
 RUN_SIDE = """

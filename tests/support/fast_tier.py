@@ -33,6 +33,8 @@ EXCEPTIONS = {
     "cli/progress_bar.py": "in a process on a terminal",
     "runtime/launch/launcher.py": "a GPU",
     "runtime/launch/resources.py": "a GPU",
+    "runtime/operators/torch_kernel.py": "PyTorch, which callers bring",
+    "runtime/operators/torch_operator.py": "PyTorch, which callers bring",
     "verify/search_sample.py": "a GPU",
     "runtime/user_code/numba_compiler.py": "Numba, an extra of its own",
 }
