@@ -108,6 +108,16 @@ class Backend:
                 on_piece(pieces[-1], size)
         return b"".join(pieces)
 
+    def start(self, name: str, size: int) -> tuple[bytes, int] | None:
+        """Return at most the first bytes of an object and the size of all of it, or None if there is none."""
+
+        held = self.head(name)
+        if held is None or not held.size:  # of nothing, no range is valid
+            return None if held is None else (b"", 0)
+        end = min(size, held.size)
+        data = self._call(name, lambda: bytes(self._store.get_range(name, start=0, end=end)), missing=None)
+        return None if data is None else (data, held.size)
+
     def read(self, name: str) -> Iterator[bytes] | None:
         """Return an object of any size in pieces, or None if there is none of this name."""
         result = self._call(name, lambda: self._store.get(name), missing=None)

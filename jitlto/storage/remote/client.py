@@ -2,8 +2,6 @@
 
 Requests run in daemon threads. A caller hears of their replies through a queue, and leaves when its patience ends; the
 request goes on until its own time limit.
-
-This module is longer than most: opening, reading and writing change what is known about the same store.
 """
 
 from __future__ import annotations
@@ -16,12 +14,12 @@ from functools import partial
 from queue import Empty
 
 from jitlto.errors import RejectedEntryError, StoreError
-from jitlto.storage.cache_dir import WarnOnce
-from jitlto.storage.remote import entry, leases
+from jitlto.storage.remote import entry, leases, writing
 from jitlto.storage.remote.address import StoreAddress
-from jitlto.storage.remote.backend import REFRESH_AFTER, Backend, open_backend
+from jitlto.storage.remote.backend import REFRESH_AFTER, Backend
 from jitlto.storage.remote.calls import Call, Calls
-from jitlto.storage.remote.keys import SigningKey, TrustedKeys
+from jitlto.storage.remote.messages import Messages
+from jitlto.storage.remote.opening import Opening
 from jitlto.storage.remote.patience import BackOff, Patience
 from jitlto.storage.remote.statistics import Counters
 from jitlto.storage.remote.trust import Trust
@@ -35,7 +33,6 @@ _HOPELESS = {"store-missing-package", "store-settings", "store-forked", "store-a
 _OFF_AT_ONCE = {*_HOPELESS, "store-denied"}
 _GIVEN_UP = "nothing more is read from it by this process"
 _LATE = "a reply did not come in time; set JITLTO_STORE_PATIENCE to more seconds if the store is far away"
-_warn = WarnOnce(__name__)
 
 
 class StoreClient:
@@ -50,35 +47,31 @@ class StoreClient:
 
     def __init__(self, address: StoreAddress, trust: Trust, patience: float, counters: Counters) -> None:
         self.address = address
-        self._trust = trust
         self._counters = counters
+        self._messages = Messages(address.url)
         self._patience = Patience(patience)
         self._reading = BackOff()
-        self._queue = WriteQueue(counters, lambda error: self._say_failed("nothing is written for a while", error))
-        self._readers = Workers("jitlto store: reads", _READERS)
+        self._queue = WriteQueue(counters, lambda error: self._messages.failed("nothing is written for a while", error))
+        self._readers = Workers(_READERS)
         self._calls = Calls()
+        self._opening = Opening(address, trust, _TIME_LIMIT, self._messages)
         self._lock = threading.Lock()
-        self._opening = False
-        self._prepared = threading.Event()  # requests can be sent, and it is the store that they wait for
-        self._opened = threading.Event()  # or failed
+        self._has_begun = False
         self._is_awaited = False  # by a caller with a request
         self._has_answered = False  # so what follows needs no new connection, credentials or names
         self._is_probed_again = False
-        self._backend: Backend | None = None
-        self._trusted: TrustedKeys | None = None
-        self._key: SigningKey | None = None
-        self._reads, self._writes = address.reads, address.writes
         self._is_hopeless = False
+        self._rejected = set[str | None]()  # names of objects
 
     # Opening
 
     def open_soon(self) -> None:
         """Open the store in the background, unless that has begun already."""
-        if not self._opening:
+        if not self._has_begun:
             with self._lock:
-                if self._opening:
+                if self._has_begun:
                     return
-                self._opening = True
+                self._has_begun = True
             self._in_background(self._open)
 
     def _open(self) -> None:
@@ -86,47 +79,40 @@ class StoreClient:
 
         Not if a caller waits already: its own request is the first, and it waits for no other.
         """
+        opening = self._opening
         try:
-            if self._backend is None:
-                # A store that is only written to has the same readers: what they would reject is replaced.
-                say = partial(self._say, "nothing is read") if self._reads else self._debug
-                may_read, trusted = self._trust.load_trusted(say)
-                self._reads, self._trusted = self._reads and may_read, trusted if may_read else None
-                if self._writes:
-                    self._writes, self._key = self._trust.load_signing_key(partial(self._say, "nothing is written"))
-                if self._key is not None and self._trusted is not None and self._key.id not in self._trusted:
-                    self._say("what is written here is not read here", "JITLTO_STORE_SIGNERS lacks the key that signs")
-            if self._reads or self._writes:
-                self._backend = self._backend or open_backend(self.address, timeout=_TIME_LIMIT)
-                self._prepared.set()
+            if opening.backend is None:
+                opening.prepare()
+                self._in_background(opening.load_signing_key)  # while the store is asked
+            if opening.backend is not None:
                 if not (self.address.is_local or self._is_awaited):
-                    self._backend.get(_PROBE)
+                    opening.backend.get(_PROBE)
                 self._has_answered = self.address.is_local or not self._is_awaited
             self._is_awaited = False
+            opening.load_signing_key()
             self._reading.succeeded()
         except BaseException as error:  # noqa: BLE001 - Rust's panics too; a thread of ours ends without a traceback
             self._failed(error, at_once=True)
         finally:
-            self._prepared.set()
-            self._opened.set()
+            opening.finish()
 
-    def _is_open(self) -> bool:
-        """Return whether the store is open, after a wait if need be."""
-        if not self._prepared.is_set():
+    def _is_open(self, ready: threading.Event) -> bool:
+        """Return whether the store is open so far, after a wait if need be."""
+        if not ready.is_set():
             self._is_awaited = True
             self.open_soon()
             start = time.monotonic()
-            if not self._prepared.wait(self._patience.left_for_opening):
-                self._patience.lost(start, opening=True)
+            if not ready.wait(self._patience.left_for_opening):
                 self._is_awaited = False
+            self._patience.lost(start, opening=True)  # in any case: if it then fails, this was in vain too
             self._counters.add(seconds_waited=time.monotonic() - start)
-        return self._prepared.is_set() and self._backend is not None
+        return ready.is_set() and self._opening.backend is not None
 
     # Reading
 
     def get_many(self, kind: str, keys: Iterable[str]) -> dict[str, tuple[bytes, bytes]]:
         """Return the entries that come in time, by key: payload and object."""
-        if not self._can_be_waited_for() or not self._is_open() or not self._reads:
+        if not self._can_be_waited_for() or not self._is_open(self._opening.prepared) or not self._opening.reads:
             return {}
         found: dict[str, tuple[bytes, bytes]] = {}
         requests = {key: partial(self._get, kind, key, found) for key in keys}
@@ -135,12 +121,12 @@ class StoreClient:
 
     def _get(self, kind: str, key: str, found: dict[str, tuple[bytes, bytes]], call: Call) -> object:
         """Get and check one entry, in a thread of ours."""
-        backend, received, dates = self._backend, 0, list[float]()
+        backend, received, dates = self._opening.backend, 0, list[float]()
 
         def on_piece(piece: bytes, size: int) -> None:
             nonlocal received
             if not received:
-                entry.read_header(kind, key, piece, size, self._trusted)
+                entry.read_header(kind, key, piece, size, self._opening.trusted)
             received += len(piece)
             if call.has_left or self._patience.is_spent:
                 raise StoreError("nobody waits any more", code="store-failed")
@@ -150,9 +136,9 @@ class StoreClient:
         data = backend.get(name, on_piece, lambda found: dates.append(found.modified)) if backend else None
         if data is None:
             return None
-        payload = entry.decode(kind, key, data, self._trusted)
+        payload = entry.decode(kind, key, data, self._opening.trusted)
         if time.time() - min(dates) > REFRESH_AFTER:
-            self._enqueue(len(data), lambda backend: self._refresh(backend, name, data), optional=True)
+            self._enqueue(len(data), lambda backend: writing.refresh(backend, name, data), optional=True)
         if not call.has_left:
             found[key] = payload, data
             self._counters.add(bytes_read=len(data))
@@ -161,7 +147,8 @@ class StoreClient:
     @property
     def is_opening(self) -> bool:
         """Whether it is being opened: requests may be answered when it is open."""
-        return self._opening and not self._has_answered and (not self._opened.is_set() or self.is_waited_for)
+        is_over = self._opening.finished.is_set() and not self.is_waited_for
+        return self._has_begun and not self._has_answered and not is_over
 
     @property
     def is_waited_for(self) -> bool:
@@ -172,7 +159,7 @@ class StoreClient:
         if not self._is_hopeless and not self._patience.is_spent and self._reading.may_retry():
             self._in_background(self._open)
         if not self._has_answered and not self._patience.left_for_opening:
-            if self._opened.is_set() and not self._is_probed_again:
+            if self._opening.finished.is_set() and not self._is_probed_again:
                 self._is_probed_again = True
                 self._in_background(self._open)
             return False
@@ -227,7 +214,9 @@ class StoreClient:
             self._reading.succeeded()
         except BaseException as error:  # noqa: BLE001 - as above
             result = error
-            self._has_answered |= isinstance(error, RejectedEntryError)
+            if isinstance(error, RejectedEntryError):
+                self._has_answered = True
+                self._rejected.add(error.where)
         call.replies.put((name, result))
 
     def _late(self, since: float) -> None:
@@ -236,31 +225,31 @@ class StoreClient:
         self._patience.lost(since, opening=opening)
         self._counters.add(failures=1)
         if not opening:
-            self._say_failed(_GIVEN_UP, _LATE)
+            self._messages.failed(_GIVEN_UP, _LATE)
         self._calls.wake()
 
     def _failed(self, error: BaseException, *, at_once: bool = False) -> None:
         """Note a failed reply; one that is only rejected does not turn the store off."""
         if isinstance(error, RejectedEntryError):
             self._counters.add(rejected=1)
-            self._say("an entry", str(error), error.reason)
+            self._messages.warn("an entry", str(error), error.reason)
         else:
             self._counters.add(failures=1)
             code = getattr(error, "code", "")
             self._is_hopeless = self._is_hopeless or code in _HOPELESS
             if code == "store-forked":
-                self._debug(str(error))
+                self._messages.debug(str(error))
             elif self._reading.failed(at_once=at_once or code in _OFF_AT_ONCE):
-                self._say_failed("it is not used" if self._is_hopeless else "it is not used for a while", error)
+                self._messages.failed("it is not used" if self._is_hopeless else "it is not used for a while", error)
         if self._patience.is_spent and not isinstance(error, RejectedEntryError):
-            self._say_failed(_GIVEN_UP, error)
+            self._messages.failed(_GIVEN_UP, error)
         self._calls.wake()
 
     # Leases
 
     def lease(self, name: str) -> tuple[str, ...] | None:
         """Take a lease; return its objects, none if another machine has it, or None if the store cannot say."""
-        if not self._can_be_waited_for() or not self._is_open() or not self._writes:
+        if not self._can_be_waited_for() or not self._is_open(self._opening.can_sign) or not self._opening.writes:
             return None
         taken: list[tuple[str, ...]] = []
         replies = self._wait({name: partial(self._lease, name, taken)})
@@ -269,9 +258,9 @@ class StoreClient:
         return taken[0] if taken else ()
 
     def _lease(self, name: str, taken: list[tuple[str, ...]], call: Call) -> bool:
-        backend = self._backend
+        backend = self._opening.backend
         heard = partial(call.replies.put, (name, ...))
-        names = backend and leases.take(backend, name, heard, self._key, self._trusted)
+        names = backend and leases.take(backend, name, heard, self._opening.key, self._opening.trusted)
         if backend and names and call.has_left:
             leases.release(backend, names)
         elif names:
@@ -287,14 +276,14 @@ class StoreClient:
     @property
     def writes(self) -> bool:
         """Whether entries are written to the store, as far as is known yet."""
-        return self._writes and not self._is_hopeless
+        return self._opening.writes and not self._is_hopeless
 
     def put(self, kind: str, key: str, payload: bytes, lease: tuple[str, ...] = ()) -> None:
         """Write an entry in the background, if there is none, and then release a lease."""
 
         def work(backend: Backend) -> None:
             try:
-                self._write(backend, kind, key, entry.encode(kind, key, payload, self._key))
+                self._write(backend, kind, key, entry.encode(kind, key, payload, self._opening.key))
             finally:
                 leases.release(backend, lease)
 
@@ -305,21 +294,21 @@ class StoreClient:
 
         def work(backend: Backend) -> None:
             with suppress(RejectedEntryError):
-                if self._reads:  # else what is trusted is not known
-                    entry.decode(kind, key, data, self._trusted)
+                if self._opening.reads:  # else what is trusted is not known
+                    entry.decode(kind, key, data, self._opening.trusted)
                     self._write(backend, kind, key, data)
 
         self._enqueue(len(data), work)
 
     def _enqueue(self, size: int, work: Callable[[Backend], None], *, optional: bool = False) -> None:
         def opened() -> None:
-            self._opened.wait(_TIME_LIMIT)
+            self._opening.finished.wait(_TIME_LIMIT)
             if not self.writes:
                 self._counters.add(dropped=int(not optional))
-            elif self._backend is None:
+            elif self._opening.backend is None:
                 raise StoreError("the store could not be opened", code="store-failed", where=self.address.url)
             else:
-                work(self._backend)
+                work(self._opening.backend)
 
         if self.writes:
             self.open_soon()
@@ -328,22 +317,9 @@ class StoreClient:
             self._counters.add(dropped=1)
 
     def _write(self, backend: Backend, kind: str, key: str, data: bytes) -> None:
-        """Write an entry, unless a good one is there."""
-        name = entry.object_name(kind, key)
-        if not backend.put(name, data, if_absent=True):
-            with suppress(RejectedEntryError):
-                there = backend.get(name)
-                if there is not None:
-                    entry.decode(kind, key, there, self._trusted)
-                    return
-            backend.put(name, data)
-        self._counters.add(bytes_written=len(data), writes=1)
-
-    def _refresh(self, backend: Backend, name: str, data: bytes) -> None:
-        """Write an object again, so that its date is that of its last use; unless somebody else has."""
-        held = backend.head(name)
-        if held is not None and time.time() - held.modified > REFRESH_AFTER:
-            backend.put(name, data)
+        is_rejected = entry.object_name(kind, key) in self._rejected
+        if writing.write(backend, kind, key, data, self._opening.trusted, replace=is_rejected):
+            self._counters.add(bytes_written=len(data), writes=1)
 
     def flush(self, timeout: float | None) -> bool:
         """Wait until nothing waits to be written; return False if something still does after ``timeout`` seconds."""
@@ -353,30 +329,16 @@ class StoreClient:
         """Flush until a time, while the store does something within ``stall`` seconds."""
         if self._queue.flush(0):
             return
-        self._prepared.wait(until - time.monotonic())
+        self._opening.can_sign.wait(until - time.monotonic())
         patience = self._patience.left / 2 if stall is None or self._patience.is_spent else stall
-        if not self._opened.wait(patience) or not self._queue.flush(max(0.0, until - time.monotonic()), patience):
-            self._say_failed("not everything was written", "it did not do it in time")
-
-    # Others
+        is_open = self._opening.finished.wait(patience)
+        if not is_open or not self._queue.flush(max(0.0, until - time.monotonic()), patience):
+            self._messages.failed("not everything was written", "it did not do it in time")
 
     def _in_background(self, task: Callable[[], None]) -> bool:
         try:
             self._readers.submit(task)
         except RuntimeError:  # no thread can be started: as if the store had failed
-            self._prepared.set()
-            self._opened.set()
+            self._opening.finish()
             return False
         return True
-
-    def _say(self, what: str, why: str, subject: str | None = None) -> None:
-        _warn((self.address.url, subject or what), "shared store %s: %s: %s", self.address.url, what, why)
-
-    def _say_failed(self, what: str, why: object) -> None:
-        """Say that the store fails, for whatever reason: once is enough."""
-        self._say(what, str(why), "failed")
-
-    def _debug(self, why: str) -> None:
-        import logging  # imported lazily, as for warnings
-
-        logging.getLogger(__name__).debug("shared store %s: %s", self.address.url, why)

@@ -7,6 +7,9 @@ import time
 
 #: Seconds that a process loses at most by waiting for one store that fails: ``JITLTO_STORE_PATIENCE``.
 DEFAULT = 0.05
+_WAITED = 0.75  # of it, by intent: a thread that wakes up while another one imports waits longer than that
+_FOR_OPENING = 0.4  # of it
+_DELAY = 0.05  # of it: what opening may take beyond that because this machine is busy
 _MOST_FAILURES = 3  # one after the other; then the store is off
 _FIRST_BACK_OFF = 1.0  # seconds
 _LONGEST_BACK_OFF = 300.0
@@ -59,8 +62,9 @@ class BackOff:
 class Patience:
     """The time that callers may still lose by waiting for one store.
 
-    Only waiting that came to nothing counts, and waiting of several threads at the same time counts once. Half of the
-    time, at most, goes into waiting for a store that is being opened.
+    Waiting for a store that is being opened counts, and so does waiting for replies that fail or do not come; that of
+    several threads at the same time counts once. Two fifths of the time, at most, go into opening and the first reply.
+    A quarter is kept for what waits take longer than intended.
 
     Args:
         seconds: The time for this process.
@@ -68,8 +72,9 @@ class Patience:
 
     def __init__(self, seconds: float) -> None:
         self._lock = threading.Lock()
-        self._left = seconds
-        self._left_for_opening = seconds / 2
+        self._left = _WAITED * seconds
+        self._left_for_opening = _FOR_OPENING * seconds
+        self._delay = _DELAY * seconds
         self._counted_until = 0.0
 
     @property
@@ -99,7 +104,7 @@ class Patience:
             seconds = max(0.0, now - max(since, self._counted_until))
             self._counted_until = now
             if opening:
-                seconds = min(seconds, self._left_for_opening)  # more is this machine's delay
+                seconds = min(seconds, self._left_for_opening + self._delay)
                 self._left_for_opening -= seconds
                 if self._left_for_opening < 0.001:
                     self._left_for_opening = 0.0

@@ -5,6 +5,7 @@ Not those of concurrent.futures, for which a process waits when it ends, however
 
 from __future__ import annotations
 
+import _thread
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -14,12 +15,10 @@ class Workers:
     """Threads that run functions, which have to deal with their errors themselves.
 
     Args:
-        name: The threads' name.
         most: Number of threads at most.
     """
 
-    def __init__(self, name: str, most: int) -> None:
-        self._name = name
+    def __init__(self, most: int) -> None:
         self._most = most
         self._lock = threading.Lock()
         self._tasks: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -39,7 +38,8 @@ class Workers:
         self._tasks.put(task)
         if start:
             try:
-                threading.Thread(target=self._run, name=self._name, daemon=True).start()
+                # Thread.start() would wait until the new thread has had its turn, behind one that imports.
+                _thread.start_new_thread(self._run, ())
             except RuntimeError:  # no more threads, or the interpreter is ending
                 with self._lock:
                     self._started -= 1

@@ -28,7 +28,7 @@ class WriteQueue:
         self._counters = counters
         self._on_failure = on_failure
         self._back_off = BackOff()
-        self._workers = Workers("jitlto store: writes", _THREADS)
+        self._workers = Workers(_THREADS)
         self._changed = threading.Condition()
         self._queued = self._queued_bytes = self._flushing = 0
 

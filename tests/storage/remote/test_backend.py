@@ -53,6 +53,15 @@ def test_only_an_absent_object_is_put_if_absent(store: Backend) -> None:
     assert store.get("a") == b"two"
 
 
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_the_start_of_an_object_comes_with_the_size_of_all_of_it(store: Backend, size: int) -> None:
+    assert store.start("a", size) is None
+    store.put("a", b"data")
+    assert store.start("a", size) == (b"data"[:size], 4)
+    store.put("empty", b"")
+    assert store.start("empty", size) == (b"", 0)
+
+
 def test_a_large_object_comes_in_pieces(store: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backend, "PIECE", 1000)
     data = os.urandom(20_000)

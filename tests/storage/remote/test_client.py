@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from jitlto.errors import StoreError
-from jitlto.storage.remote import client, entry, patience
+from jitlto.storage.cache_dir import WarnOnce
+from jitlto.storage.remote import entry, messages, opening, patience
 from jitlto.storage.remote.address import StoreAddress
 from jitlto.storage.remote.backend import StoredObject
 from jitlto.storage.remote.client import StoreClient
@@ -52,8 +53,8 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Fake:
         made.opens()
         return made
 
-    monkeypatch.setattr(client, "open_backend", open_backend)
-    monkeypatch.setattr(client, "_warn", client.WarnOnce(client.__name__))
+    monkeypatch.setattr(opening, "open_backend", open_backend)
+    monkeypatch.setattr(messages, "_warn", WarnOnce(messages.__name__))
     return made
 
 
@@ -69,7 +70,7 @@ def store(backend: Fake, counters: Counters) -> StoreClient:
 
 def opened(store: StoreClient) -> StoreClient:
     store.open_soon()
-    assert store._opened.wait(10)
+    assert store._opening.finished.wait(10)
     return store
 
 
@@ -134,7 +135,7 @@ def test_a_late_reply_turns_the_store_off_for_the_process(
     backend.reply = lambda name: held.wait(10) and None
     begin = time.monotonic()
     assert store.get_many("kernels", [KEY]) == {}
-    assert 0.09 < time.monotonic() - begin < 1
+    assert 0.07 < time.monotonic() - begin < 1
     held.set()
     count = len(backend.requests)
     assert store.get_many("kernels", [KEY]) == {}

@@ -93,7 +93,7 @@ if os.fork() == 0:  # answers the first request, which opens the store, and the 
 address = StoreAddress(f"http://127.0.0.1:{server.getsockname()[1]}", True, False)
 stores = SharedStores([(address, Trust(False))], 0.05)
 stores.open_soon()
-assert stores._clients[0]._opened.wait(10)
+assert stores._clients[0]._opening.finished.wait(10)
 assert stores.get_many("kernels", [f"{number:064x}" for number in range(20)]) == {}
 
 class Slow:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from jitlto.storage.remote.workers import Workers
 
 
 def test_work_is_done_by_few_daemon_threads() -> None:
-    workers, go, done = Workers("test", 2), threading.Event(), threading.Barrier(3)
+    workers, go, done = Workers(2), threading.Event(), threading.Barrier(3)
     seen: set[threading.Thread] = set()
 
     def work() -> None:
@@ -32,7 +33,7 @@ def test_work_is_done_by_few_daemon_threads() -> None:
 
 
 def test_an_idle_thread_is_used_again() -> None:
-    workers, seen = Workers("test", 8), []
+    workers, seen = Workers(8), []
     for _ in range(5):
         done = threading.Event()
         workers.submit(lambda done=done: (seen.append(threading.current_thread()), done.set()))
@@ -43,9 +44,9 @@ def test_an_idle_thread_is_used_again() -> None:
 
 
 def test_where_no_thread_can_be_started_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(thread: threading.Thread) -> None:
+    def start(function: object, arguments: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
     with pytest.raises(RuntimeError):
-        Workers("test", 1).submit(lambda: None)
+        Workers(1).submit(lambda: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import threading
 
 import pytest
@@ -89,10 +90,10 @@ def test_after_failures_nothing_is_sent(queue: WriteQueue, counters: Counters, f
 def test_where_no_thread_can_be_started_writes_are_dropped(
     queue: WriteQueue, counters: Counters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(thread: threading.Thread) -> None:
+    def start(function: object, arguments: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(threading.Thread, "start", start)
+    monkeypatch.setattr(_thread, "start_new_thread", start)
     queue.add(1, fail)
     assert queue.flush(10)
     assert counters.snapshot().dropped == 1
