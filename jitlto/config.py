@@ -27,6 +27,8 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
     Number of kernels that a process keeps loaded; unlimited by default.
 ``JITLTO_WISDOM``
     The user's file of what was measured to be the fastest; by default ``wisdom`` in ``JITLTO_CACHE_DIR``.
+``JITLTO_TUNING``
+    ``frozen`` (the default; wisdom is used), ``off`` (defaults only) or ``learning`` (measure what is not known).
 ``JITLTO_RECORD``
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_NVTX``
@@ -70,6 +72,7 @@ class Config(Frozen):
         store_patience: Seconds that waiting for a failing store may cost; None for the default.
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
+        tuning: ``frozen``, ``off`` or ``learning``: whether wisdom is used, and added to.
         record: File to which used plans are recorded.
         nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
         max_loaded: Number of kernels that are kept loaded; None for any number.
@@ -89,6 +92,7 @@ class Config(Frozen):
     store_patience: float | None
     mode: str
     wisdom: Path
+    tuning: str
     record: Path | None
     nvtx: str
     max_loaded: int | None
@@ -112,6 +116,7 @@ class Config(Frozen):
             _seconds(environment, "JITLTO_STORE_PATIENCE"),
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
+            _choice(environment, "JITLTO_TUNING", ("frozen", "off", "learning")),
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
             _count(environment, "JITLTO_MAX_LOADED"),

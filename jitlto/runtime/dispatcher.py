@@ -18,6 +18,11 @@ from jitlto.runtime.quick_lookup import new_dispatcher
 if TYPE_CHECKING:
     from typing import Protocol
 
+    class Forgetting(Protocol):
+        """What remembers launchers."""
+
+        def forget_quick(self) -> None: ...
+
     from jitlto.runtime.launch.launcher import Launcher
 
     class DispatchedFamily(Protocol):
@@ -39,7 +44,7 @@ if TYPE_CHECKING:
         ) -> Launcher: ...
 
 
-_dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+_dispatchers: weakref.WeakSet[Forgetting] = weakref.WeakSet()
 
 
 class Dispatcher:
@@ -96,7 +101,7 @@ class Dispatcher:
         self._fixed = dict(fixed)
         # Copied, so that callers can change their dict later.
         self._how = {"entry": entry, "link_mode": link_mode, "link_options": dict(link_options or {})}
-        _dispatchers.add(self)
+        watch(self)
 
     def __call__(self, *values: object) -> Launcher:
         """Return the launcher for these values, one for each name.
@@ -142,6 +147,11 @@ class Dispatcher:
             )
         chosen = dict(zip(self.names, values, strict=True))
         return self._family.launcher(**self._how, **self._fixed, **chosen)  # type: ignore[arg-type]
+
+
+def watch(chooser: Forgetting) -> None:
+    """Have something that remembers launchers forget them in a forked process, where they cannot be used."""
+    _dispatchers.add(chooser)
 
 
 def after_fork() -> None:

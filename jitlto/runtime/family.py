@@ -26,6 +26,8 @@ from jitlto.runtime.session import Session
 from jitlto.storage.files import digest_of
 
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
+    from pathlib import Path
+
     from jitlto.model.deprecation import DeprecatedValue
     from jitlto.model.family_record import FamilyRecord
     from jitlto.model.resolve import Index
@@ -36,6 +38,7 @@ if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from jitlto.runtime.linking.cache_entry import LinkedKernel
     from jitlto.runtime.planning.plan import Plan, Request
     from jitlto.runtime.planning.planner import Planner
+    from jitlto.runtime.tuning.best import Chooser
     from jitlto.storage.database import FragmentDatabase
 
 
@@ -162,7 +165,8 @@ class KernelFamily:
         self._launchers: dict[str, Launcher] = {}  # by digest
         self._failures: dict[str, LinkError] = {}  # by digest: a link that fails would fail again
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
-        self._dispatchers: weakref.WeakSet[Dispatcher] = weakref.WeakSet()
+        self._dispatchers: weakref.WeakSet[Dispatcher | Chooser] = weakref.WeakSet()
+        self._best: Chooser | None = None
 
     def __repr__(self) -> str:
         return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self._file.path}>"
@@ -411,6 +415,24 @@ class KernelFamily:
         self._dispatchers.add(made)
         return made
 
+    @property
+    def best(self) -> Chooser:
+        """The chooser of the best variant for a problem: ``family.best(rows=1000, data_type="float")``.
+
+        See :class:`jitlto.runtime.tuning.best.Chooser`; ``family.best.dispatcher("rows")`` is called with the values.
+        """
+        if self._best is None:
+            from jitlto.runtime.tuning.best import Chooser  # imported lazily: loads msgspec, and few families are tuned
+
+            self._best = Chooser(self)
+            self._dispatchers.add(self._best)
+        return self._best
+
+    @property
+    def location(self) -> Path:
+        """The path of its database."""
+        return self._file.location
+
     def load(self, plan: Plan) -> Launcher:
         """Link and load a plan, or return the launcher that was loaded for an equal plan."""
         device.current()  # raises if there is no device, before a link could fail
@@ -487,7 +509,9 @@ class KernelFamily:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""
         self._failures.pop(digest, None)
         launcher = self._launchers.pop(digest, None)
-        tables = [self._requests, *(table for each in self._dispatchers for table in each.tables.values())]
+        tables: list[Any] = [self._requests]
+        for each in self._dispatchers:
+            tables += each.tables.values()
         for table in tables:
             for request in [key for key, value in list(table.items()) if value is launcher]:
                 table.pop(request, None)

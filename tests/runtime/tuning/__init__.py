@@ -1,0 +1,1 @@
+"""Tests of ``jitlto.runtime.tuning``."""

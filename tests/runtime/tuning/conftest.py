@@ -1,0 +1,28 @@
+"""What the tests of tuning share."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.tuned import PlannedFamily, build_tuned, open_tuned
+
+
+@pytest.fixture(scope="session")
+def tuned_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The database of the tuned family."""
+    return build_tuned(tmp_path_factory.mktemp("tuned"))
+
+
+@pytest.fixture
+def tuned_copy(tuned_path: Path, tmp_path: Path) -> Path:
+    """A copy, beside which wisdom can be put."""
+    return Path(shutil.copy(tuned_path, tmp_path / "tuned.fragdb"))
+
+
+@pytest.fixture
+def tuned(tuned_copy: Path, monkeypatch: pytest.MonkeyPatch) -> PlannedFamily:
+    """The tuned family on a pretended H200."""
+    return open_tuned(tuned_copy, monkeypatch)
