@@ -43,7 +43,7 @@ class Host:
     """A machine: its own cache directory, and the links that were made there."""
 
     def __init__(self, directory: Path, name: str, **variables: str) -> None:
-        store = {"JITLTO_STORE": (directory / "store").as_uri(), "JITLTO_STORE_PATIENCE": "5"}  # others use this machine
+        store = {"JITLTO_STORE": (directory / "store").as_uri(), "JITLTO_STORE_PATIENCE": "5"}  # others work too
         where = {"JITLTO_CACHE_DIR": str(directory / name)}
         self.session = Session(Config.read(where | store | variables))
         self.links = 0
