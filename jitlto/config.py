@@ -29,6 +29,8 @@ Variables of other tools (``NVCC_CCBIN``, ``CUDA_PATH``, ``NUMBA_...``) are read
     The user's file of what was measured to be the fastest; by default ``wisdom`` in ``JITLTO_CACHE_DIR``.
 ``JITLTO_TUNING``
     ``frozen`` (the default; wisdom is used), ``off`` (defaults only) or ``learning`` (measure what is not known).
+``JITLTO_LINEINFO``
+    ``1``: use the twins with line information of databases that have one. By default ``0``.
 ``JITLTO_RECORD``
     A file to which the plans that a process uses are added, for ``jitlto warm``.
 ``JITLTO_NVTX``
@@ -73,6 +75,7 @@ class Config(Frozen):
         mode: ``link`` or ``cached``: whether kernels may be linked.
         wisdom: The user's file of what was measured to be the fastest.
         tuning: ``frozen``, ``off`` or ``learning``: whether wisdom is used, and added to.
+        lineinfo: Whether databases are replaced by their twins with line information.
         record: File to which used plans are recorded.
         nvtx: ``auto``, ``on`` or ``off``: NVTX ranges.
         max_loaded: Number of kernels that are kept loaded; None for any number.
@@ -93,6 +96,7 @@ class Config(Frozen):
     mode: str
     wisdom: Path
     tuning: str
+    lineinfo: bool
     record: Path | None
     nvtx: str
     max_loaded: int | None
@@ -117,6 +121,7 @@ class Config(Frozen):
             _choice(environment, "JITLTO_MODE", ("link", "cached")),
             _path(environment, "JITLTO_WISDOM") or _absolute(cache_dir) / "wisdom",
             _choice(environment, "JITLTO_TUNING", ("frozen", "off", "learning")),
+            _choice(environment, "JITLTO_LINEINFO", ("0", "1")) == "1",
             _path(environment, "JITLTO_RECORD"),
             _choice(environment, "JITLTO_NVTX", ("auto", "on", "off")),
             _count(environment, "JITLTO_MAX_LOADED"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from jitlto.build.cache.cache import Cache, open_cache
+from jitlto.build.lineinfo import build_twin
 from jitlto.build.pipeline import BuildReport, build
 from jitlto.errors import NoDeviceError
 from jitlto.runtime import session
@@ -115,6 +117,17 @@ def mini_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("mini")
     path = write_family(directory, MINI)
     return build([declaration.load_family(path)], directory / "mini.fragdb", jobs=1).path
+
+
+@pytest.fixture(scope="session")
+def twin_path(mini_path: Path) -> Path:
+    """A database of the family ``mini`` that has a twin with line information."""
+    family = declaration.load_family(mini_path.with_name("family.toml"))
+    path = mini_path.with_name("twin") / mini_path.name
+    path.parent.mkdir()
+    shutil.copy(mini_path, path)
+    build_twin([family], path, jobs=1)
+    return path
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ class RenderedFamilies:
         self._known = RenderedTexts(cache.store) if cache else None
         self._find = functools.cache(find_toolchain)
         self._files: dict[str, bytes] = {}
-        self._families = families
+        self.families = families
         self._batches: list[list[CompileRequest]] = []  # by family
 
     def by_family(self) -> Iterator[Sequence[CompileRequest]]:
@@ -76,10 +76,10 @@ class RenderedFamilies:
         Raises:
             JitltoError: If a matrix or a template is invalid, or a compiler is missing.
         """
-        for number, family in enumerate(self._families):
+        for number, family in enumerate(self.families):
             if number == len(self._batches):
                 self._batches.append(self._render(family))
-                if number == len(self._families) - 1:
+                if number == len(self.families) - 1:
                     self._check_usage()
             yield self._batches[number]
 
@@ -96,7 +96,7 @@ class RenderedFamilies:
     def _check_usage(self) -> None:
         """Check what the families declare of each other's fragments, when all have been rendered."""
         keys = [request.key for request in self.rendered] + [failure.rendered.key for failure in self.failures]
-        for family in self._families:
+        for family in self.families:
             validate.check_deprecated(self.records[family.name], keys, f"{family.path} [deprecated]")
             if any(group.tune for group in self.records[family.name].groups):
                 check_tuned(self.records[family.name], keys, str(family.path))

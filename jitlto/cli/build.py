@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 
@@ -33,21 +31,6 @@ if TYPE_CHECKING:  # not imported at run time, so that usage errors and other co
     from jitlto.build.packaging.project import Package
     from jitlto.build.rendered_families import RenderedFamilies
     from jitlto.build.shards import Shard
-    from jitlto.model.fragment import FragmentKey
-
-_LONGEST_NAME = 200  # file systems take 255 bytes
-
-
-def source_name(key: FragmentKey) -> str:
-    """Return the name of a fragment's source: readable, unique in its group, and accepted by nvcc.
-
-    nvcc takes neither ``,`` nor ``=`` in a file's name; ``+`` cannot be in an encoded value.
-    """
-    stem = (
-        "+".join(f"{name}-{quote(value, safe='', errors='surrogatepass')}" for name, value in key.parameters)
-        or key.group
-    )
-    return f"{stem if len(stem) <= _LONGEST_NAME else hashlib.sha256(stem.encode()).hexdigest()}.cu"
 
 
 @click.command(epilog="Example: jitlto render search -o rendered/")
@@ -66,7 +49,7 @@ def render(name: str, output: Path, as_json: bool) -> None:
     listing = []
     families = (family, *family.all_used().values())  # no two of which have a group of one name
     for rendered in chain.from_iterable(map(render_family, families)):
-        path = output / rendered.group.name / source_name(rendered.key)
+        path = output / rendered.group.name / rendered.key.file_name
         check_outputs({"-o": path}, sources)
         write_output(path, rendered.text.encode(), make_directory=True)
         listing.append({"key": str(rendered.key), "path": str(path), "combination": dict(rendered.combination)})
@@ -101,6 +84,10 @@ Example:
 @click.option(
     "--costs", type=FILE, multiple=True,
     help="Balance shards by the times in FILE, which --timings wrote. Repeatable.",
+)  # fmt: skip
+@click.option(
+    "--lineinfo", is_flag=True,
+    help="Also build the database's twin with line information, for profilers: the directory STEM.lineinfo beside it.",
 )  # fmt: skip
 @click.option("--explain", metavar="KEY", help="Print why this fragment would be compiled, field by field.")
 @click.option("--dry-run", is_flag=True, help="Print which fragments would be compiled.")
@@ -140,7 +127,7 @@ def build(**options: Any) -> None:
 
     recorded = read_costs(o.costs)
     package = None if o.project is None else _package(o.project, o.names)
-    if package and o.output and not (o.prints_only or o.shard):
+    if package and o.output and not (o.prints_only or o.shard or o.lineinfo):
         taken = prebuilt.copy_prebuilt(package.config, package.families, o.output)
         if taken:
             print_built(taken, f"in {o.output} (taken from JITLTO_PREBUILT)", as_json=o.as_json, compiled=0)
@@ -176,6 +163,7 @@ class _Options:
     shard: Shard | None
     plan_shards: int | None
     costs: tuple[Path, ...]
+    lineinfo: bool
     explain: str | None
     dry_run: bool
     timings: Path | None
@@ -198,6 +186,8 @@ def _check_usage(o: _Options) -> dict[str, Path | None]:
         raise click.UsageError("--plan-shards, --explain and --dry-run exclude each other")
     if o.plan_shards and o.shard:
         raise click.UsageError("--plan-shards N prints all N parts: leave out --shard")
+    if o.lineinfo and (o.shard or o.prints_only):
+        raise click.UsageError("--lineinfo builds the twin of a whole database: leave it out of shards and listings")
     outputs = {"-o": None if o.prints_only else o.output, "--timings": o.timings}
     check_outputs(outputs, o.costs, database="-o")
     if o.timings is not None:
@@ -213,12 +203,15 @@ def _build(
     o: _Options,
     workers: Executor | None,
 ) -> None:
-    from jitlto.build import pipeline, validate
+    from jitlto.build import lineinfo, pipeline, validate
     from jitlto.build.execution import timings
     from jitlto.build.failures import FailedFragmentsError
     from jitlto.cli.failures import FailureLog
 
+    if o.lineinfo:
+        lineinfo.check_writable(output)
     failures: FailureLog | None = None
+    twin: Path | None = None
     try:
         with progress("compiling", quiet=o.quiet) as tally, _executor(o.executor, workers) as executor:
             if o.keep_going:  # otherwise the first failure ends the build
@@ -238,6 +231,10 @@ def _build(
                     recorded=recorded,
                     compare_archs=not o.no_compare_archs,
                 )
+                if o.lineinfo:
+                    twin = lineinfo.build_twin(
+                        rendered.families, output, jobs=o.jobs, executor=executor, cache=cache, observer=recorder
+                    )
             finally:  # timings of a failed build are written too
                 if o.timings is not None:
                     timings.write(recorder.timings(), o.timings)
@@ -255,7 +252,11 @@ def _build(
         click.echo(f"note: {note}", err=True)
     notes = {"architectures": compared.notes, "not_compared": compared.not_compared}
     more = {"seconds": round(report.seconds, 3), "cache": asdict(report.use)} | notes
+    if twin is not None:
+        more["lineinfo"] = str(twin)
     print_built(report, summary, as_json=o.as_json, compiled=report.compiled, **more)
+    if twin is not None and not o.as_json:
+        click.echo(f"twin with line information in {twin}: JITLTO_LINEINFO=1 uses it")
     # Not after every build: what is compiled anew may differ anew.
     if report.compiled and not (o.shard or o.as_json or o.quiet) and validate.shares_inline_functions(report.fragments):
         click.echo(f"inline functions stand in several fragments: `jitlto check {output}` compares them", err=True)

@@ -6,6 +6,7 @@ merge of 100,000 fragments.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
@@ -26,6 +27,7 @@ Name = Annotated[str, Meta(pattern=rf"\A{_NAME.pattern}\Z")]
 _KEY = re.compile(r"([^/\[\]]+)/([^/\[\]]+)\[([^\[\]]*)\]")
 _VALUE = re.compile(r"(?:[^%=]|%[0-9A-Fa-f]{2})*")
 # Printable characters are not encoded, except the punctuation of the text form.
+_LONGEST_STEM = 200  # file systems take 255 bytes
 _SAFE = "".join(chr(c) for c in range(0x20, 0x7F) if chr(c) not in "%,=[]")
 
 
@@ -110,6 +112,16 @@ class FragmentKey(Struct, frozen=True, order=True, dict=True):
         # Most values need no encoding, and quote() is slow to find that out.
         inner = ",".join(f"{n}={v if is_name(v) else quote(v, safe=_SAFE)}" for n, v in self.parameters)
         return f"{self.family}/{self.group}[{inner}]"
+
+    @property
+    def file_name(self) -> str:
+        """The name of the fragment's source: readable, unique in its group, and accepted by nvcc.
+
+        nvcc takes neither ``,`` nor ``=`` in a file's name; ``+`` cannot be in an encoded value.
+        """
+        values = (f"{name}-{quote(value, safe='', errors='surrogatepass')}" for name, value in self.parameters)
+        stem = "+".join(values) or self.group
+        return f"{stem if len(stem) <= _LONGEST_STEM else hashlib.sha256(stem.encode()).hexdigest()}.cu"
 
     def __str__(self) -> str:
         return self.text

@@ -23,7 +23,7 @@ from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.events import Kind
 from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
 from jitlto.runtime.session import Session
-from jitlto.storage.files import digest_of
+from jitlto.storage.files import TWIN_SUFFIX, digest_of
 
 if TYPE_CHECKING:  # not imported at run time: a cache hit needs none of them
     from pathlib import Path
@@ -167,6 +167,7 @@ class KernelFamily:
         self._opened: tuple[FragmentDatabase, FamilyRecord, Index] | None = None
         self._dispatchers: weakref.WeakSet[Dispatcher | Chooser] = weakref.WeakSet()
         self._best: Chooser | None = None
+        self._twin: KernelFamily | None = None
 
     def __repr__(self) -> str:
         return f"<KernelFamily {self.name} ({', '.join(self.parameters)}) of {self._file.path}>"
@@ -254,7 +255,7 @@ class KernelFamily:
         **configuration: object,
     ) -> Plan:
         """Resolve a configuration; see :meth:`Planner.plan`."""
-        planner = self.planner(entry, **self._current(configuration))
+        planner = self._family_for(link_options).planner(entry, **self._current(configuration))
         return planner.plan(arch=arch, link_mode=link_mode, link_options=link_options)
 
     def accepted_values(self, name: str) -> tuple[str, ...]:
@@ -306,6 +307,10 @@ class KernelFamily:
         """
         if link_options:
             check_type(link_options, Mapping, "link options must be a dict")
+            family = self._family_for(link_options)
+            if family is not self:
+                how: dict[str, Any] = {"entry": entry, "link_mode": link_mode, "link_options": link_options}
+                return family.launcher(**how, **configuration)  # type: ignore[arg-type]  # no parameter has such a name
         options = tuple(sorted((name, type(o), o) for name, o in link_options.items())) if link_options else ()
         # The types too: to Python 1, 1.0 and True are equal, to a family "1", "1.0" and "true" are not.
         types = tuple(map(type, configuration.values()))
@@ -352,6 +357,14 @@ class KernelFamily:
                 cache.store_chosen(key, plan.chosen)
         self._requests[request] = launcher
         return launcher
+
+    def _family_for(self, link_options: object) -> KernelFamily:
+        """Return the family in the twin of its database, if link options ask for line information and it has a twin."""
+        if not isinstance(link_options, Mapping) or link_options.get("lineinfo") is not True:
+            return self
+        if self._twin is None and (file := self.session.registry.twin(self._file)):
+            self._twin = KernelFamily(self.name, file, self.session)
+        return self._twin or self
 
     def _request_key(self, requested: _LauncherRequest) -> str | None:
         """Return the key of a request in the lookup cache; None if a value cannot be part of a key."""
@@ -502,6 +515,11 @@ class KernelFamily:
     def _launcher(self, chosen: Chosen, linked: LinkedKernel, plan: Callable[[], Plan]) -> Launcher:
         from jitlto.runtime.launch.launcher import Launcher
 
+        if self._file.location.parent.suffix == TWIN_SUFFIX and not linked.is_ptx:
+            from jitlto.runtime.discovery.lineinfo import point_to_sources  # imported lazily: only for profilers
+
+            cubin = point_to_sources(linked.cubin, self._file.location, self.name)
+            linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
             return Launcher(chosen, linked, plan)
 

@@ -24,6 +24,8 @@ _HEXADECIMAL = frozenset(b"0123456789abcdef")
 
 #: Suffix of a database's file name, which an entry point's value leaves out.
 SUFFIX = ".fragdb"
+#: Suffix of the directory that holds a database's twin: see :mod:`jitlto.storage.twin`.
+TWIN_SUFFIX = ".lineinfo"
 #: Group of the entry points by which installed packages declare their families and databases.
 GROUP = "jitlto.fragments"
 

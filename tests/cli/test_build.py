@@ -1,39 +1,45 @@
-"""`jitlto render`: files that nvcc takes."""
+"""`jitlto build`: what the command itself does."""
 
 from __future__ import annotations
 
 import gc
-import re
+import json
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from jitlto.cli.build import source_name
-from jitlto.model.fragment import FragmentKey
-from tests.support.commands import jitlto
-
-VALUES = st.tuples(st.text(), st.text())
-
-
-def test_names_are_readable() -> None:
-    key = FragmentKey.make("f", "g", {"veclen": "4", "data_type": "unsigned char", "x": "-0.5"})
-    assert source_name(key) == "data_type-unsigned%20char+veclen-4+x--0.5.cu"
-    assert source_name(FragmentKey.make("f", "g", {})) == "g.cu"
-
-
-@pytest.mark.slow
-@given(VALUES, VALUES)
-def test_names_differ_and_have_no_character_that_nvcc_or_a_file_system_refuses(
-    one: tuple[str, str], other: tuple[str, str]
-) -> None:
-    keys = [FragmentKey.make("f", "g", {"a": a, "b": b}) for a, b in (one, other)]
-    names = [source_name(key) for key in keys]
-    assert (names[0] == names[1]) == (one == other)
-    assert all(re.fullmatch(r"[A-Za-z0-9_.~%+-]{1,203}", name) for name in names)
+from jitlto.storage.twin import TwinManifest
+from tests.support.commands import fails, jitlto, succeeds
+from tests.support.families import MINI, write_family
 
 
 def test_garbage_is_collected_again_after_a_build() -> None:
     assert gc.isenabled()
     assert jitlto("build", "no-such-family", "--dry-run").returncode != 0
     assert gc.isenabled()
+
+
+@pytest.mark.slow
+def test_the_twin_with_line_information_is_built_beside_the_database(tmp_path: Path) -> None:
+    family, database = write_family(tmp_path / "mini", MINI), tmp_path / "mini.fragdb"
+    printed = json.loads(succeeds("build", family, "-o", database, "--lineinfo", "--json"))
+    twin = Path(printed["lineinfo"])
+    assert twin == tmp_path / "mini.lineinfo"
+    manifest = TwinManifest.read(twin)
+    assert manifest is not None
+    assert manifest.original == printed["digest"]
+    assert "JITLTO_LINEINFO=1" in succeeds("build", family, "-o", database, "--lineinfo")
+    assert {path.name for path in tmp_path.iterdir()} == {"mini", "mini.fragdb", "mini.lineinfo"}
+
+
+def test_what_is_no_twin_is_not_replaced_and_nothing_is_built(tmp_path: Path) -> None:
+    family = write_family(tmp_path / "mini", MINI)
+    (tmp_path / "mini.lineinfo").mkdir()
+    done = jitlto("build", family, "-o", tmp_path / "mini.fragdb", "--lineinfo")
+    fails(done, 1, "mini.lineinfo", "database-overwrite")
+    assert not (tmp_path / "mini.fragdb").exists()
+
+
+@pytest.mark.parametrize("option", [("--shard", "1/2"), ("--dry-run",)])
+def test_only_a_whole_build_makes_a_twin(option: tuple[str, ...], tmp_path: Path) -> None:
+    fails(jitlto("build", "search", "-o", tmp_path / "x.fragdb", "--lineinfo", *option), 2, "--lineinfo")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -81,3 +83,19 @@ def test_names(text: str) -> None:
 @pytest.mark.parametrize("text", ["", "1a", "a b", "a\n", "é", "-a", "a/b", "a=b"])
 def test_no_names(text: str) -> None:
     assert not is_name(text)
+
+
+def test_names_of_sources_are_readable() -> None:
+    key = FragmentKey.make("f", "g", {"veclen": "4", "data_type": "unsigned char", "x": "-0.5"})
+    assert key.file_name == "data_type-unsigned%20char+veclen-4+x--0.5.cu"
+    assert FragmentKey.make("f", "g", {}).file_name == "g.cu"
+
+
+@pytest.mark.slow
+@given(st.tuples(st.text(), st.text()), st.tuples(st.text(), st.text()))
+def test_names_of_sources_differ_and_have_no_character_that_nvcc_or_a_file_system_refuses(
+    one: tuple[str, str], other: tuple[str, str]
+) -> None:
+    names = [FragmentKey.make("f", "g", {"a": a, "b": b}).file_name for a, b in (one, other)]
+    assert (names[0] == names[1]) == (one == other)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.~%+-]{1,203}", name) for name in names)

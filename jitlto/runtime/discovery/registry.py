@@ -120,10 +120,27 @@ class Registry:
     def file(self, path: str | os.PathLike[str]) -> DatabaseFile:
         """Return the database at a path; it is opened only if its summary is in no cache and in no pack beside it.
 
+        With ``JITLTO_LINEINFO=1`` it is the database's twin; without one, which is a warning, the database itself.
+
         Raises:
             DatabaseError: If it cannot be read.
         """
-        path = Path(path)
+        file = self._file(Path(path))
+        if not self.settings.lineinfo:
+            return file
+        from jitlto.runtime.discovery import lineinfo  # imported lazily: only for profilers
+
+        twin = lineinfo.find_twin(file.location, file.contents.digest, is_required=True)
+        return file if twin is None else self._file(twin)
+
+    def twin(self, file: DatabaseFile) -> DatabaseFile | None:
+        """Return the twin of a database with line information; None if it has none."""
+        from jitlto.runtime.discovery import lineinfo
+
+        twin = lineinfo.find_twin(file.location, file.contents.digest)
+        return None if twin is None else self._file(twin)
+
+    def _file(self, path: Path) -> DatabaseFile:
         location, cache = path.absolute(), self._lookup_cache()
         digest = digest_of(location)
         contents = cache.find_contents(digest) if cache and digest else None

@@ -1,0 +1,52 @@
+"""Twins of the shipped families: the same machine code, each instruction of which has a file and a line."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from jitlto.build.lineinfo import build_twin
+from jitlto.runtime.discovery.lineinfo import point_to_sources
+from jitlto.runtime.family import KernelFamily, load
+from jitlto.runtime.planning.plan import Plan
+from jitlto.storage.declaration import find_family, load_family
+from jitlto.storage.twin import SOURCES
+from tests.support.line_information import instructions, machine_code
+
+_KERNELS = 6  # of each family, chosen at random
+_LEAST = 0.95
+
+
+@pytest.fixture(params=["search", "transform", "transport", "fft", "ivf_flat"])
+def both(request: pytest.FixtureRequest) -> tuple[KernelFamily, KernelFamily]:
+    """A shipped family, and the same in the twin of its database."""
+    plain: KernelFamily = request.getfixturevalue(request.param)
+    database = plain.database.path
+    directory = build_twin([load_family(find_family(name)) for name in sorted(plain.contents.families)], database)
+    return plain, load(plain.name, directory / database.name)
+
+
+def plan(family: KernelFamily, configuration: dict[str, str]) -> Plan:
+    planner = family.planner(configuration.pop("entry", None), **configuration)
+    if family.name == "transform":  # which has no kernel without a caller's own function
+        t = configuration["data_type"]
+        planner.add_source(f"__device__ {t} user_transform({t} x) {{ return x * x + 1; }}")
+    return planner.plan(arch="sm_90")
+
+
+@pytest.mark.slow
+def test_instructions_are_the_same_and_lead_to_lines_of_fragments(
+    both: tuple[KernelFamily, KernelFamily], tmp_path: Path
+) -> None:
+    plain, twin = both
+    sources = twin.database.location.parent / SOURCES
+    configurations = list(plain.configurations())
+    for configuration in random.Random(0).sample(configurations, min(_KERNELS, len(configurations))):  # noqa: S311
+        cubin = plan(twin, dict(configuration)).link(use_cache=False).cubin
+        assert machine_code(cubin) == machine_code(plan(plain, dict(configuration)).link(use_cache=False).cubin)
+        found = list(instructions(point_to_sources(cubin, twin.database.location, twin.name), tmp_path))
+        lengths = {path: len(path.read_text().splitlines()) for path in sources.rglob("*") if path.is_file()}
+        leading = [any(line <= lengths.get(Path(file), 0) for file, line in each.places) for each in found]
+        assert sum(leading) >= _LEAST * len(found)

@@ -1,0 +1,53 @@
+"""What a cubin's line information says, as nvdisasm reads it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from jitlto.cuda import toolkit
+from jitlto.model.elf import PROGBITS, ElfFile
+
+_PLACE = re.compile(r'"([^"]+)", line (\d+)')
+_INSTRUCTION = re.compile(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:\{ )?(.*)")
+
+
+class Instruction(NamedTuple):
+    """A machine instruction, and the file and line that it came from, followed by those where that was inlined."""
+
+    text: str
+    places: tuple[tuple[str, int], ...]
+
+
+def machine_code(cubin: bytes) -> dict[str, bytes]:
+    """The machine code of each function."""
+    sections = ElfFile.from_bytes(cubin).sections
+    return {each.name: each.data for each in sections if each.kind == PROGBITS and each.name.startswith(".text.")}
+
+
+def instructions(cubin: bytes, directory: Path) -> Iterator[Instruction]:
+    """The instructions of a cubin, without those that fill up the end of a function."""
+    program = toolkit.find_binary("nvdisasm")
+    if program is None:
+        pytest.skip("nvdisasm is not installed")
+    path = directory / "kernel.cubin"
+    path.write_bytes(cubin)
+    done = subprocess.run([program, "-gi", "-c", str(path)], capture_output=True, text=True, check=True)
+    places: tuple[tuple[str, int], ...] = ()
+    is_new = True
+    for line in done.stdout.splitlines():
+        if line.lstrip().startswith("//## File"):
+            found = tuple((name, int(number)) for name, number in _PLACE.findall(line))
+            places = found if is_new else places + found
+            is_new = False
+        elif line.lstrip().startswith(".section"):
+            places, is_new = (), True
+        elif match := _INSTRUCTION.match(line):
+            is_new = True
+            if not match[1].startswith("NOP"):
+                yield Instruction(match[1], places)
