@@ -21,6 +21,7 @@ from jitlto.runtime import session as sessions
 from jitlto.runtime.discovery.lookup_cache import request_key
 from jitlto.runtime.discovery.registry import DatabaseFile
 from jitlto.runtime.events import Kind
+from jitlto.runtime.launch.core import extension
 from jitlto.runtime.linking.kernel_cache import EVENT_OF_LAYER, has_packs, raise_copy
 from jitlto.runtime.session import Session
 from jitlto.storage.files import TWIN_SUFFIX, digest_of
@@ -160,6 +161,7 @@ class KernelFamily:
         self._warned: set[DeprecatedValue] = set()
         self._requests: dict[object, Launcher] = {}
         self._quick: dict[object, Launcher] = {}  # of jitlto.runtime.quick_lookup
+        self._core = extension()
         self._compiled_table: Any = None
         self._has_quick = False
         self._launchers: dict[str, Launcher] = {}  # by digest
@@ -521,7 +523,7 @@ class KernelFamily:
             cubin = point_to_sources(linked.cubin, self._file.location, self.name)
             linked = type(linked)(**{**linked.as_dict(), "cubin": cubin})
         with self.session.events.step("load", chosen.kernel):
-            return Launcher(chosen, linked, plan)
+            return Launcher(chosen, linked, plan, core=self._core)
 
     def forget(self, digest: str) -> None:
         """Drop the launcher of a plan; its code is unloaded when no reference to it is left."""

@@ -152,7 +152,7 @@ class Sides:
                 continue
             # Launchers have a class for each signature and base, which learns the types of arguments: here one's alone.
             own = type("Launcher", (Launcher,), {})
-            launcher = own(kernel.chosen, kernel.linked, lambda: kernel.plan)
+            launcher = own(kernel.chosen, kernel.linked, lambda: kernel.plan, core=extension)
             with use_extension(extension):
                 for _ in range(3):  # the way is chosen at the second launch
                     launcher(stream, GRID, BLOCK, *[x] * (7 if eight else 1), y, N)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from types import SimpleNamespace
 from typing import Any
 
@@ -81,6 +82,13 @@ class TorchTensor:
         strides = None if self._contiguous else (2 * int(self.dtype.typestr[2:]),)
         data = (self.data_ptr(), False)
         return {"shape": (self._size,), "typestr": self.dtype.typestr, "data": data, "strides": strides, "version": 2}
+
+    def detach(self) -> TorchTensor:
+        """The same without a gradient; what it reads counts here."""
+        self.reads += 1
+        detached = copy(self)
+        detached.requires_grad = False
+        return detached
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (2, 0) if self.is_cuda else (1, 0)

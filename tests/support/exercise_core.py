@@ -31,6 +31,8 @@ ROOT = Path(__file__).resolve().parents[2]
 HOOK = ROOT / "jitlto/build/packaging/hooks/extension.py"
 KINDS = ("pointer", "any", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "float", "double", "bool", "bytes")
 DEFAULT = 1  # the handle of the default stream
+KERNEL, FUNCTION = 1234, 5678  # handles: for every context, and for one
+INVALID_HANDLE = 400
 
 
 class Config(ctypes.Structure):
@@ -41,8 +43,8 @@ class Config(ctypes.Structure):
 class Array:
     """As CuPy's."""
 
-    def __init__(self, dtype: object, address: object, *, contiguous: bool = True, size: int = 1) -> None:
-        self.dtype, self._c_contiguous, self.size = dtype, contiguous, size
+    def __init__(self, dtype: object, address: object, *, contiguous: bool = True) -> None:
+        self.dtype, self._c_contiguous = dtype, contiguous
         self.data = type("Memory", (), {"ptr": address})()
 
 
@@ -81,6 +83,11 @@ def convert(value: object) -> Any:
     return value
 
 
+def alignment(size: int) -> int:
+    """That of a parameter: its size, if that is a power of two."""
+    return size if size & size - 1 == 0 else 2
+
+
 def load(path: Path, name: str) -> Any:
     loader = ExtensionFileLoader(name, str(path)) if path.suffix == ".so" else None
     spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -98,21 +105,30 @@ class Exercise:
         self.core, self.random = core, random.Random(seed)  # noqa: S311
         self.dtypes = [object(), object()]
         self.status = 0
+        self.kernel = KERNEL  # the handle that is to be launched
+        self.foreign: int | None = None  # one of another context
         self.seen: dict[int, tuple[Any, ...]] = {}  # by thread
         prototype = ctypes.CFUNCTYPE(
-            ctypes.c_int, ctypes.POINTER(Config), ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+            ctypes.c_int, ctypes.POINTER(Config), ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
         )
         self.driver = prototype(self.launch)
         self.address = ctypes.cast(self.driver, ctypes.c_void_p).value
 
-    def launch(self, config: Any, kernel: int, values: Any, extra: object) -> int:
-        sizes = self.sizes
-        read = [ctypes.string_at(values[number], size) for number, size in enumerate(sizes)]
+    def launch(self, config: Any, kernel: int, values: object, extra: Any) -> int:
+        end, read = 0, []
+        for size in self.sizes:
+            offset = -(-end // alignment(size)) * alignment(size)
+            end = offset + size
+            read.append(ctypes.string_at(extra[1] + offset, size))
+        told = bool(extra) and (extra[0], extra[2], extra[4], ctypes.c_size_t.from_address(extra[3]).value)
+        if told != (bool(self.sizes) and (1, 2, None, end)):
+            raise SystemExit(f"{end} bytes of arguments: {told}")
         found = config[0]
         self.seen[threading.get_ident()] = (
-            tuple(found.extents), found.shared_memory, found.stream, found.attributes, found.count, kernel, extra, *read
+            tuple(found.extents), found.shared_memory, found.stream, found.attributes, found.count,
+            kernel, values, *read,
         )  # fmt: skip
-        return self.status
+        return INVALID_HANDLE if kernel == self.foreign else self.status
 
     def value(self, kind: str) -> tuple[object, bytes | None]:
         """An argument, and the bytes that the kernel is given; None where the Python way is taken."""
@@ -124,7 +140,7 @@ class Exercise:
             other = None if kind == "pointer" else packed
             return pick([
                 (None, bytes(8)), (Array(dtype, address), packed), (Array(self.dtypes[1], address), other),
-                (Array(dtype, address, contiguous=False), None), (Array(dtype, address, size=0), bytes(8)),
+                (Array(dtype, address, contiguous=False), None), (Array(dtype, 0), bytes(8)),
                 (Array(dtype, -1), None), (Array(dtype, "x"), None), (address, packed), (object(), None),
             ])  # fmt: skip
         if kind[0] in "iu":
@@ -155,13 +171,13 @@ class Exercise:
         core = self.core
         if kind in ("pointer", "any"):
             dtype = self.dtypes[0] if kind == "pointer" else None
-            return (core.POINTER, 8, False, False, 2, 32, dtype, None, convert), 8
+            return (core.POINTER, 8, 8, False, False, 2, 32, dtype, None, convert), 8
         if kind[0] in "iu":
             size = int(kind[1:]) // 8
-            return (core.INTEGER, size, kind[0] == "i", False, 0, 0, None, None, convert), size
+            return (core.INTEGER, size, size, kind[0] == "i", False, 0, 0, None, None, convert), size
         known = {"float": (core.FLOAT, 4), "double": (core.DOUBLE, 8), "bool": (core.BOOLEAN, 1)}
         number, size = known.get(kind, (core.CONVERTED, 6))
-        return (number, size, False, False, 0, 0, None, None, convert), size
+        return (number, size, alignment(size), False, False, 0, 0, None, None, convert), size
 
     def extent(self) -> tuple[object, tuple[int, ...] | None]:
         return self.random.choice([
@@ -187,8 +203,11 @@ class Exercise:
         kinds = [self.random.choice(KINDS) for _ in range(self.random.choice((0, 0, 1, 2, 4, 9)))]
         rows, self.sizes = [row for row, _ in map(self.row, kinds)], [size for _, size in map(self.row, kinds)]
 
+        function = self.random.choice((0, FUNCTION))
+        self.kernel, self.foreign = function or KERNEL, None
+
         def prepare(launcher: Any) -> object:
-            launcher._compiled_state = state = self.core.make_state(1234)
+            launcher._compiled_state = state = self.core.make_state(KERNEL, function)
             return state
 
         call = self.core.make_call(
@@ -198,8 +217,14 @@ class Exercise:
             otherwise,
         )  # fmt: skip
         slots = self.random.choice(({}, {"__slots__": "_compiled_state"}))
-        launcher = type("Launcher", (), {"__call__": call, **slots})()
-        for _ in range(launches):
+        kind: Any = type("Launcher", (), {"__call__": call, **slots})
+        if self.random.random() < 0.5:
+            kind = self.core.make_called_class(kind, otherwise)
+            self.core.set_called_method(kind, call)
+        launcher = kind()
+        for number in range(launches):
+            if number == launches // 2:  # the stream of another context, and no function from then on
+                self.kernel, self.foreign = KERNEL, FUNCTION
             self.one(launcher, kinds)
         self.core.forget()
         self.same(launcher, (None, 1, 1, *[None] * len(kinds)), {}, None)
@@ -214,7 +239,7 @@ class Exercise:
         expected = None
         if not missing and not self.status and None not in parts:
             extents = (*(blocks or ()), *(threads or ()))
-            expected = (extents, shared_memory, handle, None, 0, 1234, None, *(packed for _, packed in values))
+            expected = (extents, shared_memory, handle, None, 0, self.kernel, None, *(packed for _, packed in values))
         arguments = [value for value, _ in values]
         if missing:
             arguments.append(None)
@@ -238,7 +263,14 @@ def in_threads(core: Any, seed: int, count: int = 4) -> None:
     exercise.sizes = [8, 4]
     rows = tuple(exercise.row(kind)[0] for kind in ("any", "i32"))
     call = core.make_call(
-        rows, exercise.address, DEFAULT, Stream, lambda _: core.make_state(1), lambda _: True, lambda _: None, otherwise
+        rows,
+        exercise.address,
+        DEFAULT,
+        Stream,
+        lambda _: core.make_state(1, 0),
+        lambda _: True,
+        lambda _: None,
+        otherwise,
     )
     classes = [type("Array", (Array,), {}) for _ in range(20)]
     launcher = type("Launcher", (), {"__call__": call})()

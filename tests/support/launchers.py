@@ -50,7 +50,7 @@ class NativeConfig(ctypes.Structure):
 
 #: ``cuLaunchKernelEx``.
 NativeLaunch = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.POINTER(NativeConfig), ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_void_p
+    ctypes.c_int, ctypes.POINTER(NativeConfig), ctypes.c_void_p, ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p)
 )
 
 
@@ -88,9 +88,9 @@ class FakeDriver:
         self._install_call = compiled.install_call
         if core is not None:
             monkeypatch.setitem(sys.modules, core.__name__, core)
-        monkeypatch.setattr(compiled, "extension", lambda: core)
         monkeypatch.setattr(compiled, "install_call", self.install_call)
         monkeypatch.setattr(compiled, "launch_function", self.launch_function)
+        monkeypatch.setattr(compiled, "loaded_function", lambda kernel: kernel)
 
     def launch(self, stream: Any, config: LaunchConfig, kernel: Any, *values: Any) -> None:
         """Take the place of ``cuda.core.launch``."""
@@ -102,10 +102,10 @@ class FakeDriver:
     def install_call(self, signature: Sequence[Parameter], *others: Any) -> Any:
         """Take the place of ``compiled.install_call``, which does not tell the driver the signature."""
 
-        def launch(config: Any, kernel: int, values: Any, extra: int) -> int:
+        def launch(config: Any, kernel: int, values: int | None, extra: Any) -> int:
             if self.error is not None:
                 return 1
-            read = [_read(values[number], parameter) for number, parameter in enumerate(signature)]
+            read = _read_all(extra, signature) if extra else []
             stream = self.streams.get(config[0].stream) or SimpleNamespace(handle=config[0].stream)
             self.launches.append((stream, _Config(config[0]), *read))
             return 0
@@ -120,7 +120,7 @@ class FakeDriver:
     def launcher(self, *types: str) -> Launcher:
         """The first launcher of a kernel with parameters of some types, called ``a0``, ``a1`` and so on."""
         launcher_module._signature_class.cache_clear()
-        return make_launcher([parameter(type_, f"a{number}") for number, type_ in enumerate(types)])
+        return make_launcher([parameter(type_, f"a{number}") for number, type_ in enumerate(types)], self.core)
 
 
 class _Config:
@@ -132,6 +132,18 @@ class _Config:
         self.native = (native.attributes, native.attribute_count)
 
 
+def _read_all(extra: Any, signature: Sequence[Parameter]) -> list[Any]:
+    """The values in the buffer of arguments, of which the driver is told by ``CU_LAUNCH_PARAM_BUFFER_POINTER``."""
+    assert (extra[0], extra[2], extra[4]) == (1, 2, None)
+    end, values = 0, []
+    for parameter in signature:
+        offset = -(-end // parameter.alignment) * parameter.alignment
+        end = offset + parameter.size
+        values.append(_read(extra[1] + offset, parameter))
+    assert ctypes.c_size_t.from_address(extra[3]).value == end
+    return values
+
+
 def _read(address: int, parameter: Parameter) -> Any:
     """The value that the driver is given, as ``cuda.core.launch`` would be given it."""
     known = find_scalar(parameter.type)
@@ -141,10 +153,11 @@ def _read(address: int, parameter: Parameter) -> Any:
     return np.frombuffer(ctypes.string_at(address, known.size), typestr)[0]
 
 
-def make_launcher(signature: Sequence[Parameter]) -> Launcher:
+def make_launcher(signature: Sequence[Parameter], core: ModuleType | None = None) -> Launcher:
     """A launcher of a kernel ``test/kern`` with a signature."""
     linked = LinkedKernel(b"\x7fELF", "kern", "sm_90", "", 0.0)
-    return Launcher(Chosen("test/kern", "0" * 64, tuple(signature)), linked, lambda: pytest.fail("no plan needed"))
+    chosen = Chosen("test/kern", "0" * 64, tuple(signature))
+    return Launcher(chosen, linked, lambda: pytest.fail("no plan needed"), core=core)
 
 
 def parameter(type_: str, name: str = "x") -> Parameter:

@@ -47,6 +47,29 @@ static PyObject *called_new(PyTypeObject *type, PyObject *Py_UNUSED(args), PyObj
     return made;
 }
 
+/* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
+static int set_called_method(PyTypeObject *type, PyObject *method) {
+    if (type->tp_new != called_new) {
+        PyErr_SetString(PyExc_TypeError, "the class must be of make_called_class()");
+        return -1;
+    }
+    if (PyDict_SetItemString(type->tp_dict, "__call__", method) < 0) return -1;
+    PyType_Modified(type);
+    return 0;
+}
+
+/* The base's name, module and docstring, so that nobody sees a difference. */
+static int copy_names(PyObject *base, PyObject *made) {
+    static const char *const names[] = {"__name__", "__qualname__", "__module__", "__doc__"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        PyObject *value = PyObject_GetAttrString(base, names[i]);
+        int status = value == NULL ? -1 : PyObject_SetAttrString(made, names[i], value);
+        Py_XDECREF(value);
+        if (status < 0) return -1;
+    }
+    return 0;
+}
+
 static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
     if (base->tp_itemsize != 0 || base->tp_vectorcall_offset != 0 || !(base->tp_flags & Py_TPFLAGS_HEAPTYPE)) {
         PyErr_SetString(PyExc_TypeError, "the base must be a class with a __call__ of its own");
@@ -74,11 +97,6 @@ static PyObject *new_called_class(PyTypeObject *base, PyObject *method) {
     };
     PyObject *made = PyType_FromSpecWithBases(&spec, (PyObject *)base);
     if (made == NULL) return NULL;
-    /* In the place of the wrapper of tp_call, which stays: to set the attribute would make it Python's again. */
-    if (PyDict_SetItemString(((PyTypeObject *)made)->tp_dict, "__call__", method) < 0) {
-        Py_DECREF(made);
-        return NULL;
-    }
-    PyType_Modified((PyTypeObject *)made);
+    if (copy_names((PyObject *)base, made) < 0 || set_called_method((PyTypeObject *)made, method) < 0) Py_CLEAR(made);
     return made;
 }

@@ -24,7 +24,7 @@
 #endif
 
 /* Changes with what the functions of the module take: an extension built in place may be older than its callers. */
-enum { INTERFACE = 3 };
+enum { INTERFACE = 4 };
 
 /* --- the layouts of others --- */
 
@@ -36,6 +36,12 @@ typedef struct { /* CUlaunchConfig, cuda.h */
 } LaunchConfig;
 
 typedef int (*LaunchFunction)(const LaunchConfig *, void *kernel, void **parameters, void **extra);
+
+enum { INVALID_HANDLE = 400 }; /* CUresult, cuda.h */
+
+/* CU_LAUNCH_PARAM_BUFFER_POINTER and CU_LAUNCH_PARAM_BUFFER_SIZE, cuda.h */
+#define BUFFER_POINTER ((void *)1)
+#define BUFFER_SIZE ((void *)2)
 
 typedef struct { /* DLTensor, dlpack.h */
     void *data;
@@ -66,7 +72,7 @@ typedef enum { POINTER, INTEGER, FLOAT, DOUBLE, BOOLEAN, CONVERTED } Kind;
 
 typedef struct {
     Kind kind;
-    int size, offset;   /* bytes; offset in the packed arguments */
+    int size, offset;   /* bytes; offset in the buffer of arguments */
     int is_signed;      /* of an integer */
     int is_constant;    /* of a pointer: the kernel only reads through it */
     int code, bits;     /* of what a pointer points to, as DLPack has it; no bits: of any type */
@@ -93,25 +99,25 @@ typedef struct { /* how to get the address of an array, or the handle of a strea
     PyTypeObject *type, *data_type;
     Way way;
     TensorFromObject tensor_from_object;
-    int has_gradient; /* tensors of the type have the attribute requires_grad */
+    int is_writable; /* all tensors of the type are, as PyTorch's */
     Attribute handle;                             /* of a stream */
-    int keeps_handle; /* each stream has one for life */
-    Attribute dtype, c_contiguous, size, data, ptr; /* of CuPy's array; the last is of its data */
-    Attribute is_cuda, requires_grad;             /* of PyTorch's tensor, and dtype */
+    Attribute dtype, c_contiguous, data, ptr;     /* of CuPy's array; the last is of its data */
+    Attribute is_cuda;                            /* of PyTorch's tensor, and dtype */
     PyObject *dtypes; /* of PyTorch, one a parameter: a dtype, a frozenset of dtypes or None */
 } Known;
 
 enum { MOST_TYPES = 8, MOST_PARAMETERS = 128, MOST_BYTES = 4096 };
 
 typedef struct {
-    PyObject *c_contiguous, *data, *data_ptr, *dtype, *is_contiguous, *is_cuda, *ptr, *requires_grad, *size, *stream_protocol, *state;
+    PyObject *c_contiguous, *data, *data_ptr, *dtype, *is_contiguous, *is_cuda, *ptr, *requires_grad, *stream_protocol, *state;
     PyObject *shared_memory, *cluster, *cooperative, *programmatic;
     PyTypeObject *call_type, *state_type, *table_type, *lookup_type;
 } Names;
 
 typedef struct { /* what a launcher has beside its signature */
     PyObject_HEAD
-    void *kernel;
+    void *kernel;             /* CUkernel, for any context */
+    _Atomic(void *) function; /* CUfunction, of one context, which the driver launches faster; NULL: there are several */
     atomic_long granted; /* bytes of dynamic shared memory with which the Python way has launched it */
 } State;
 
@@ -124,10 +130,11 @@ typedef struct {
     unsigned generation;
     PyObject *fallback, *learn_array, *learn_stream, *prepare, *stream_type;
     Slot state; /* of a launcher */
-    PyObject *last_stream; /* of those that keep their handles, and its handle */
+    PyObject *last_stream; /* of CuPy or PyTorch, whose streams keep their handles for life; and its handle */
     uint64_t last_handle;
     Known known[MOST_TYPES];
     atomic_int known_count; /* rows are only added, and counted when they are complete */
+    size_t size; /* of the arguments */
     Py_ssize_t count;
     Parameter parameters[];
 } Call;
@@ -224,7 +231,6 @@ static void describe_cupy(Names *names, PyObject *array, Known *made) {
     made->way = CUPY;
     find_attribute(made->type, names->dtype, &made->dtype);
     find_attribute(made->type, names->c_contiguous, &made->c_contiguous);
-    find_attribute(made->type, names->size, &made->size);
     find_attribute(made->type, names->data, &made->data);
     made->ptr.name = names->ptr;
     PyObject *data = read_attribute(&made->data, array);
@@ -244,8 +250,7 @@ static int describe_exchange(Names *names, PyObject *capsule, Known *made) {
     if (api == NULL || api->tensor_from_object == NULL) return OTHERWISE;
     made->way = EXCHANGE;
     made->tensor_from_object = api->tensor_from_object;
-    made->has_gradient = PyObject_HasAttr((PyObject *)made->type, names->requires_grad);
-    find_attribute(made->type, names->requires_grad, &made->requires_grad);
+    made->is_writable = PyObject_HasAttr((PyObject *)made->type, names->requires_grad);
     return DONE;
 }
 
@@ -267,11 +272,9 @@ static int learn(Call *call, PyObject *learner, PyObject *object, Known **found)
         made.way = TORCH;
         find_attribute(made.type, call->names->dtype, &made.dtype);
         find_attribute(made.type, call->names->is_cuda, &made.is_cuda);
-        find_attribute(made.type, call->names->requires_grad, &made.requires_grad);
         made.dtypes = Py_NewRef(answer);
     } else if (PyUnicode_CheckExact(answer)) {
         made.way = STREAM_ATTRIBUTE;
-        made.keeps_handle = PyUnicode_CompareWithASCIIString(answer, "cuda_stream") == 0; /* PyTorch's */
         find_attribute(made.type, Py_NewRef(answer), &made.handle);
     } else if (PyCapsule_CheckExact(answer) && describe_exchange(call->names, answer, &made) == FAILED) {
         Py_DECREF(answer);
@@ -310,25 +313,12 @@ static int pack_cupy(Known *known, Parameter *parameter, PyObject *argument, uin
     value = read_attribute(&known->c_contiguous, argument);
     Py_XDECREF(value);
     if (value != Py_True) return otherwise();
-    uint64_t size;
-    int result = as_number(read_attribute(&known->size, argument), &size);
-    if (result != DONE) return result;
-    if (size == 0) {
-        *out = 0; /* as __cuda_array_interface__ */
-        return DONE;
-    }
     value = read_attribute(&known->data, argument);
     if (value == NULL) return otherwise();
     PyObject *address = Py_IS_TYPE(value, known->data_type) ? read_attribute(&known->ptr, value)
                                                             : PyObject_GetAttr(value, known->ptr.name);
     Py_DECREF(value);
     return as_number(address, out);
-}
-
-static int is(Attribute *attribute, PyObject *object, PyObject *expected) {
-    PyObject *value = read_attribute(attribute, object);
-    Py_XDECREF(value); /* True or False, which live on */
-    return value == expected;
 }
 
 /* PyTorch before 2.10: by attributes and methods. */
@@ -338,8 +328,10 @@ static int pack_torch(Call *call, Known *known, Py_ssize_t number, PyObject *ten
     if (dtype == NULL) return otherwise();
     int fits = PyFrozenSet_CheckExact(expected) ? PySet_Contains(expected, dtype) : dtype == expected;
     Py_DECREF(dtype);
-    if (fits != 1 || !is(&known->is_cuda, tensor, Py_True) || !is(&known->requires_grad, tensor, Py_False))
-        return otherwise();
+    if (fits != 1) return otherwise();
+    PyObject *is_cuda = read_attribute(&known->is_cuda, tensor);
+    Py_XDECREF(is_cuda);
+    if (is_cuda != Py_True) return otherwise();
     PyObject *contiguous = PyObject_CallMethodNoArgs(tensor, call->names->is_contiguous);
     Py_XDECREF(contiguous);
     if (contiguous != Py_True) return otherwise();
@@ -358,11 +350,7 @@ static int has_type(Parameter *parameter, Tensor *tensor) {
 }
 
 static int pack_tensor(Known *known, Parameter *parameter, PyObject *argument, uint64_t *out) {
-    if (known->has_gradient) {
-        if (!is(&known->requires_grad, argument, Py_False)) return otherwise();
-    } else if (!parameter->is_constant) {
-        return OTHERWISE; /* a DLTensor does not say whether it is read-only */
-    }
+    if (!known->is_writable && !parameter->is_constant) return OTHERWISE; /* a DLTensor does not tell */
     Tensor tensor;
     if (known->tensor_from_object(argument, &tensor) != 0) return otherwise();
     if (tensor.device_type != DL_CUDA || !has_type(parameter, &tensor)) return OTHERWISE;
@@ -546,7 +534,7 @@ static int read_stream(Call *call, PyObject *stream, void **out) {
         }
         if (known->way != STREAM_ATTRIBUTE) return OTHERWISE;
         result = as_number(read_attribute(&known->handle, stream), &handle);
-        if (result == DONE && known->keeps_handle) remember_stream(call, stream, handle);
+        if (result == DONE) remember_stream(call, stream, handle);
     }
     *out = (void *)(uintptr_t)(handle != 0 ? handle : call->default_stream);
     return result;
@@ -596,6 +584,16 @@ static int read_keywords(Call *call, PyObject *const *values, PyObject *keywords
 
 /* --- the call --- */
 
+static int issue(LaunchFunction launch, State *state, LaunchConfig *config, void **arguments) {
+    void *function = atomic_load_explicit(&state->function, memory_order_relaxed);
+    if (function == NULL) return launch(config, state->kernel, NULL, arguments);
+    int status = launch(config, function, NULL, arguments);
+    if (status != INVALID_HANDLE) return status;
+    status = launch(config, state->kernel, NULL, arguments);
+    if (status == 0) atomic_store_explicit(&state->function, NULL, memory_order_relaxed); /* another context's stream */
+    return status;
+}
+
 static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject *keywords, State **state) {
     enum { SELF, STREAM, GRID, BLOCK, FIRST };
     if (count != FIRST + call->count || call->generation != atomic_load_explicit(&generation, memory_order_relaxed))
@@ -620,19 +618,19 @@ static int launch(Call *call, PyObject *const *args, Py_ssize_t count, PyObject 
     *state = (State *)found; /* the caller releases it */
     if (config.shared_memory > atomic_load_explicit(&(*state)->granted, memory_order_relaxed)) return OTHERWISE;
 
-    _Alignas(16) char values[MOST_BYTES];
-    void *pointers[MOST_PARAMETERS];
+    char values[MOST_BYTES];
+    size_t size = call->size;
+    void *arguments[] = {BUFFER_POINTER, values, BUFFER_SIZE, &size, NULL};
     for (Py_ssize_t i = 0; i < call->count; i++) {
         Parameter *parameter = &call->parameters[i];
-        pointers[i] = values + parameter->offset;
-        if ((result = pack(call, parameter, args[FIRST + i], pointers[i])) != DONE) return result;
+        if ((result = pack(call, parameter, args[FIRST + i], values + parameter->offset)) != DONE) return result;
     }
     if ((result = read_stream(call, args[STREAM], &config.stream)) != DONE) return result;
 
     int status;
     /* A launch waits where the queue is full, perhaps for a host function that needs the interpreter. */
     Py_BEGIN_ALLOW_THREADS
-    status = call->launch(&config, (*state)->kernel, pointers, NULL);
+    status = issue(call->launch, *state, &config, size == 0 ? NULL : arguments);
     Py_END_ALLOW_THREADS
     return status == 0 ? DONE : OTHERWISE;
 }
@@ -800,7 +798,7 @@ static void state_dealloc(PyObject *self) {
 }
 
 static PyType_Slot state_slots[] = {
-    {Py_tp_doc, "What a launcher has beside its signature: the kernel's handle."},
+    {Py_tp_doc, "What a launcher has beside its signature: the kernel's handles."},
     {Py_tp_dealloc, state_dealloc},
     {0, NULL},
 };
@@ -817,36 +815,43 @@ static PyType_Spec state_spec = {
 
 /* --- the module --- */
 
-static PyObject *make_state(PyObject *module, PyObject *handle) {
+static PyObject *make_state(PyObject *module, PyObject *args) {
     Names *names = PyModule_GetState(module);
-    void *kernel = PyLong_AsVoidPtr(handle);
-    if (kernel == NULL && PyErr_Occurred()) return NULL;
+    unsigned long long kernel, function;
+    if (!PyArg_ParseTuple(args, "KK:make_state", &kernel, &function)) return NULL;
     State *state = PyObject_New(State, names->state_type);
     if (state == NULL) return NULL;
-    state->kernel = kernel;
+    state->kernel = (void *)(uintptr_t)kernel;
+    atomic_init(&state->function, (void *)(uintptr_t)function);
     atomic_init(&state->granted, 0);
     return (PyObject *)state;
 }
 
 static PyObject *none_as_null(PyObject *object) { return object == Py_None ? NULL : Py_NewRef(object); }
 
-/* (kind, size, is_signed, is_constant, code, bits, dtype, scalar, convert) */
-static int read_parameter(PyObject *row, Parameter *parameter, int *offset) {
-    int kind;
+/* (kind, size, alignment, is_signed, is_constant, code, bits, dtype, scalar, convert) */
+static int read_parameter(PyObject *row, Parameter *parameter, size_t *end) {
+    int kind, alignment;
     PyObject *dtype, *scalar, *convert;
-    if (!PyArg_ParseTuple(row, "iippiiOOO", &kind, &parameter->size, &parameter->is_signed, &parameter->is_constant,
-                          &parameter->code, &parameter->bits, &dtype, &scalar, &convert))
+    if (!PyArg_ParseTuple(row, "iiippiiOOO", &kind, &parameter->size, &alignment, &parameter->is_signed,
+                          &parameter->is_constant, &parameter->code, &parameter->bits, &dtype, &scalar, &convert))
         return -1;
     if (kind < POINTER || kind > CONVERTED || parameter->size < 1 || parameter->size > MOST_BYTES ||
+        alignment < 1 || alignment > MOST_BYTES || (alignment & (alignment - 1)) != 0 ||
         (kind == POINTER && parameter->size != 8) || (kind == INTEGER && parameter->size > 8) ||
         (kind == FLOAT && parameter->size != 4) || (kind == DOUBLE && parameter->size != 8) ||
-        (kind == BOOLEAN && parameter->size != 1) || *offset + parameter->size > MOST_BYTES) {
+        (kind == BOOLEAN && parameter->size != 1)) {
         PyErr_SetString(PyExc_ValueError, "unsupported parameter");
         return -1;
     }
+    size_t offset = (*end + (size_t)alignment - 1) & ~((size_t)alignment - 1);
+    *end = offset + (size_t)parameter->size;
+    if (*end > MOST_BYTES) {
+        PyErr_SetString(PyExc_ValueError, "too many bytes");
+        return -1;
+    }
     parameter->kind = (Kind)kind;
-    parameter->offset = *offset;
-    *offset = (*offset + parameter->size + 15) / 16 * 16;
+    parameter->offset = (int)offset;
     parameter->dtype = none_as_null(dtype);
     parameter->scalar = none_as_null(scalar);
     parameter->convert = Py_NewRef(convert);
@@ -880,9 +885,8 @@ static PyObject *make_call(PyObject *module, PyObject *args) {
     call->prepare = Py_NewRef(prepare);
     call->stream_type = Py_NewRef(stream_type);
     call->state.name = names->state;
-    int offset = 0;
     for (; call->count < count; call->count++) {
-        if (read_parameter(PyTuple_GET_ITEM(rows, call->count), &call->parameters[call->count], &offset) < 0) {
+        if (read_parameter(PyTuple_GET_ITEM(rows, call->count), &call->parameters[call->count], &call->size) < 0) {
             Py_DECREF(call);
             return NULL;
         }
@@ -934,14 +938,23 @@ static PyObject *make_called_class(PyObject *Py_UNUSED(module), PyObject *args) 
     return new_called_class((PyTypeObject *)base, method);
 }
 
+static PyObject *replace_called_method(PyObject *Py_UNUSED(module), PyObject *args) {
+    PyObject *type, *method;
+    if (!PyArg_ParseTuple(args, "O!O:set_called_method", &PyType_Type, &type, &method)) return NULL;
+    return set_called_method((PyTypeObject *)type, method) < 0 ? NULL : Py_NewRef(Py_None);
+}
+
 static PyMethodDef functions[] = {
     {"make_called_class", make_called_class, METH_VARARGS,
      "make_called_class(base, method): a class below another one, with another method __call__."},
+    {"set_called_method", replace_called_method, METH_VARARGS,
+     "set_called_method(class, method): what later objects of a class of make_called_class() call."},
     {"make_lookup", make_lookup, METH_O, "Return a method that asks a function for what it was not asked before."},
     {"make_table", make_table, METH_NOARGS, "Return an empty table for the attribute _compiled_table of an object."},
     {"make_call", make_call, METH_VARARGS,
      "make_call(rows, function, default_stream, stream_type, prepare, learn_array, learn_stream, fallback)"},
-    {"make_state", make_state, METH_O, "Return what a launcher of the kernel with a handle has to keep."},
+    {"make_state", make_state, METH_VARARGS,
+     "make_state(kernel, function): what a launcher keeps of a kernel: its handle, and that in the current context."},
     {"call_driver", (PyCFunction)(void (*)(void))call_driver, METH_FASTCALL,
      "call_driver(function, first, second, third): call a function by its address; return its status."},
     {"forget", forget, METH_NOARGS, "Send all launches of the calls made so far the Python way."},
@@ -953,7 +966,7 @@ static int module_exec(PyObject *module) {
     struct { PyObject **place; const char *text; } texts[] = {
         {&names->c_contiguous, "_c_contiguous"}, {&names->data, "data"}, {&names->data_ptr, "data_ptr"},
         {&names->is_contiguous, "is_contiguous"}, {&names->is_cuda, "is_cuda"}, {&names->dtype, "dtype"},
-        {&names->ptr, "ptr"}, {&names->size, "size"}, {&names->requires_grad, "requires_grad"}, {&names->state, "_compiled_state"},
+        {&names->ptr, "ptr"}, {&names->requires_grad, "requires_grad"}, {&names->state, "_compiled_state"},
         {&names->stream_protocol, "__cuda_stream__"}, {&names->shared_memory, "shared_memory"},
         {&names->cluster, "cluster"}, {&names->cooperative, "cooperative"}, {&names->programmatic, "programmatic"},
     };

@@ -5,7 +5,7 @@
  * objects, or numbers or texts of the same type and value: 1, 1.0 and True are three arguments.
  */
 
-enum { TABLE_ENTRIES = 256 }; /* a power of two: each entry has one place, and the later of two stays */
+enum { FEWEST_PLACES = 16, MOST_PLACES = 1 << 16 }; /* powers of two */
 
 typedef struct {
     PyObject *values; /* a tuple, NULL: no entry */
@@ -13,9 +13,14 @@ typedef struct {
     PyObject *found;
 } Entry;
 
+typedef struct { /* with open addressing: at least half of the places are free */
+    size_t size, count;
+    Entry *places;
+} Entries;
+
 typedef struct {
     PyObject_HEAD
-    Entry entries[TABLE_ENTRIES];
+    Entries entries;
 } Table;
 
 typedef struct {
@@ -28,13 +33,13 @@ typedef struct {
 
 static int has_value(PyObject *object) { return PyUnicode_CheckExact(object) || PyLong_CheckExact(object); }
 
-static size_t find_place(PyObject *const *values, Py_ssize_t count, PyObject *names) {
-    size_t place = names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names);
+static size_t hash_request(PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    size_t hash = names == NULL ? 0 : (size_t)PyTuple_GET_SIZE(names);
     for (Py_ssize_t i = 0; i < count; i++) {
         size_t part = has_value(values[i]) ? (size_t)PyObject_Hash(values[i]) : (size_t)(uintptr_t)values[i] >> 4;
-        place = (place ^ part) * (size_t)0x9E3779B97F4A7C15u;
+        hash = (hash ^ part) * (size_t)0x9E3779B97F4A7C15u;
     }
-    return (place >> 32) % TABLE_ENTRIES;
+    return hash >> 32;
 }
 
 static int is_same(PyObject *a, PyObject *b) {
@@ -54,59 +59,99 @@ static int is_entry(Entry *entry, PyObject *const *values, Py_ssize_t count, PyO
     return 1;
 }
 
+/* The entry of a request, or the free place where it belongs. */
+static Entry *find_entry(Entries *entries, PyObject *const *values, Py_ssize_t count, PyObject *names) {
+    for (size_t place = hash_request(values, count, names);; place++) {
+        Entry *entry = &entries->places[place % entries->size];
+        if (entry->values == NULL || is_entry(entry, values, count, names)) return entry;
+    }
+}
+
+static Entry *find_place(Entries *entries, Entry *entry) {
+    PyObject *values = entry->values;
+    return find_entry(entries, &PyTuple_GET_ITEM(values, 0), PyTuple_GET_SIZE(values), entry->names);
+}
+
 static PyObject *table_find(Table *table, PyObject *const *values, Py_ssize_t count, PyObject *names) {
-    Entry *entry = &table->entries[find_place(values, count, names)];
     PyObject *found = NULL;
     Py_BEGIN_CRITICAL_SECTION(table);
-    if (is_entry(entry, values, count, names)) found = Py_NewRef(entry->found);
+    if (table->entries.count != 0) found = Py_XNewRef(find_entry(&table->entries, values, count, names)->found);
     Py_END_CRITICAL_SECTION();
     return found;
 }
 
-static void drop_entry(Entry entry) {
-    Py_XDECREF(entry.values);
-    Py_XDECREF(entry.names);
-    Py_XDECREF(entry.found);
+static void drop_entry(Entry *entry) {
+    Py_XDECREF(entry->values);
+    Py_XDECREF(entry->names);
+    Py_XDECREF(entry->found);
+}
+
+static void drop_entries(Entries *entries) {
+    for (size_t i = 0; i < entries->size; i++) drop_entry(&entries->places[i]);
+    PyMem_Free(entries->places);
+}
+
+static int grow(Entries *entries) {
+    Entries grown = {.size = entries->size == 0 ? FEWEST_PLACES : 2 * entries->size, .count = entries->count};
+    grown.places = PyMem_Calloc(grown.size, sizeof *grown.places);
+    if (grown.places == NULL) return -1;
+    for (size_t i = 0; i < entries->size; i++)
+        if (entries->places[i].values != NULL) *find_place(&grown, &entries->places[i]) = entries->places[i];
+    PyMem_Free(entries->places);
+    *entries = grown;
+    return 0;
+}
+
+/* Exchanges an entry for the one that it replaces. A full table forgets all; `dropped` takes that. */
+static int exchange_entry(Entries *entries, Entry *entry, Entries *dropped) {
+    if (2 * (entries->count + 1) > entries->size) {
+        if (entries->size == MOST_PLACES) {
+            *dropped = *entries;
+            *entries = (Entries){.size = 0};
+        }
+        if (grow(entries) < 0) return -1;
+    }
+    Entry *place = find_place(entries, entry), before = *place;
+    *place = *entry;
+    *entry = before;
+    if (before.values == NULL) entries->count++;
+    return 0;
 }
 
 static PyObject *table_remember(PyObject *self, PyObject *args) {
-    Table *table = (Table *)self;
-    Entry made;
-    if (!PyArg_ParseTuple(args, "O!O!O:remember", &PyTuple_Type, &made.values, &PyTuple_Type, &made.names, &made.found))
+    Entry entry;
+    if (!PyArg_ParseTuple(args, "O!O!O:remember", &PyTuple_Type, &entry.values, &PyTuple_Type, &entry.names, &entry.found))
         return NULL;
-    Py_INCREF(made.values);
-    Py_INCREF(made.names);
-    Py_INCREF(made.found);
-    Entry *entry = &table->entries[find_place(&PyTuple_GET_ITEM(made.values, 0), PyTuple_GET_SIZE(made.values), made.names)];
-    Entry before;
-    Py_BEGIN_CRITICAL_SECTION(table);
-    before = *entry;
-    *entry = made;
+    Py_INCREF(entry.values);
+    Py_INCREF(entry.names);
+    Py_INCREF(entry.found);
+    Entries dropped = {.size = 0};
+    int status;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    status = exchange_entry(&((Table *)self)->entries, &entry, &dropped);
     Py_END_CRITICAL_SECTION();
-    drop_entry(before);
-    Py_RETURN_NONE;
+    drop_entry(&entry); /* here, because destructors run */
+    drop_entries(&dropped);
+    return status < 0 ? PyErr_NoMemory() : Py_NewRef(Py_None);
 }
 
 static PyObject *table_forget(PyObject *self, PyObject *Py_UNUSED(none)) {
-    Table *table = (Table *)self;
-    for (size_t i = 0; i < TABLE_ENTRIES; i++) {
-        Entry before;
-        Py_BEGIN_CRITICAL_SECTION(table);
-        before = table->entries[i];
-        table->entries[i] = (Entry){NULL, NULL, NULL};
-        Py_END_CRITICAL_SECTION();
-        drop_entry(before);
-    }
+    Entries dropped;
+    Py_BEGIN_CRITICAL_SECTION(self);
+    dropped = ((Table *)self)->entries;
+    ((Table *)self)->entries = (Entries){.size = 0};
+    Py_END_CRITICAL_SECTION();
+    drop_entries(&dropped);
     Py_RETURN_NONE;
 }
 
 static int table_traverse(PyObject *self, visitproc visit, void *arg) {
-    Table *table = (Table *)self;
+    Entries *entries = &((Table *)self)->entries;
     Py_VISIT(Py_TYPE(self));
-    for (size_t i = 0; i < TABLE_ENTRIES; i++) {
-        Py_VISIT(table->entries[i].values);
-        Py_VISIT(table->entries[i].names);
-        Py_VISIT(table->entries[i].found);
+    for (size_t i = 0; i < entries->size; i++) {
+        Py_VISIT(entries->places[i].values);
+        Py_VISIT(entries->places[i].names);
+        Py_VISIT(entries->places[i].found);
     }
     return 0;
 }
@@ -222,7 +267,7 @@ static PyType_Spec lookup_spec = {
 static PyObject *new_table(PyTypeObject *type) {
     Table *table = PyObject_GC_New(Table, type);
     if (table == NULL) return NULL;
-    memset(table->entries, 0, sizeof table->entries);
+    table->entries = (Entries){.size = 0};
     PyObject_GC_Track(table);
     return (PyObject *)table;
 }

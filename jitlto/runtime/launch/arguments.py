@@ -106,6 +106,8 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         try:
             interface = argument.__cuda_array_interface__
         except Exception:  # noqa: BLE001 - no such attribute, or a library's refusal (PyTorch: a dtype, a gradient)
+            if getattr(argument, "requires_grad", False) is True:
+                return convert(_detached(parameter, argument))
             return _address(parameter, argument, known, constant)
         if expected is not None and interface["typestr"] != expected:
             raise _dtype_error(parameter, np.dtype(interface["typestr"]), known)
@@ -116,9 +118,16 @@ def _pointer(parameter: Parameter, target: str) -> Converter:
         if strides is not None:
             itemsize = np.dtype(interface["typestr"]).itemsize
             _check_contiguous(parameter, interface["shape"], strides, itemsize)
-        return int(pointer or 0)
+        return int(pointer) if pointer else _null_address(argument)
 
     return convert
+
+
+def _null_address(array: Any) -> int:
+    """Return the address of an array whose interface has none: it is empty, which CuPy's own attributes do not say."""
+    from jitlto.runtime.launch.array_types import CUPY, find_array_type  # imported lazily: needed rarely
+
+    return int(CUPY.read(array)) if find_array_type(type(array)) is CUPY else 0
 
 
 def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant: bool) -> int:
@@ -140,9 +149,6 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
             hint = "copy it to the device first, e.g. with cupy.asarray"
             raise _error(parameter, "host-memory", "the array is in host memory", hint)
         raise _type_error(parameter, argument, "a device array, a buffer, an address or None")
-    if getattr(argument, "requires_grad", False) is True:  # what of PyTorch exports it depends on the version
-        what = f"the {_type_name(argument)} requires a gradient, which a launch does not compute"
-        raise _error(parameter, "export", what, "detach it, or pass its address")
     from cuda.core.utils import StridedMemoryView
 
     try:
@@ -156,6 +162,17 @@ def _address(parameter: Parameter, argument: Any, known: Scalar | None, constant
     if view.strides is not None:
         _check_contiguous(parameter, view.shape, view.strides, 1)  # DLPack counts strides in elements
     return int(view.ptr)
+
+
+def _detached(parameter: Parameter, tensor: Any) -> Any:
+    """Return a tensor of PyTorch without the gradient for which it refuses to be exported."""
+    try:
+        detached = tensor.detach()
+        if detached.requires_grad is True:
+            raise TypeError("it still requires a gradient once it is detached")
+    except Exception as error:
+        raise _export_error(parameter, tensor, error) from error
+    return detached
 
 
 def _bare_address(parameter: Parameter, address: int) -> int:
@@ -308,7 +325,7 @@ def _type_error(parameter: Parameter, argument: object, expected: str) -> Argume
 
 def _export_error(parameter: Parameter, argument: object, error: Exception) -> ArgumentError:
     what = f"cannot export {_type_name(argument)} by DLPack: {error}"
-    return _error(parameter, "export", what, "detach it, or pass its address")
+    return _error(parameter, "export", what, "pass a plain array that shares its memory, or its address")
 
 
 def _dtype_error(parameter: Parameter, dtype: object, expected: Scalar | None) -> ArgumentError:

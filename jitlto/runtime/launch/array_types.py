@@ -50,11 +50,10 @@ def _torch_dtype(scalar: Scalar) -> Any:
     return getattr(sys.modules["torch"], name, None)
 
 
-# The address of an empty array is 0 in the array interface. PyTorch's data_ptr() returns 0 too.
 CUPY = ArrayType(
-    "{0}._c_contiguous and {0}.size",
+    "{0}._c_contiguous",
     "{0}.data.ptr",
-    lambda array: array.data.ptr if array._c_contiguous and array.size else None,
+    lambda array: array.data.ptr if array._c_contiguous else None,
     _numpy_dtype,
 )
 _NUMBA = ArrayType(
@@ -64,9 +63,9 @@ _NUMBA = ArrayType(
     _numpy_dtype,
 )
 TORCH = ArrayType(
-    "{0}.is_cuda and not {0}.requires_grad and {0}.is_contiguous()",
+    "{0}.is_cuda and {0}.is_contiguous()",
     "{0}.data_ptr()",
-    lambda array: array.data_ptr() if array.is_cuda and not array.requires_grad and array.is_contiguous() else None,
+    lambda array: array.data_ptr() if array.is_cuda and array.is_contiguous() else None,
     _torch_dtype,
 )
 # By library and name. Subclasses are not listed, because they may behave otherwise.

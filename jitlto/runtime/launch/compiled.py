@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from cuda.bindings import driver
 
+from jitlto.cuda import device
 from jitlto.model.types import Parameter, find_scalar
 from jitlto.runtime.launch.arguments import ArgumentConverter, pointed_type
 from jitlto.runtime.launch.array_types import CUPY, TORCH, find_array_type
@@ -32,18 +33,20 @@ def install_call(
     signature: Sequence[Parameter],
     convert: ArgumentConverter,
     namespace: dict[str, Any],
-    install: Callable[[Callable[..., None]], None],
+    launcher_class: Any,
     stream: Any,
     args: Sequence[Any],
 ) -> None:
-    """Install the method ``__call__`` of launchers whose kernels have a signature.
+    """Install what launchers of a signature's class call in place of their method ``__call__``.
 
     Args:
-        signature, convert, namespace, install: As of :class:`~jitlto.runtime.launch.fast_path.FastPath`.
+        signature, convert, namespace: As of :class:`~jitlto.runtime.launch.fast_path.FastPath`.
+        launcher_class: The class.
         stream, args: Those of a launch, to learn their types from.
     """
-    core = extension()
-    address = launch_function() if core is not None and _is_small(signature, core) else 0
+    core: ModuleType | None = launcher_class._core
+    install = partial(_install, launcher_class)
+    address = 0 if core is None else launch_function()
     if core is None or not address:
         FastPath(signature, convert, namespace, install).learn(stream, args)
         return
@@ -57,7 +60,8 @@ def install_call(
         call.fallback(launcher, stream, grid, block, *args, **how)
 
     def prepare(launcher: Any) -> object:
-        launcher._compiled_state = state = core.make_state(int(launcher.kernel.handle))
+        kernel = int(launcher.kernel.handle)
+        launcher._compiled_state = state = core.make_state(kernel, loaded_function(kernel))
         return state
 
     rows = tuple(
@@ -68,6 +72,14 @@ def install_call(
     learn_array = partial(_learn_array, signature)
     call = core.make_call(rows, address, default, namespace["Stream"], prepare, learn_array, _learn_stream, fall_back)
     install(call)
+
+
+def _install(launcher_class: Any, call: Callable[..., None]) -> None:
+    launcher_class._fast_call = call
+    if launcher_class._core is None:
+        launcher_class.__call__ = call
+    else:
+        launcher_class._core.set_called_method(launcher_class, call)
 
 
 def address_reader(parameter: Parameter, convert: Callable[[Any], int]) -> Callable[[Any], int | None] | None:
@@ -90,13 +102,15 @@ def launch_function() -> int:
     return int(address) if status == driver.CUresult.CUDA_SUCCESS else 0
 
 
+def loaded_function(kernel: int) -> int:
+    """Return the handle of a kernel in the current context, a ``CUfunction``; 0 if it cannot be loaded there."""
+    with device.allowed_in_captures():
+        status, function = driver.cuKernelGetFunction(kernel)
+    return int(function) if status == driver.CUresult.CUDA_SUCCESS else 0
+
+
 def _no_launch(*_: Any) -> None:
     raise TypeError("made to read addresses, not to launch")
-
-
-def _is_small(signature: Sequence[Parameter], core: ModuleType) -> bool:
-    bound = sum(-parameter.size // 16 * -16 for parameter in signature)
-    return bool(len(signature) <= core.MOST_PARAMETERS and bound <= core.MOST_BYTES)
 
 
 def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any], Any]) -> tuple[Any, ...]:
@@ -110,7 +124,7 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any],
         elif known is not None:
             code, bits = _DLPACK_CODES[known.typestr[0]], 8 * known.size
             dtype = np.dtype(known.typestr)
-        return (core.POINTER, 8, False, "const" in target.split(), code, bits, dtype, None, converter)
+        return (core.POINTER, 8, 8, False, "const" in target.split(), code, bits, dtype, None, converter)
     known = find_scalar(parameter.type.strip())
     kind, size, scalar = core.CONVERTED, parameter.size, None
     if known is not None and known.typestr != "bfloat16":
@@ -123,7 +137,7 @@ def _describe(core: ModuleType, parameter: Parameter, converter: Callable[[Any],
             kind = core.FLOAT if known.typestr == "f4" else core.DOUBLE
             scalar = np.dtype(known.typestr).type
     signed = known is not None and known.typestr[0] == "i"
-    return (kind, size, signed, False, 0, 0, None, scalar, converter)
+    return (kind, size, parameter.alignment, signed, False, 0, 0, None, scalar, converter)
 
 
 def _learn_array(signature: Sequence[Parameter], array: Any) -> object:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from jitlto import config
 from jitlto.errors import JitltoError
 
-_INTERFACE = 3  # as in _launch.c
+_INTERFACE = 4  # as in _launch.c
 _Made = TypeVar("_Made")
 
 
@@ -57,8 +57,4 @@ def new_called(cls: type[_Made], core: ModuleType | None, wrap: Callable[[Any], 
 @cache
 def _called_class(cls: type[Any], core: ModuleType, wrap: Callable[[Any], Any] | None) -> Any:
     method = vars(cls).get("__call__", cls.__call__)
-    made = core.make_called_class(cls, wrap(method) if wrap else method)
-    made.__name__, made.__qualname__, made.__module__, made.__doc__ = (
-        cls.__name__, cls.__qualname__, cls.__module__, cls.__doc__
-    )  # fmt: skip
-    return made
+    return core.make_called_class(cls, wrap(method) if wrap else method)

@@ -37,7 +37,7 @@ _ELEMENTS = _INTEGERS | _FLOATS | {"b1", "c8", "c16", "bfloat16"}
 
 _TEMPLATE = """
 def make({constants}):
-    last = None, 0
+    last = None, None
 
     def __call__(self, stream, grid, block, {parameters}*more, **how):
         nonlocal last
@@ -93,17 +93,18 @@ _STREAM = """
                     stream = as_stream(stream)
 """
 
-# Streams that keep their handles: that of the last one is not read again. In one tuple, because threads replace it.
+# Streams that keep their handles: the last one is not converted again. In one tuple, because threads replace it.
 _LASTING_STREAM = """
             elif type(stream) is {kind}:
-                try:
-                    known, handle = last
-                    if stream is not known:
+                known, converted = last
+                if stream is not known:
+                    try:
                         handle = {handle}
-                        last = stream, handle
-                    stream = streams[handle] if handle else thread.default
-                except Exception:
-                    stream = as_stream(stream)
+                        converted = (streams.get(handle) or as_stream(stream)) if handle else None
+                        last = stream, converted
+                    except Exception:
+                        converted = as_stream(stream)
+                stream = default_stream() if converted is None else converted
 """
 
 # Streams and graph builders of cuda.core itself.

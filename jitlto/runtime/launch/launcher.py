@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from cuda.bindings import driver
@@ -21,9 +21,11 @@ from jitlto.errors import JitltoError, LaunchError
 from jitlto.model.types import Parameter
 from jitlto.runtime.discovery.lookup_cache import Chosen
 from jitlto.runtime.launch.arguments import ArgumentConverter
+from jitlto.runtime.launch.core import extension
 from jitlto.runtime.linking.cache_entry import LinkedKernel
 
 if TYPE_CHECKING:  # not needed by a launch
+    from types import ModuleType
     from typing import TypedDict, Unpack
 
     from jitlto.runtime.launch.resources import Resources
@@ -68,6 +70,7 @@ class Launcher:
         chosen: The kernel's name, digest and signature.
         linked: Its machine code.
         make_plan: Returns its plan; called on first use of :attr:`plan`.
+        core: The compiled core of launches, if that is to launch it.
 
     Raises:
         NoDeviceError: If there is no device to load it on.
@@ -77,13 +80,25 @@ class Launcher:
     # In a slot, which the compiled core reads without a look-up.
     __slots__ = ("__dict__", "__weakref__", "_compiled_state")
     _compiled_state: object  # of the compiled core, if that launches
+    _called_method: Callable[..., None] | None
     _has_launched = False  # set on the class of a signature, after the first launch of a kernel with that signature
+    _fast_call: Callable[..., None] | None = None  # set there at the second
+    _core: ModuleType | None = None  # set there if the compiled core calls them
 
-    def __new__(cls, chosen: Chosen, *_: object, **_more: object) -> Launcher:
+    def __new__(cls, chosen: Chosen, *_: object, core: ModuleType | None = None, **_more: object) -> Launcher:
         """Create an instance of the signature's own class, because Python looks ``__call__`` up in the class."""
-        return object.__new__(_signature_class(cls, tuple(chosen.signature)))  # type: ignore[arg-type]  # a class can be hashed
+        own = _signature_class(cls, tuple(chosen.signature), core)  # type: ignore[arg-type]  # a class can be hashed
+        made: Launcher = object.__new__(own) if own._core is None else own.__new__(own)  # type: ignore[call-arg]
+        return made
 
-    def __init__(self, chosen: Chosen, linked: LinkedKernel, make_plan: Callable[[], Plan]) -> None:
+    def __init__(
+        self,
+        chosen: Chosen,
+        linked: LinkedKernel,
+        make_plan: Callable[[], Plan],
+        *,
+        core: ModuleType | None = None,  # noqa: ARG002 - for __new__
+    ) -> None:
         device.current()
         self.chosen = chosen
         self.linked = linked
@@ -109,7 +124,7 @@ class Launcher:
     @classmethod
     def from_plan(cls, plan: Plan, linked: LinkedKernel) -> Launcher:
         """Load the linked kernel of a plan."""
-        return cls(plan.chosen, linked, lambda: plan)
+        return cls(plan.chosen, linked, lambda: plan, core=extension())
 
     def __repr__(self) -> str:
         from jitlto.model.mangling import demangle
@@ -298,11 +313,13 @@ class Launcher:
         """
         launcher_class = type(self)
         if launcher_class._has_launched:
-            # Compiled at the second launch: it takes 0.5 ms, which a kernel that is launched once should not wait for.
-            from jitlto.runtime.launch.compiled import install_call
+            if launcher_class._fast_call is None:
+                # At the second launch: it takes 0.5 ms, which a kernel that is launched once should not wait for.
+                from jitlto.runtime.launch.compiled import install_call
 
-            install = partial(setattr, launcher_class, "__call__")
-            install_call(self.signature, self._convert, globals(), install, stream, args)
+                install_call(self.signature, self._convert, globals(), launcher_class, stream, args)
+            if launcher_class._core is not None:  # an instance of such a class keeps what it calls
+                self._called_method = launcher_class._fast_call
         launcher_class._has_launched = True
         self.bind(stream, grid, block, *args, **attributes)()
 
@@ -408,9 +425,15 @@ def parse_extent(name: str, value: Extent) -> tuple[int, int, int]:
 
 
 @cache
-def _signature_class(base: type[Launcher], signature: tuple[Parameter, ...]) -> type[Launcher]:  # noqa: ARG001
+def _signature_class(base: type[Launcher], signature: tuple[Parameter, ...], core: ModuleType | None) -> type[Launcher]:
     """Create the class of a signature; a launch sets its fast ``__call__`` there."""
-    return subclass(base)
+    made = subclass(base)
+    size = sum(parameter.size + parameter.alignment for parameter in signature)
+    if core is None or len(signature) > core.MOST_PARAMETERS or size > core.MOST_BYTES:
+        return made
+    called: type[Launcher] = core.make_called_class(made, made.__call__)
+    called._core = core
+    return called
 
 
 def subclass(base: type[_Class], **members: Any) -> type[_Class]:

@@ -22,8 +22,8 @@ _READS: dict[str, tuple[tuple[str, Callable[[Any], Any]], ...]] = {
         ("int({0}.handle)", lambda stream: int(stream.handle)),
     ),
 }
-#: Those of them that never change for a stream: its attribute cannot be set, and PyTorch destroys none of its streams.
-LASTING = frozenset(("{0}.cuda_stream",))
+#: Those of them that a stream keeps for life.
+LASTING = frozenset(("{0}.ptr", "{0}.cuda_stream"))
 _PROTOCOL = ("{0}.__cuda_stream__()[1]", lambda stream: stream.__cuda_stream__()[1])
 
 #: Handle → cuda.core's stream for it; without 0, which means the default stream. A launch reads nothing but the handle

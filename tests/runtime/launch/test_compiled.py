@@ -206,10 +206,10 @@ def test_a_tensor_is_accepted_if_its_dtype_is_the_parameters(
         ({"shape": (3, 0), "strides": (5, 5)}, 0),
         ({"shape": (2, 3), "strides": (1, 2)}, "launch-argument-not-contiguous"),
         ({"shape": (4,), "strides": (2,)}, "launch-argument-not-contiguous"),
-        ({"requires_grad": True}, "launch-argument-export"),
+        ({"requires_grad": True}, 0x7000),
     ],
 )
-def test_a_tensor_has_to_be_contiguous_and_without_gradient(
+def test_a_tensor_has_to_be_contiguous_and_may_require_a_gradient(
     fake: FakeDriver, how: dict[str, Any], address: int | str
 ) -> None:
     launcher = warm(fake, "float*")
@@ -261,9 +261,11 @@ def test_tensors_without_exchange_functions_are_read_by_their_attributes(
     assert fake.launches[-1][2:] == (4096, 4096, 8192)
     assert floats.reads + brains.reads == reads
     assert generated == []
-    for wrong in (brains, arrays.TorchTensor(gradient=True), arrays.TorchTensor(cuda=False)):
+    for wrong in (brains, arrays.TorchTensor(cuda=False)):
         with pytest.raises(ArgumentError):
             launcher(fake.stream, 1, 32, wrong, None, None)
+    launcher(fake.stream, 1, 32, arrays.TorchTensor(gradient=True), None, None)
+    assert fake.launches[-1][2:] == (4096, 0, 0)
     launcher(fake.stream, 1, 32, arrays.TorchTensor(size=0), None, None)
     assert fake.launches[-1][2:] == (0, 0, 0)
 
@@ -277,23 +279,25 @@ def make_stream(library: str, **attributes: Any) -> Any:
     return stream
 
 
-@pytest.mark.parametrize(
-    ("stream", "handle"),
-    [(77, 77), (make_stream("cupy", ptr=77), 77)],
-)
-def test_handles_of_streams_are_read_at_each_launch(
-    fake: FakeDriver, generated: list[object], stream: Any, handle: int
+def test_a_handle_is_a_stream(fake: FakeDriver, generated: list[object]) -> None:
+    warm(fake)(77, 1, 32)
+    assert fake.launches[0][0].handle == 77
+    assert generated == []
+
+
+@pytest.mark.parametrize(("library", "name"), [("cupy", "ptr"), ("torch", "cuda_stream")])
+def test_a_stream_is_asked_for_its_handle_once_and_kept(
+    fake: FakeDriver, generated: list[object], library: str, name: str
 ) -> None:
-    launcher = warm(fake)
+    launcher, stream = warm(fake), make_stream(library, **{name: 77})
     launcher(stream, 1, 32)
-    assert fake.launches[0][0].handle == handle
-    if not isinstance(stream, int):
-        name = next(iter(vars(stream)))
-        before = getattr(stream, name)
-        setattr(stream, name, 78)
-        launcher(stream, 1, 32)
-        setattr(stream, name, before)
-        assert fake.launches[1][0].handle == 78
+    delattr(stream, name)
+    kept = weakref.ref(stream)
+    del stream
+    launcher(kept(), 1, 32)
+    launcher(make_stream(library, **{name: 78}), 1, 32)
+    assert [found[0].handle for found in fake.launches] == [77, 77, 78]
+    assert kept() is None
     assert generated == []
 
 

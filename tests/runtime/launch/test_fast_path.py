@@ -199,7 +199,7 @@ def test_the_fast_path_reuses_configurations(python: FakeDriver) -> None:
 
 def test_launchers_with_the_same_signature_share_only_code(fake: FakeDriver) -> None:
     first = fake.launcher("int")
-    second, other = make_launcher(first.signature), make_launcher([parameter("float")])
+    second, other = (make_launcher(each, fake.core) for each in (first.signature, [parameter("float")]))
     assert type(first) is type(second) is not type(other)
     for launcher in (first, second, first, second):
         launcher(fake.stream, 1, 32, 1)

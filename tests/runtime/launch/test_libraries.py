@@ -160,7 +160,6 @@ def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
     for _ in range(4):
         launcher(fake.stream, 1, 32, tensor)
     for name, value, code in [
-        ("requires_grad", True, "export"),
         ("is_cuda", False, "host-memory"),
         ("dtype", TORCH.float64, "dtype"),
         ("_contiguous", False, "not-contiguous"),
@@ -175,19 +174,20 @@ def test_a_tensor_that_changed_is_checked_again(fake: FakeDriver) -> None:
     assert fake.launches[-1][2:] == (8192,)
 
 
-def test_a_tensor_that_requires_a_gradient_is_refused_even_where_it_could_be_exported(fake: FakeDriver) -> None:
-    exported = []
-
-    class Lenient(TorchTensor):
-        def __dlpack__(self, **options: Any) -> Any:
-            exported.append(options)
-            return super().__dlpack__(**options)
-
+def test_a_tensor_that_requires_a_gradient_is_passed_like_one_that_does_not(fake: FakeDriver) -> None:
     launcher = fake.launcher("float const*")
-    for _ in range(3):
-        with raises(ArgumentError, "launch-argument-export", "a0"):
-            launcher(fake.stream, 1, 32, Lenient(gradient=True))
-    assert not exported
+    for _ in range(4):
+        launcher(fake.stream, 1, 32, TorchTensor(gradient=True))
+    assert [values for _, _, *values in fake.launches] == [[4096]] * 4
+
+
+def test_a_tensor_that_cannot_be_detached_is_refused(fake: FakeDriver) -> None:
+    class Stubborn(TorchTensor):
+        def detach(self) -> TorchTensor:
+            return self
+
+    with raises(ArgumentError, "launch-argument-export", "a0"):
+        fake.launcher("float const*")(fake.stream, 1, 32, Stubborn(gradient=True))
 
 
 def test_a_type_that_only_looks_like_a_librarys_is_read_by_its_interface(fake: FakeDriver) -> None:

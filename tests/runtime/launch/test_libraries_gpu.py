@@ -14,7 +14,7 @@ import pytest
 from jitlto.build.pipeline import build
 from jitlto.errors import JitltoError
 from jitlto.runtime.family import KernelFamily
-from jitlto.runtime.launch import compiled, core
+from jitlto.runtime.launch import core
 from jitlto.runtime.launch import launcher as launcher_module
 from jitlto.runtime.launch.arguments import make_converter
 from jitlto.runtime.launch.launcher import Launcher
@@ -68,12 +68,11 @@ def make(family: KernelFamily, monkeypatch: pytest.MonkeyPatch, request: pytest.
     extension = core.extension() if request.param == "compiled" else None
     if request.param == "compiled" and extension is None:
         pytest.skip("the compiled core is not built")
-    monkeypatch.setattr(compiled, "extension", lambda: extension)
 
     def made(entry: str) -> Launcher:
         known = family.launcher(entry=entry)
         own = type("Launcher", (Launcher,), {})  # launchers have a class for each signature and base
-        return own(known.chosen, known.linked, lambda: known.plan)  # type: ignore[no-any-return]
+        return own(known.chosen, known.linked, lambda: known.plan, core=extension)  # type: ignore[no-any-return]
 
     made.way = request.param  # type: ignore[attr-defined]
     return made

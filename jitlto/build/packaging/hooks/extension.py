@@ -85,6 +85,7 @@ def compile_extension(source: Path, directory: Path, flags: Iterable[str] = ()) 
         "-O2",
         "-DNDEBUG",
         "-fPIC",
+        "-fno-plt",  # a call of the interpreter by way of the linkage table costs a miss of the cache more
         "-shared",
         "-std=c11",
         f"-I{include}",
