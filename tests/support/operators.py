@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,7 +64,7 @@ template __global__ void square_backward<{{data_type}}>(const {{data_type}}*, co
     "reduce_rows.cu.jinja": """
 namespace {{reduction}} {
 template <typename T>
-__global__ void reduce_rows(const T* x, const unsigned char* bits, T* values, long long* counts, int m, int n) {
+__global__ void reduce_rows(const T* x, const bool* bits, T* values, long long* counts, int m, int n) {
   int row = blockIdx.x * blockDim.x + threadIdx.x;
   if (row >= m) return;
   T value = 0;
@@ -80,7 +80,7 @@ __global__ void reduce_rows(const T* x, const unsigned char* bits, T* values, lo
 }
 }
 template __global__ void {{reduction}}::reduce_rows<{{data_type}}>(
-    const {{data_type}}*, const unsigned char*, {{data_type}}*, long long*, int, int);
+    const {{data_type}}*, const bool*, {{data_type}}*, long long*, int, int);
 """,
     "accumulate.cu.jinja": """
 template <typename T> __global__ void accumulate(T* total, const T* x, long long n) {
@@ -189,7 +189,7 @@ _KERNELS: dict[str, Callable[..., None]] = {
 
 
 @dataclass(frozen=True)
-class _Reader:
+class Reader:
     """Reads what a launcher is given for a pointer, a tensor at first and addresses later, as an array of NumPy's."""
 
     chosen: dict[str, object]
@@ -208,12 +208,16 @@ class CpuFamily:
     """A family whose launchers run at once, on the CPU.
 
     Attributes:
+        kernels: What each entry does: a function of a reader and the kernel's arguments.
         launches: Entry, values that chose the kernel, stream, grid, block, arguments and attributes of each launch.
     """
 
+    kernels: Mapping[Any, Callable[..., None]] = field(default_factory=lambda: _KERNELS)
     launches: list[tuple[Any, ...]] = field(default_factory=list)
 
-    def dispatcher(self, *names: str, entry: str, link_options: Any = None) -> Callable[..., Callable[..., None]]:
+    def dispatcher(
+        self, *names: str, entry: str | None, link_options: Any = None
+    ) -> Callable[..., Callable[..., None]]:
         """Take the place of ``KernelFamily.dispatcher``."""
 
         def choose(*values: object) -> Callable[..., None]:
@@ -221,7 +225,7 @@ class CpuFamily:
 
             def launch(stream: int, grid: Any, block: Any, *arguments: Any, **attributes: Any) -> None:
                 self.launches.append((entry, chosen, stream, grid, block, arguments, attributes))
-                _KERNELS[entry](_Reader(chosen), *arguments)
+                self.kernels[entry](Reader(chosen), *arguments)
 
             return launch
 
